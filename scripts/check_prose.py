@@ -1,6 +1,6 @@
-"""Check the prose of pages and docstrings by the rules of CONTRIBUTING that a script can see.
+"""Check the prose of pages, docstrings and messages by the rules of CONTRIBUTING that a script can see.
 
-python scripts/check_prose.py                  # README, CONTRIBUTING, RELEASING, docs, docstrings of src/gar
+python scripts/check_prose.py                  # pages, docstrings, messages and help texts of src/gar
 python scripts/check_prose.py docs README.md   # these alone; --count prints a line for each rule instead
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PLACES = ("README.md", "CONTRIBUTING.md", "RELEASING.md", "docs", "src/gar")
+PLACES = ("README.md", "CONTRIBUTING.md", "RELEASING.md", "docs", "src/gar", "tests/golden/messages.txt")
 HISTORY = "docs/log.md"  # what was tried, in the words of its time
 MOST_WORDS = 35
 BRITISH = (
@@ -27,9 +27,13 @@ RULES = {
     "British": rf"\b(?:{BRITISH})\b",
     "space before %": r"\d %",
     "Of at the start": r"^Of [a-z]",
+    "where for if": r"(?:\b(?:0|1|-1|inf|NaN|[Nn]one|[Ee]mpty|True|False)|\"\"),? where\b"
+    r"|\bwhere (?:there (?:is|are)|it (?:is|has|does)|none|nothing|no|known|unknown|given|needed|possible|any)\b",
 }
 _NOT_PROSE = r"```.*?^ *```$|\$\$.*?\$\$|<!--.*?-->|^    .*?$|`[^`]+`|\$[^$\n]+\$|\]\([^)]*\)|https?://\S+|^:::.*?$"
+_EXAMPLES = r"^ *>>>(?:.|\n(?!\n))*|^    \w.*\[ .*$|``.*?``"
 _ENDS = re.compile(r"\n *\n|\n *(?:[-*]|\d+\.) |\n#+ |\||(?<=[.!?:])[\"')*_]*\s+(?=[\"'(*_]*[A-Z`X])")
+_MESSAGE = re.compile(r"(?!import|from gar|default-src)[A-Za-z'{]\S*(?: \S+){4,}")  # none of code in strings
 
 
 def prose(text: str) -> str:
@@ -37,15 +41,23 @@ def prose(text: str) -> str:
     return re.sub(_NOT_PROSE, lambda found: "X" + "\n" * found[0].count("\n"), text, flags=re.M | re.S)
 
 
-def docstrings(path: Path) -> Iterator[tuple[int, str]]:
-    """Each docstring's first line, and its text without examples and indented lists. An attribute's counts too."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
-            for each in node.body:
-                match each:
-                    case ast.Expr(value=ast.Constant(value=str(text))):
-                        text = inspect.cleandoc(text)
-                        yield each.lineno, re.sub(r"^(?:    |>>>|\.\.\. ).*$|``.*?``", "X", text, flags=re.M)
+def texts(path: Path) -> Iterator[tuple[int, str]]:
+    """The first line and the text of each docstring, without examples, and of each message of five words or more."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    inner = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Expr(value=ast.Constant(value=str(text)) as value):
+                inner.add(value)
+                text = re.sub(_EXAMPLES, "X", inspect.cleandoc(text), flags=re.M)
+                yield node.lineno, re.sub(r"^    +|^[A-Z]\w+:$", "- ", text, flags=re.M)
+            case ast.JoinedStr(values=values) if node not in inner:
+                inner.update(values)
+                text = "".join(str(each.value) if isinstance(each, ast.Constant) else "X" for each in values)
+                if _MESSAGE.fullmatch(text.strip()):
+                    yield node.lineno, text
+            case ast.Constant(value=str(text)) if node not in inner and _MESSAGE.fullmatch(text.strip()):
+                yield node.lineno, text
 
 
 def findings(first: int, text: str, *, page: bool) -> Iterator[tuple[int, str, str]]:
@@ -69,9 +81,9 @@ def main(arguments: list[str]) -> int:
     places = [Path(each) for each in arguments if each != "--count"] or [ROOT / each for each in PLACES]
     paths = [path for place in places for path in (sorted(place.rglob("*")) if place.is_dir() else [place])]
     counts = Counter()
-    for path in (path for path in paths if path.suffix in (".md", ".py") and not str(path).endswith(HISTORY)):
-        page = path.suffix == ".md"
-        for first, text in [(1, path.read_text(encoding="utf-8"))] if page else docstrings(path):
+    for path in (path for path in paths if path.suffix in (".md", ".txt", ".py") and not str(path).endswith(HISTORY)):
+        page = path.suffix != ".py"
+        for first, text in [(1, path.read_text(encoding="utf-8"))] if page else texts(path):
             for line, rule, words in findings(first, text, page=page):
                 counts[rule] += 1
                 if "--count" not in arguments:

@@ -165,7 +165,7 @@ def test_read_rollouts_takes_the_steps_asked_for_in_order(run):
     assert open_run(run.path).steps == [1, 2, 10]
     assert open_run(run.path).rollouts()["step"].to_pylist() == [1, 2, 10]
     assert open_run(run.path).rollouts(["step"], [10, 1]).to_pydict() == {"step": [10, 1]}
-    with pytest.raises(RecordError, match="no rollouts of step 3; there are steps 1 to 10"):
+    with pytest.raises(RecordError, match=r"no rollouts of step 3\. There are steps 1 to 10"):
         open_run(run.path).rollouts(steps=[3])
 
 

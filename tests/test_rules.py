@@ -46,7 +46,7 @@ def test_check_raises_every_fault_in_one_error():
         "- a.b is 3, expected 1 or 2: of x.",
         "- a.d is 4, expected fewer than x.",
         "- a.f is x, expected less.",
-        "- a.g is 7, expected left out.",
+        "- a.g is 7, expected no value.",
     ]
     check("other", facts | {"a.b": 1, "a.d": 0, "chosen": []}, more=rules)
     with raises(ConfigError, "a.b"):

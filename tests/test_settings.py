@@ -69,7 +69,7 @@ def test_section_keeps_each_setting_in_its_range(section, field, good, bad):
 
 @pytest.mark.parametrize("settings", [{"alpha": 16}, {"rank": None, "dropout": 0.1}, {"target_modules": ["norm"]}])
 def test_adapter_without_rank_is_not_left_out_silently(settings):
-    with pytest.raises(ValidationError, match=f"{list(settings)[-1]} without rank would train no adapter; set rank"):
+    with pytest.raises(ValidationError, match=f"{list(settings)[-1]} has no effect without rank"):
         AdapterSettings.model_validate(settings)
     AdapterSettings.model_validate(AdapterSettings().model_dump())  # defaults written out are no choice
 
@@ -80,5 +80,5 @@ def test_adapter_without_rank_is_not_left_out_silently(settings):
     ids=["the same", "longer", "shorter"],
 )
 def test_tags_must_not_contain_each_other(tags):
-    with pytest.raises(ValidationError, match="is part of another tag, so one could not be told from the other"):
+    with pytest.raises(ValidationError, match="is part of another tag"):
         TagSettings(**tags)

@@ -8,9 +8,9 @@ INTRODUCTION = """\
 # What does not go together
 
 Every engine checks this table before anything runs. One error names all faults of a run: what was found, what was
-expected, and why. A warning names the settings that nothing reads. `left out` means the default. `method.…` is what the
-[method](methods.md) declares. It also lists the fields of TRL that belong to a method. `docs/site/rules.py` prints this
-page from `gar.rules`.
+expected, and why. A warning names the settings that nothing reads. `no value` means: leave it at its default.
+`method.…` is what the [method](methods.md) declares. It also lists the fields of TRL that belong to a method.
+`docs/site/rules.py` prints this page from `gar.rules`.
 """
 
 TABLES = (

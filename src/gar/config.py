@@ -166,7 +166,7 @@ def make_config(values: Any, *, source: str = "configuration") -> RunConfig:
     """A configuration from nested dicts, over the defaults of its variant. Its plugins are imported first.
 
     Raises:
-        ConfigError: `values` is not a mapping, or a key or a value in it is wrong; names the source, the key, and the
+        ConfigError: `values` is not a mapping, or a key or a value in it is wrong. Names the source, the key, and the
             nearest known key. Or a plugin cannot be imported.
     """
     if values is None:
@@ -212,10 +212,20 @@ def dump_config(config: RunConfig) -> str:
     return text.getvalue()
 
 
-def in_words(name: str, message: str) -> str:
-    """pydantic's message about a setting as one sentence: `reward.bonus_weight must be greater than or equal to 0`."""
+def in_words(error: Any) -> str:
+    """pydantic's error about a setting as a sentence: `reward.bonus_weight must be a valid number, got 'much'`."""
+    name = ".".join(str(part) for part in error["loc"])
+    message = error["msg"].partition(", unable to parse")[0]
+    if error["type"] == "value_error":  # one of ours, which says what was got
+        return f"{name}: {message.removeprefix('Value error, ')}".removeprefix(": ")
+    if error["type"] == "too_short":
+        return f"{name} is empty, expected at least {error['ctx']['min_length']}."
     needed = message.removeprefix("Input should ")
-    return f"{name}: {message}" if needed == message else f"{name} must {needed}"
+    return (
+        f"{name}: {message}, got {error['input']!r}"
+        if needed == message
+        else f"{name} must {needed}, got {error['input']!r}"
+    )
 
 
 def _name(error: Any) -> str:
@@ -235,7 +245,7 @@ def _explain(error: Any) -> str:
             hint = hint or " A method of your own needs its --plugin."
         return f"{name}: unknown value '{error['input']}', expected one of {', '.join(words)}.{hint}"
     if error["type"] != "extra_forbidden":
-        return f"{in_words(name, error['msg'].removeprefix('Value error, '))}, got {error['input']!r}"
+        return in_words(error)
     section: Any = config_type()
     for part in error["loc"][:-1]:
         section = section.model_fields[part].annotation

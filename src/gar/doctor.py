@@ -1,6 +1,6 @@
 """What this machine and this installation have, for `gar doctor`.
 
-Imports only the standard library and `packaging`, so it works where other libraries are broken.
+Imports only the standard library and `packaging`, so it works if other libraries are broken.
 """
 
 import importlib.metadata
@@ -27,7 +27,7 @@ _OPTIONAL = {
     ),
     "slime": (
         "Megatron on a cluster",
-        "install v0.3.0 or later from its repository; on PyPI, slime is another package",
+        "install v0.3.0 or later from its repository (slime on PyPI is a different package)",
     ),
     "megatron-core": ("split models, under slime", install_command("megatron-core")),
     "submitit": ("comparisons as Slurm jobs", install_command("submitit")),
@@ -42,7 +42,7 @@ class Item:
         name: A package or a device.
         status: "missing": optional and not there. "wrong": gar does not work with it, or without it.
         found: A version, what a device has, or what is wrong.
-        advice: What it is for, and the command that adds it; empty for nothing to do.
+        advice: What it is for, and the command that adds it. Empty for nothing to do.
     """
 
     name: str

@@ -51,7 +51,9 @@ def _load(label: str, name: str, read: Callable[[], Any]) -> None:
     except GarError as error:
         raise ConfigError(f"{label}: {error}") from error
     except Exception as error:  # whatever a user's module raises
-        raise ConfigError(f"{label} cannot be imported: {type(error).__name__}: {first_line(error)}") from error
+        raise ConfigError(
+            f"{label} cannot be imported: {first_line(error)}. Is its folder on the Python path?"
+        ) from error
     _loaded.add(name)
 
 

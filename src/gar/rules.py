@@ -15,7 +15,7 @@ from typing import Any, Literal
 from gar.errors import ConfigError, did_you_mean, install_command
 
 Facts = Mapping[str, Any]
-"""What an engine tells. A flag that is not there counts as None. "chosen" holds settings away from their defaults."""
+"""Facts about an engine. A missing flag counts as None. "chosen" holds settings away from their defaults."""
 
 Level = Literal["error", "unread", "resume"]
 
@@ -28,7 +28,7 @@ class Condition:
     fits: Callable[[Any, Facts], bool]
 
 
-UNSET = Condition("left out", lambda value, facts: value not in facts.get("chosen", ()))
+UNSET = Condition("no value", lambda value, facts: value not in facts.get("chosen", ()))
 """The setting is left at its default."""
 
 
@@ -42,7 +42,7 @@ class Rule:
         why: The reason, and what else to do. `{name}` stands for the value of a fact.
         when: Other facts with the values under which the row applies. Empty means always.
         where: Name of the engine, "gar train", or "" for all.
-        level: "error" is raised. "unread" is named in a warning, since nothing reads the setting. "resume" is a reason
+        level: "error" is raised. "unread" is a warning: nothing reads the setting. "resume" is a reason
             why a resumed run differs from an uninterrupted one.
     """
 
@@ -77,7 +77,7 @@ def faults(where: str, facts: Facts, *, level: str = "error", more: Iterable[Rul
 
     Args:
         where: Name of an engine. Its rows are those with this name and those for all.
-        facts: What the engine tells.
+        facts: Facts about the engine.
         level: Which rows.
         more: Rows of the run's method.
     """
@@ -102,9 +102,9 @@ def raise_all(found: list[tuple[str, str]]) -> None:
 
 
 def in_words(values: Iterable[Any]) -> str:
-    """`a, b or c`. None is "left out", unless False says the same."""
+    """`a, b or c`. None is "no value", unless False says the same."""
     values = [value for value in values if value is not None] or [None]
-    words = ["left out" if value is None else "empty" if value == () else str(value) for value in values]
+    words = ["no value" if value is None else "empty" if value == () else str(value) for value in values]
     return " or ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
 
 
@@ -184,15 +184,15 @@ def _makes_log_probs(_: Any, facts: Facts) -> bool:
 _RUNS = Condition("one that {engine} runs ({engine.methods})", lambda _, facts: not facts.get("method.lacks"))
 _REPEATS = Condition("two or more", lambda _, facts: not facts["on policy"])
 _AT_GENERATIONS = Condition(
-    "a multiple of {generation_steps}, the steps between two generations",
+    "a multiple of {generation_steps} (the steps between two generations)",
     lambda value, facts: not value % facts["generation_steps"],
 )
 _WHOLE_GROUPS = Condition(
-    "a multiple of {trl.num_generations}, trl.num_generations",
+    "a multiple of {trl.num_generations} (trl.num_generations)",
     lambda size, facts: not size % facts["trl.num_generations"],
 )
 _ENOUGH_SAMPLES = Condition(
-    "numbers from 1 to {evaluate.num_samples}, evaluate.num_samples",
+    "numbers from 1 to {evaluate.num_samples} (evaluate.num_samples)",
     lambda ks, facts: all(1 <= k <= facts["evaluate.num_samples"] for k in ks),
 )
 

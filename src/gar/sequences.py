@@ -88,7 +88,7 @@ def without_trailing_special(ids: Sequence[int], special_ids: frozenset[int]) ->
 def policy_turns(ids: Sequence[int], mask: Sequence[int] | None) -> list[list[int]]:
     """The runs of a response's ids that the policy wrote.
 
-    `mask` is 0 for ids that it did not write (tool output, environment), and None where it wrote all of them.
+    `mask` is 0 for ids that it did not write (tool output, environment), and None if it wrote all of them.
     """
     if mask is None:
         return [list(ids)]
@@ -240,7 +240,7 @@ class SequenceReader:
     def response(
         self, prompt_ids: Sequence[int], ids: Sequence[int], *, mask: Sequence[int] | None = None
     ) -> TokenSequence:
-        """A response after its prompt. `mask` is that of `policy_turns`."""
+        """A response after its prompt. `mask`: see `policy_turns`."""
         positions = scored_positions(ids, self.pieces, self.rule, prefilled=self.prefilled(prompt_ids), mask=mask)
         return TokenSequence(context_ids=prompt_ids, ids=ids, positions=positions, mask=mask)
 

@@ -62,9 +62,9 @@ class AdapterSettings(Settings):
     def _check_consistent(self) -> Self:
         chosen = [name for name, field in type(self).model_fields.items() if getattr(self, name) != field.default]
         if self.rank is None and chosen:
-            raise ValueError(f"{', '.join(chosen)} without rank would train no adapter; set rank, for example 16")
+            raise ValueError(f"{', '.join(chosen)} has no effect without rank. Set adapter.rank, for example 16.")
         if "all-linear" in self.target_modules and len(self.target_modules) > 1:
-            raise ValueError("target_modules is all-linear or a list of names, not both")
+            raise ValueError("target_modules holds all-linear and names. Give one or the other.")
         return self
 
 
@@ -122,7 +122,7 @@ class TagSettings(Settings):
         tags = list(self.model_dump().values())
         for i, tag in enumerate(tags):
             if any(tag in other for other in tags[:i] + tags[i + 1 :]):
-                raise ValueError(f"'{tag}' is part of another tag, so one could not be told from the other")
+                raise ValueError(f"'{tag}' is part of another tag. Choose tags that do not contain each other.")
         return self
 
     def as_tags(self) -> Tags:

@@ -8,7 +8,8 @@
       -> alignment, rewards, advantages, metrics      Step.finish
 
 An engine translates: it hands rows in, asks which sequences need vectors, hands the vectors in, and takes rewards,
-advantages and metrics. On several ranks it also says how they gather. `examples/add_an_engine.py` is a complete engine.
+advantages and metrics. On several ranks, it also brings the functions that gather.
+`examples/add_an_engine.py` is a complete engine.
 """
 
 from collections import Counter
@@ -77,7 +78,7 @@ def read_row(
 ) -> Row:
     """The row of a response, from its tokens (`reader.response`), its verdict, and its problem's `reader.anchors`.
 
-    `num_anchors` is the number of the problem's anchors for a method that reads none of them. None counts `anchors`.
+    `num_anchors`: the number of the problem's anchors, if the method reads none of them. None counts `anchors`.
     """
     fault = reader.fault(sequence)
     facts = ResponseFacts(
@@ -99,7 +100,7 @@ class StepRanks:
     """The processes that share a step: here one with all the rows. On several, each calls these with the others."""
 
     def gather(self, items: list[Any]) -> tuple[list[Any], int]:
-        """The items of all ranks, in the order of the ranks, and where this rank's begin among them."""
+        """The items of all ranks, in the order of the ranks, and the position of this rank's first."""
         return items, 0
 
     def sum(self, values: Tensor) -> Tensor:
@@ -115,7 +116,7 @@ class Aligned(NamedTuple):
 
     Attributes:
         best: The best cosine of each response, and the index of its anchor.
-        vectors: [responses, hidden], unit rows. Zeros where none is needed.
+        vectors: [responses, hidden], unit rows. Zeros if none is needed.
         anchors: [anchors, hidden], unit rows.
     """
 
@@ -127,8 +128,8 @@ class Aligned(NamedTuple):
 class Step:
     """The responses of one optimizer step, on their way from verdicts to rewards.
 
-    On several ranks each has the rows of its own responses and the facts of all, so that all decide alike: an error on
-    one rank alone would leave the others waiting. Each anchor is formed on one rank: the one that has the first
+    On several ranks each has the rows of its own responses and the facts of all, so that all decide equally. An error
+    on one rank alone would leave the others waiting. Each anchor is formed on one rank: the one that has the first
     response of its group that needs a vector.
 
     Args:
@@ -141,7 +142,7 @@ class Step:
     Attributes:
         facts: Of the responses of all ranks.
         group_index: Which problem each of these answers, int64.
-        here: Where the rows of this process stand among them.
+        here: Positions of this process's rows among them.
         members: Indices in `rows` of the responses that need a vector.
         anchors: The sequences of the anchors that this process brings vectors of.
     """
@@ -209,7 +210,7 @@ class Step:
 
         Args:
             means: Mean vectors of `sequences`, in their order, [sequences, hidden], perhaps of none. None for a method
-                that reads no vectors, or where no response of any rank needs one.
+                that reads no vectors, or if no response of any rank needs one.
         """
         method, aligned, vectors = self.shaping.method, None, None
         if means is not None:
@@ -284,7 +285,7 @@ class Shaped:
         batch: The batch that the method read.
         eligible: Which responses earn the base reward.
         shaped: The method's rewards and their parts.
-        aligned: This process's responses beside their anchors, where vectors were compared.
+        aligned: This process's responses with their anchors, if vectors were compared.
     """
 
     shaping: Shaping
@@ -304,7 +305,7 @@ class Shaped:
         return self.shaping.advantages(self.rewards, self.batch.group_index, token_counts=token_counts)
 
     def metrics(self) -> dict[str, float]:
-        """Logged metrics of a step: means over the responses, NaN where there is nothing to average.
+        """Logged metrics of a step: means over the responses, NaN if there is nothing to average.
 
         docs/glossary.md defines each.
         """

@@ -63,7 +63,7 @@ def test_figure_of_seeds_shows_their_mean_with_its_interval_and_cuts_it_to_the_r
     band = np.concatenate([path.vertices for path in figure.axes[RIGHT].collections[0].get_paths()])
     # Student's t with one degree of freedom is wider than the range.
     assert (np.nanmin(band[:, 1]), np.nanmax(band[:, 1])) == (0, 1)
-    assert figure.get_supxlabel() == "Mean over 2 seeds and its 95% interval; dots are seeds."
+    assert figure.get_supxlabel() == "Mean over 2 seeds with its 95% interval. Dots are seeds."
 
 
 def test_figure_says_not_recorded_where_a_metric_is_null_throughout_or_missing(tmp_path):

@@ -70,7 +70,7 @@ def test_main_answers_on_stdout_and_explains_on_stderr(arguments, status, out, e
     ("error", "status", "said"),
     [
         (RecordError("the disk is full"), 1, "gar train: the disk is full\n"),
-        (KeyboardInterrupt(), 130, "\ngar train: interrupted before there was a run folder; nothing was written\n"),
+        (KeyboardInterrupt(), 130, "\ngar train: interrupted before there was a run folder. Nothing was written.\n"),
         (KeyboardInterrupt("interrupted"), 130, "\ngar train: interrupted\n"),
     ],
     ids=["explained", "Ctrl-C at the start", "Ctrl-C later"],

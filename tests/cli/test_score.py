@@ -140,4 +140,4 @@ def test_score_ends_with_a_status_and_a_reason(tmp_path, monkeypatch, capsys):
     assert len((tmp_path / "scores.jsonl").read_text().splitlines()) == 2
     monkeypatch.setattr(gar.scoring.files, "score_file", mock.Mock(side_effect=KeyboardInterrupt))
     assert main(["score", "embedded", file]) == 130
-    assert "gar score: interrupted; run the same command again to continue." in capsys.readouterr().err
+    assert "gar score: interrupted. Run the same command again to continue." in capsys.readouterr().err

@@ -71,14 +71,17 @@ def test_base_is_a_preset_a_file_beside_the_comparison_or_a_mapping(plan):
 
 def test_a_wrong_comparison_is_an_error_that_says_where(plan):
     for changes, text in (
-        ({"runs": ["grpo", "gar-gpro"]}, "tiny.yaml: runs.1.method: unknown method. Did you mean 'gar-grpo'?, got"),
+        (
+            {"runs": ["grpo", "gar-gpro"]},
+            "tiny.yaml: runs.1.method: unknown method 'gar-gpro'. Did you mean 'gar-grpo'?",
+        ),
         ({"runs": ["grpo", "grpo"]}, "label 'grpo' appears twice"),
         ({"seeds": [1, 2, 1]}, "seed 1 appears twice"),
         ({"sedes": [1]}, "unknown key 'sedes'. Did you mean 'seeds'?"),
         ({"runs": [{"method": "grpo", "setings": {}}]}, "unknown key 'runs.0.setings'. Did you mean 'settings'?"),
         ({"runs": [{"label": "a/b", "method": "grpo"}]}, "runs.0.label: String should match pattern"),
-        ({"runs": ["grpo", HALF | {"against": "grp"}]}, "tested against 'grp': Did you mean 'grpo'?"),
-        ({"runs": [{"method": "grpo", "against": "grpo"}]}, "is to be tested against 'grpo': that is the row itself"),
+        ({"runs": ["grpo", HALF | {"against": "grp"}]}, "tested against 'grp'. Did you mean 'grpo'?"),
+        ({"runs": [{"method": "grpo", "against": "grpo"}]}, "cannot be tested against 'grpo'. That is the row itself."),
         ({"base": "bensh"}, "tiny.yaml: base: there is no file bensh and no preset 'bensh', only bench, "),
         ({"base": {"evaluate": {"sources": []}}}, "run 'grpo': evaluate.sources is empty"),
         ({"settings": {"evaluate": {"pass_at_k": [8]}}}, "pass@8 needs as many samples"),

@@ -101,8 +101,8 @@ def test_notes_tell_of_mixed_versions_and_machines(made):
     made["grpo", 2] = replace(other, versions={**other.versions, "torch": "0.1"}, platform="abacus")
     notes = result_notes(made)
     assert any(note.startswith("The runs come from different versions of torch: 0.1, ") for note in notes)
-    assert "6 runs of 60 s each (50 s of processor time; medians), 0.10 hours in sum" in notes[-1]
-    assert "; abacus, " in notes[-1]
+    assert "6 runs of 60 s each (50 s of processor time, medians), 0.10 hours in sum" in notes[-1]
+    assert " and abacus, " in notes[-1]
 
 
 def test_check_paired_lets_seeds_differ_and_leaves_out_what_is_unknown(made):

@@ -142,7 +142,7 @@ def test_eval_table_shows_benchmarks_by_models_with_tests(make, capsys, tmp_path
     assert "| math-500 pass@1 | 20 | 0.188 (0.163 to 0.213) | 0.812 (0.787 to 0.838) | - |\n" in markdown
     assert "Differences" not in shown(capsys, models[0])
     for arguments, text in (
-        ([models[0]] * 2, "two models are called base; name them: LABEL=FOLDER."),
+        ([models[0]] * 2, "two models are called base. Name them: LABEL=FOLDER."),
         ([models[0], "--pass-at-k", "9"], "pass@9 needs 9 samples per problem"),
     ):
         assert main(["eval", "table", *arguments]) == 1

@@ -46,7 +46,7 @@ def rows(tmp_path: Path) -> str:
             "trl.loss_type is dr-grpo, expected grpo, dr_grpo, dapo, bnpo, ",
         ),
         ({"lerning_rate": 1}, "trl.GRPOConfig has no such field. Did you mean 'trl.learning_rate'?"),
-        ({"seed": 1}, "trl.seed is 1, expected left out: use seed"),
+        ({"seed": 1}, "trl.seed is 1, expected no value: use seed"),
         ({"report_to": "wandbb"}, "Did you mean 'wandb'?"),
         ({"report_to": ["none", "nix"]}, "trl.report_to is nix, expected none or some of azure_ml, "),
     ],
@@ -107,7 +107,7 @@ MISTAKES = {
     "train --evaluate.pass_at_k 32 --evaluate.sources test": "evaluate.pass_at_k is (32,), expected numbers",
     "train --resume nix": "nix: no such folder.",
     "train --preset demo --records.name a/b": "the name of a run must be one plain folder name, got 'a/b' in 'runs'",
-    "train --trl.num_generations 3": "responses_per_batch is 8, expected a multiple of 3, trl.num_generations",
+    "train --trl.num_generations 3": "responses_per_batch is 8, expected a multiple of 3 (trl.num_generations)",
     "train --trl.per_device_train_batch_size 100000000": "a batch of 100,000,000 responses in groups of 8 asks for "
     "12,500,000 problems, got 2,000 in all",
     "train --data.source bare.jsonl --trl.num_generations 2 --trl.per_device_train_batch_size 2": "gar-grpo needs "

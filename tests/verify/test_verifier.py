@@ -118,7 +118,7 @@ def test_verify_custom_result_that_is_no_grade_is_an_error() -> None:
         ("no_such_module:same", r"cannot be imported, ModuleNotFoundError.*Is its folder on the Python path"),
         ("hostile_graders:some", r"has no 'some'\. Did you mean 'same'"),
         ("hostile_graders:os", r"is of type module, expected a function"),
-        (lambda text, gold: True, r"cannot be sent to worker processes.*a lambda or an inner function will not do"),
+        (lambda text, gold: True, r"cannot be sent to worker processes.*not as a lambda or an inner function"),
         (7, r"is of type int, expected a function"),
     ],
 )
@@ -149,7 +149,7 @@ def test_verifier_import_failure_of_a_grader_in_the_workers_is_an_error(tmp_path
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"format": "xml"}, "format must be one of think-answer, boxed, none; got 'xml'"),
+        ({"format": "xml"}, "format must be one of think-answer, boxed, none, got 'xml'"),
         ({"memory_bytes": 1024}, "memory_bytes must be at least 64 MiB, got 1024"),
         ({"num_workers": 0}, "num_workers must be at least 1, got 0"),
         ({"timeout_seconds": float("nan")}, "timeout_seconds must be positive and finite, got nan"),

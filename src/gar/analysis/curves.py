@@ -113,7 +113,7 @@ def curves_figure(curves: Mapping[str, Sequence[Curves]], rates: Rates, *, title
         seeds = sorted({len(runs) for runs in curves.values()})
         if seeds[-1] > 1:
             count = f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else f"{seeds[0]}"
-            note = f"Mean over {count} seeds and its 95% interval; dots are seeds."
+            note = f"Mean over {count} seeds with its 95% interval. Dots are seeds."
             figure.supxlabel(note, x=0.988, ha="right", size=8, color=MUTED)
     return figure
 
@@ -206,5 +206,5 @@ def _color(number: int) -> str:
 
 
 def _dashes(number: int) -> Any:
-    """Solid. Dashed where the colors repeat."""
+    """Solid. Dashed if the colors repeat."""
     return "-" if number < len(_PALETTE) else (0, (2.2, 0.8))

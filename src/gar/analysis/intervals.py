@@ -12,7 +12,7 @@ class ClusteredMean:
     """A mean and its 95% interval.
 
     Attributes:
-        mean: Mean of all values. NaN where there is none.
+        mean: Mean of all values. NaN if there is none.
         low: Lower end of the interval. NaN with fewer than two clusters.
         high: Upper end.
         num_values: How many values.
@@ -40,7 +40,7 @@ def clustered_mean(values: ArrayLike, clusters: ArrayLike | None = None) -> Clus
 
     Args:
         values: Numbers. Those that are not finite are left out.
-        clusters: The cluster of each value. None where values are independent.
+        clusters: The cluster of each value. None if values are independent.
 
     References:
         Liang and Zeger 1986, for the mean. https://doi.org/10.1093/biomet/73.1.13

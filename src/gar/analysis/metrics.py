@@ -12,7 +12,7 @@ def step_times(metrics: Sequence[Mapping[str, Any]]) -> tuple[dict[str, float], 
     """Seconds of an optimizer step and of its parts, and each part's share: medians over `generation_times`.
 
     Returns:
-        Seconds by part, "step" the whole; shares by part.
+        Seconds by part, "step" the whole. Shares by part.
     """
     generations = generation_times(metrics)
     parts = {part: [row[part] for row in generations] for part in (generations[0] if generations else ())}
@@ -29,7 +29,7 @@ def generation_times(metrics: Sequence[Mapping[str, Any]]) -> list[dict[str, flo
     """Seconds of each generation's optimizer steps, "step" and every recorded part, averaged over its updates.
 
     With several updates per generation only the first one generates: a median over steps would describe neither kind,
-    so a generation counts as one. The first generation warms up and is left out where there are others.
+    so a generation counts as one. The first generation warms up and is left out if there are others.
     """
     generations: list[list[Mapping[str, Any]]] = []
     for row in metrics:

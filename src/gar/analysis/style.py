@@ -71,7 +71,7 @@ METHOD_COLORS = {
 
 
 def method_color(label: str) -> str:
-    """The color of a method, or of a row that is named after one (`length-grpo`). Muted where unknown."""
+    """The color of a method, or of a row that is named after one (`length-grpo`). Muted if unknown."""
     names = [name for name in METHOD_COLORS if label == name or label.startswith(f"{name}-")]
     return METHOD_COLORS[max(names, key=len)] if names else MUTED
 

@@ -16,7 +16,7 @@ _EDGE_FRACTION = 0.1
 def summarize(path: str | Path) -> dict[str, Any]:
     """Evaluations before and after, alignment, zero-std groups and seconds per step.
 
-    Plain values, None where the run recorded nothing. Beginning and end are the first and last tenth of the steps.
+    Plain values, None if the run recorded nothing. Beginning and end are the first and last tenth of the steps.
     """
     run = open_run(path)
     rows = [row for row in run.metrics if "time/step_seconds" in row]

@@ -114,11 +114,11 @@ def in_full(arguments: Sequence[str]) -> list[str]:
 
 
 class _Default(str):
-    """The text of a default, as against a value from the command line."""
+    """Marks a text as a default, not a value from the command line."""
 
 
 def _yaml(*, alone: bool) -> Any:
-    """A value in YAML. One that may stand alone is then true."""
+    """A value in YAML. A flag without its value is true."""
     spec = tyro.constructors.PrimitiveConstructorSpec(
         nargs="*" if alone else 1,
         metavar="YAML",

@@ -13,11 +13,11 @@ _STYLES = {"ok": "green", "missing": "yellow", "wrong": "bold red"}
 
 
 def main(arguments: list[str]) -> int:
-    """Run `gar doctor`. Exit status 1 where something required is wrong, else 0."""
+    """Run `gar doctor`. Exit status 1 if something required is wrong, else 0."""
     argparse.ArgumentParser(
         prog="gar doctor",
         description="Show versions, devices and engines, and the command that adds what is missing. Exit status 1 "
-        "where something required is wrong, else 0.",
+        "if something required is wrong, else 0.",
     ).parse_args(arguments)
     items = examine()
     table = Table("", "", "found", "what to do", title=f"gar {__version__}", title_justify="left", box=None)

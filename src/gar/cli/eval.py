@@ -63,7 +63,7 @@ class _TableArguments(Settings):
 
 
 def main(arguments: list[str]) -> int:
-    """Run one stage. Arguments are parsed first. Torch is imported only where a model answers."""
+    """Run one stage. Arguments are parsed first. Torch is imported only if a model answers."""
     stages = {
         "generate": (_generate, _GenerateArguments, "write responses to an append-only file", _GENERATE),
         "score": (_score, _ScoreArguments, "grade every response, and write the numbers",
@@ -75,7 +75,7 @@ def main(arguments: list[str]) -> int:
     try:
         return run_stage("eval", stages, arguments, "Start with: gar eval run embedded --benchmark arithmetic")
     except KeyboardInterrupt:
-        raise KeyboardInterrupt("interrupted; run the same command again to continue.") from None
+        raise KeyboardInterrupt("interrupted. Run the same command again to continue.") from None
 
 
 def _generate(job: GenerateJob) -> int:
@@ -90,7 +90,7 @@ def _run(job: _RunArguments) -> int:
 
 
 def _check_ks(job: _RunArguments) -> None:
-    """Compare --pass-at-k with the samples of each benchmark, where their number is known before it is read."""
+    """Compare --pass-at-k with the samples of each benchmark, if their number is known before it is read."""
     from gar.evaluation.benchmarks.load import find_benchmark
 
     most = max(job.score.pass_at_k, default=1)

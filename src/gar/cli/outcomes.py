@@ -27,8 +27,8 @@ def degenerate(
 ) -> str:
     """Why a result of `total` responses says nothing, and the flag that helps. "" for an ordinary result.
 
-    `statuses` counts responses by verification status, and is empty where nothing was verified. `aligned` counts those
-    with an alignment, None where none was asked for. `unknown_fraction` is the share of their tokens that the tokenizer
+    `statuses` counts responses by verification status, and is empty if nothing was verified. `aligned` counts those
+    with an alignment, None if none was asked for. `unknown_fraction` is the share of their tokens that the tokenizer
     does not know.
     """
     num_decided = sum(statuses.get(status, 0) for status in (Status.OK, Status.WRONG))

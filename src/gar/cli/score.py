@@ -55,7 +55,7 @@ def main(arguments: list[str]) -> int:
     try:
         scored = score_file(job, command=["gar", "score", *arguments])
     except KeyboardInterrupt:
-        raise KeyboardInterrupt("interrupted; run the same command again to continue.") from None
+        raise KeyboardInterrupt("interrupted. Run the same command again to continue.") from None
     fault = _print_summary(job, scored)
     return DEGENERATE if fault and not job.allow_degenerate else DONE
 

@@ -60,7 +60,7 @@ def main(arguments: list[str]) -> int:
     except KeyboardInterrupt as interrupt:
         if interrupt.args:
             raise
-        raise KeyboardInterrupt("interrupted before there was a run folder; nothing was written") from None
+        raise KeyboardInterrupt("interrupted before there was a run folder. Nothing was written.") from None
     return DONE
 
 
@@ -80,9 +80,9 @@ def _run(source: _Source, config: RunConfig | None, arguments: list[str]) -> Non
 def _check_resume(source: _Source, rest: list[str]) -> None:
     if rest or source.file or source.preset or source.plugin or source.variant or source.dry_run:
         raise ConfigError(
-            "--resume takes every setting from the run folder, so that the run continues exactly; got "
-            f"{' '.join(rest) or 'a second source of settings'} beside it. To continue with other settings start a "
-            "new run with --model.path RUN/model."
+            "--resume takes every setting from the run folder, got also "
+            f"{' '.join(rest) or 'a second source of settings'}. For other settings start a new run with "
+            "--model.path RUN/model."
         )
     from gar.records import RunFolder
 
@@ -96,7 +96,7 @@ def _parse_source(arguments: list[str]) -> tuple[_Source, list[str]]:
         _Source, args=arguments[1:] if file else arguments, prog="gar train", return_unknown_args=True, add_help=False
     )
     if file and source.preset:
-        raise ConfigError(f"give a configuration file or --preset, got both: {file} and {source.preset}")
+        raise ConfigError(f"give a configuration file or --preset, not both. Got {file} and {source.preset}.")
     return replace(source, file=file), rest
 
 

@@ -33,14 +33,14 @@ from gar.records.lock import writer_lock
 from gar.train.resume import read_resumption
 
 LOCKED = 75
-"""Exit status where another process runs the cell."""
+"""Exit status if another process runs the cell."""
 INTERRUPTED = 130
 _TRAINING = ("train", "resume")
 _KILL_WITH_PARENT = 1  # PR_SET_PDEATHSIG of prctl(2)
 
 
 def main(arguments: list[str]) -> int:
-    """Run one cell, or one of its ranks. Returns the exit status, as that of `gar train`, or `LOCKED`."""
+    """Run one cell, or one of its ranks. Returns the exit status of `gar train`, or `LOCKED`."""
     start = time.perf_counter()
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs start with it ignored
     first, source, *launcher = arguments

@@ -71,7 +71,7 @@ class Comparison:
         for row in self.settings.runs:
             finished = sum(label == row.label for label, _ in results)
             settings = ", ".join([row.method, *(f"{name} {value}" for name, value in leaves(row.settings))])
-            self._print(f"{row.label}: {finished} of {len(self.settings.seeds)} seeds finished; {settings}")
+            self._print(f"{row.label}: {finished} of {len(self.settings.seeds)} seeds finished ({settings})")
         to_do = sum((run.label, run.seed) not in results for run in self.chosen)
         self._print(f"{to_do} of {len(self.chosen)} runs to do.")
 

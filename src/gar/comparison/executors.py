@@ -24,7 +24,7 @@ def local_devices(number: int | None = None, gpus: int | None = None, *, launch:
     """CUDA_VISIBLE_DEVICES of each of `number` runs at a time on this machine. None leaves the variable unchanged.
 
     Without a launcher a run trains on one GPU. With one, GPUs are divided evenly. If there are fewer GPUs than runs,
-    runs share them. By default one run with a launcher, else one per GPU, or one per core where there is no GPU.
+    runs share them. By default one run with a launcher, else one per GPU, or one per core if there is no GPU.
     """
     import torch
 

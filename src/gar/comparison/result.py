@@ -35,7 +35,7 @@ RESULT = "result.json"
 class SetCounts:
     """One evaluation set after training: right and well-formatted responses of each problem.
 
-    `problems_hash` is that of `EvaluatedSet`.
+    `problems_hash`: see `EvaluatedSet`.
     """
 
     num_samples: int
@@ -59,12 +59,12 @@ class RunResult:
         settings: Every setting that decides the numbers.
         versions: As in `run.json`. `platform` and `cpu_count` likewise.
         start_time: UTC, ISO 8601.
-        resumed: The run was interrupted and resumed, so times and memory are those of its last part.
-        wall_seconds: Wall time of the process, 0 where it is unknown, imports and evaluation included.
+        resumed: The run was interrupted and resumed, so times and memory cover its last part alone.
+        wall_seconds: Wall time of the process, 0 if it is unknown, imports and evaluation included.
         cpu_seconds: Processor time of the process, which depends less on the machine's other load.
         peak_memory_bytes: Largest resident set of the process.
         data_hash: Hash of the training problems with their anchors.
-        prompts_hash: Hash of the problem ids of all rollouts, in order. Equal in all rows of a seed. "" where some
+        prompts_hash: Hash of the problem ids of all rollouts, in order. Equal in all rows of a seed. "" if some
             optimizer steps have no rollouts.
         steps: Optimizer steps.
         seconds_per_step: Median over generations of the mean optimizer step: in total ("step") and by part.

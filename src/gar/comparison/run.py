@@ -85,7 +85,7 @@ class _Cells:
         check_paired(self._results)
         rates = ((name, *next(iter(values.items()))) for name, values in result.pass_at.items())
         numbers = ", ".join(f"{name} pass@{k} {value:.3f}" for name, k, value in rates)
-        self._tell(cell, f"finished in {result.wall_seconds:.0f} s; {numbers}")
+        self._tell(cell, f"finished in {result.wall_seconds:.0f} s, {numbers}")
         return True
 
     def _leave(self, cell: PlannedRun, reason: str) -> None:

@@ -41,7 +41,7 @@ class RowSettings(Settings):
     def _check_method(cls, method: str) -> str:
         known = [*get_args(MethodName), *REGISTERED]
         if method not in known:
-            raise ValueError(f"unknown method.{near(method, known)}")
+            raise ValueError(f"unknown method {method!r}.{near(method, known)}")
         return method
 
 
@@ -59,7 +59,7 @@ class ComparisonSettings(Settings):
     seeds: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)]
     """The seeds. With one seed every row sees the same problems in the same order."""
     workers: Annotated[int, Field(ge=1)] | None = None
-    """Runs side by side. None is one per GPU, or per core where there is no GPU."""
+    """Runs side by side. None is one per GPU, or per core if there is no GPU."""
     threads: Annotated[int, Field(ge=1)] = 1
     """Threads of a run."""
 
@@ -69,11 +69,11 @@ class ComparisonSettings(Settings):
         for values, word in ((labels, "label"), (self.seeds, "seed")):
             for value, count in Counter(values).items():
                 if count > 1:
-                    raise ValueError(f"{word} {value!r} appears twice, so that two runs would share a file")
+                    raise ValueError(f"{word} {value!r} appears twice. Remove one, or give its row a different label.")
         for label, other in ((row.label, other) for row in self.runs for other in row.against or ()):
             if other not in labels or other == label:
-                hint = " that is the row itself" if other == label else near(other, labels)
-                raise ValueError(f"run {label!r} is to be tested against {other!r}:{hint}")
+                hint = " That is the row itself." if other == label else near(other, labels)
+                raise ValueError(f"run {label!r} cannot be tested against {other!r}.{hint}")
         return self
 
     def against(self, row: RowSettings) -> tuple[str, ...]:
@@ -128,8 +128,7 @@ def _explain(error: Any) -> str:
         return f"unknown key '{where}'.{near(str(error['loc'][-1]), section.model_fields)}"
     if error["type"] == "missing":
         return f"{where} is missing."
-    message = error["msg"].removeprefix("Value error, ")
-    return f"{in_words(where, message)}, got {error['input']!r}" if where else message
+    return in_words(error)
 
 
 def near(word: str, known: Iterable[str]) -> str:

@@ -106,7 +106,7 @@ def result_notes(results: Results) -> list[str]:
         wall, cpu = ([getattr(result, f"{kind}_seconds") for result in results.values()] for kind in ("wall", "cpu"))
         notes.append(
             f"{len(results)} runs of {statistics.median(wall):.0f} s each ({statistics.median(cpu):.0f} s of processor "
-            f"time; medians), {sum(wall) / 3600:.2f} hours in sum, on {'; '.join(machines)}."
+            f"time, medians), {sum(wall) / 3600:.2f} hours in sum, on {' and '.join(machines)}."
         )
     return notes
 
@@ -129,8 +129,8 @@ def _score_table(
     for set_name, k in columns:
         table[f"{set_name} pass@{k}"] = [cells.get((label, set_name, k), NONE) for label in finished]
     title = (
-        "pass@k after training: mean ± standard deviation over seeds; in brackets the difference to the method "
-        "that it stands against, relative to that."
+        "pass@k after training: mean ± standard deviation over seeds. In brackets: the relative difference from the "
+        "method that it is tested against."
     )
     return title, table
 
@@ -145,9 +145,9 @@ def _difference_table(
         others = [p_text(row.p_t), p_text(row.p_permutation)]
         rows.append([*name, difference, interval, _relative(row), *others, holm, effect, verdict])
     title = (
-        "Differences, paired by seed: 95% bootstrap interval over seeds and problems, not corrected; two-sided "
-        "paired t-test; sign-flip permutation test; Holm's correction of the t-test over all comparisons of one set "
-        f"and k ({num_tests}); the difference that is detected with 80% power. The verdict is by Holm's p < 0.05."
+        "Differences, paired by seed. 95%: bootstrap interval over seeds and problems, not corrected. p: two-sided "
+        "paired t-test, and sign-flip permutation test. Holm: the t-test, corrected over all comparisons of one set "
+        f"and k ({num_tests}). MDE: the difference that is detected with 80% power. The verdict is by Holm's p < 0.05."
     )
     headings = [
         "on", "method", "against", "seeds", "difference", "95% interval", "relative", "t-test p", "permutation p",
@@ -177,8 +177,8 @@ def _cost_table(labels: Sequence[str], results: Results) -> tuple[str, pd.DataFr
                 ]
             )
     title = (
-        "Cost: seconds per optimizer step and by part, medians over generations and then over seeds; largest "
-        f"resident memory; ratios to {labels[0]} of the same seed, median (smallest to largest)."
+        "Cost: seconds per optimizer step and by part, medians over generations and then over seeds. Memory is the "
+        f"largest resident set. Ratios to {labels[0]} of the same seed: median (smallest to largest)."
     )
     headings = ["method", "seeds", *parts, f"step against {labels[0]}", "peak memory", f"memory against {labels[0]}"]
     return title, pd.DataFrame(rows, columns=headings)

@@ -26,21 +26,21 @@ def group_advantages(
 
     Args:
         rewards: Shaped rewards of all responses on all ranks.
-        group_index: Which problem a response answers; any integers, any order.
+        group_index: Which problem a response answers. Any integers, any order.
         scale: "std" divides by the group's standard deviation, "none" only subtracts the mean (Dr. GRPO).
         ddof: 0 population (the paper's eq. 12), 1 Bessel (TRL, slime, verl).
-        eps: Added to the denominator: 1e-6 in slime and verl, 1e-4 in TRL; the paper gives no number.
+        eps: Added to the denominator: 1e-6 in slime and verl, 1e-4 in TRL. The paper gives no number.
         min_std: Smallest standard deviation to divide by.
 
     Returns:
-        One advantage per response in `rewards`' dtype, torch's default for integers and bool; computed in float64.
+        One advantage per response in `rewards`' dtype, torch's default for integers and bool. Computed in float64.
         Exactly 0 in a group of one and in a group whose rewards are all equal.
 
     Raises:
         ValueError: A reward is not finite, or a setting is out of range.
 
     References:
-        GAR, arXiv 2609.03342, eqs. 10, 12; GRPO, arXiv 2402.03300, section 4.1.
+        GAR, arXiv 2609.03342, eqs. 10, 12. GRPO, arXiv 2402.03300, section 4.1.
 
     Example:
         >>> import torch
@@ -81,14 +81,14 @@ def reinforce_plus_plus_advantages(
     Args:
         rewards: Rewards of all responses on all ranks, shaped or not.
         token_counts: Tokens of each response that enter the loss: how often its value counts.
-        group_index: Which problem a response answers; read only with `baseline`.
+        group_index: Which problem a response answers. Read only with `baseline`.
         baseline: Subtract the group's mean first (REINFORCE++-baseline). The value of a group of one is then 0.
         ddof: 0 population (OpenRLHF), 1 Bessel (verl, slime), on the number of tokens.
         eps: Added to the variance.
 
     Returns:
-        One advantage per response in `rewards`' dtype, torch's default for integers and bool; computed in float64; 0
-        for a response without tokens. Exactly 0 throughout where all counted values are equal.
+        One advantage per response in `rewards`' dtype, torch's default for integers and bool. Computed in
+        float64. 0 for a response without tokens. Exactly 0 throughout if all counted values are equal.
 
     Raises:
         ValueError: Shapes differ, a reward is not finite, a token count is negative, or a setting is out of range.

@@ -16,11 +16,11 @@ def alignment_scores(
     """Cosine of each response's vector with its anchor's vector: `b_i = v_i . v_a`.
 
     Args:
-        vectors: Unit rows, as `unit_rows` returns them; a zero row has no signal.
-        anchors: Unit rows; row i is the anchor of response i.
+        vectors: Unit rows, as `unit_rows` returns them. A zero row has no signal.
+        anchors: Unit rows. Row i is the anchor of response i.
 
     Returns:
-        float32 in [-1, 1], summed in float64; 0 where either row is zero. Never computed in bfloat16, which cannot
+        float32 in [-1, 1], summed in float64. 0 if either row is zero. Never computed in bfloat16, which cannot
         tell apart cosines that differ by less than 0.004: the centered bonus is of that size.
 
     References:
@@ -42,9 +42,9 @@ class BestAlignment(NamedTuple):
     """Result of `best_alignment_scores`, one entry per response.
 
     Attributes:
-        scores: float32, the largest cosine; 0 where not scored.
-        scored: True where the response and at least one anchor of its group have a usable vector.
-        anchor_index: int64, the row of the anchor with that cosine, the first of equals; -1 where not scored.
+        scores: float32, the largest cosine, or 0 if not scored.
+        scored: True if the response and at least one anchor of its group have a usable vector.
+        anchor_index: int64, the row of the anchor with that cosine, the first of equals, or -1 if not scored.
     """
 
     scores: Tensor
@@ -64,9 +64,9 @@ def best_alignment_scores(
     code.
 
     Args:
-        vectors: Unit rows; a zero row has no signal.
+        vectors: Unit rows. A zero row has no signal.
         group_index: Which group a response belongs to.
-        anchors: Unit rows, in any order; a zero row is skipped.
+        anchors: Unit rows, in any order. A zero row is skipped.
         anchor_group_index: Which group an anchor belongs to.
     """
     usable = (anchors != 0).any(-1).nonzero()[:, 0]

@@ -35,7 +35,7 @@ class ScoredTokens(NamedTuple):
 class Head(NamedTuple):
     """An LM head, never differentiated, and its logits: `softcap(logit_scale * (W h + bias)) / temperature`.
 
-    `softcap(z) = logit_softcap * tanh(z / logit_softcap)` (Gemma 2), or the identity where `logit_softcap` is None.
+    `softcap(z) = logit_softcap * tanh(z / logit_softcap)` (Gemma 2), or the identity if `logit_softcap` is None.
     Cohere multiplies by `logit_scale`. For Granite, which divides, pass the inverse.
     """
 
@@ -175,7 +175,7 @@ def check_finite(name: str, values: Tensor, counted: Tensor | None = None, *, hi
 
 
 def as_given(result: Tensor, argument: Tensor) -> Tensor:
-    """The result in the argument's dtype, or in `torch.get_default_dtype()` where that is an integer or bool.
+    """The result in the argument's dtype, or in `torch.get_default_dtype()` if that is an integer or bool.
 
     A result in an integer dtype would be cut to whole numbers: advantages of 0.58 and -1.73 would be 0 and -1.
 

@@ -20,7 +20,7 @@ class SoftmaxSums(NamedTuple):
         target_slopes: `dz_y / d(W h)_y`, [tokens] or one for all.
         target_rows: W_y, [tokens, hidden].
 
-    Where ranks hold parts of W, `others` and `target_rows` are this rank's parts.
+    If ranks hold parts of W, `others` and `target_rows` are this rank's parts.
     """
 
     complement: Tensor

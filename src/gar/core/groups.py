@@ -66,7 +66,7 @@ def group_extremes(
     mask: Bool[Tensor, " responses"],
     reduce: Literal["amin", "amax"],
 ) -> Float64[Tensor, " responses"]:
-    """Smallest or largest counted value of each response's group. It is inf or -inf where none counts.
+    """Smallest or largest counted value of each response's group. It is inf or -inf if none counts.
 
     Example:
         >>> group_extremes(torch.tensor([3.0, 1.0]).double(), torch.tensor([7, 7]), torch.tensor([True, False]), "amin")
@@ -93,7 +93,7 @@ def group_standard_deviations(
         ddof: Subtracted from the count in the denominator: 0 population, 1 Bessel.
 
     Returns:
-        `sqrt(sum of squared deviations / (size - ddof))`, 0 where `size <= ddof`.
+        `sqrt(sum of squared deviations / (size - ddof))`, 0 if `size <= ddof`.
     """
     deviations = group_deviations(values, group_index, mask)
     _, inverse = torch.unique(group_index, return_inverse=True)
@@ -104,7 +104,7 @@ def group_standard_deviations(
 
 
 def shuffled_groups(group_index: Int[Tensor, " rows"], generator: torch.Generator) -> Int[Tensor, " rows"]:
-    """The group whose anchor a control gives each row: a random cycle through the groups, so that none keeps its own.
+    """For each row, a different group: a random cycle through the groups, so that no row keeps its own.
 
     Rows may be responses or anchors. All rows of a group get the same group. Pass only rows of groups with an anchor:
     any group may be drawn.
@@ -115,7 +115,7 @@ def shuffled_groups(group_index: Int[Tensor, " rows"], generator: torch.Generato
             or order of rows, and so not on ranks.
 
     Returns:
-        `group_index` with each group's number replaced by that of another. A single group keeps its own number:
+        `group_index` with each group's number replaced by another group's. A single group keeps its own number:
         shuffled anchors in a batch of one problem are GAR.
 
     Example:

@@ -21,7 +21,7 @@ REFERENCE_MARGIN = 20.0
 """Exponentials are taken relative to z_y + this margin, which saves the pass for the maximum."""
 
 _LOWEST_EXPONENT = -82.0
-"""Where exponentials end on a CPU: beyond exp(-62), 1 - p_y has no use, and denormals cost a product up to 150 x."""
+"""Exponents below this give 0 on a CPU. Beyond exp(-62), 1 - p_y has no use. Denormals slow a product up to 150 x."""
 
 _LARGE_HEAD = 2**24
 """Smaller heads always use float32 products, which cost little."""
@@ -58,7 +58,7 @@ def make_plan(hidden: Tensor, head: Head, budget: Budget, vocab_size: int | None
         hidden: [tokens, hidden].
         head: The LM head, or this rank's rows of it.
         budget: Memory and precision.
-        vocab_size: Rows of the whole head. None for those of `head`.
+        vocab_size: Rows of the whole head. None if `head` is whole.
 
     Raises:
         ValueError: The budget is unknown or out of range, or its memory is too little for a single token.
@@ -172,7 +172,7 @@ def _exponentials(
 
 
 def _exp(exponents: Tensor) -> Tensor:
-    """Exponentials in place. On a CPU 0 where they would be denormal, or nearly."""
+    """Exponentials in place. On a CPU 0 if they would be denormal, or nearly."""
     if exponents.dtype != torch.float32 or exponents.device.type != "cpu":
         return exponents.exp_()
     return threshold(exponents.clamp_(min=_LOWEST_EXPONENT - 1).exp_(), exp(_LOWEST_EXPONENT), 0.0, inplace=True)
@@ -217,7 +217,7 @@ def tiles(head: Head, plan: Plan) -> Iterator[tuple[int, Tensor, Tensor | None]]
 
 @contextmanager
 def exact_products(device: torch.device) -> Iterator[None]:
-    """Run matrix products in full float32, even where a trainer allows TF32 (CUDA), bfloat16 (CPU) or autocast."""
+    """Run matrix products in full float32, even if a trainer allows TF32 (CUDA), bfloat16 (CPU) or autocast."""
     backends = (torch.backends.cuda.matmul, cast(Any, torch.backends.mkldnn).matmul)
     with torch.autocast(device.type, enabled=False), _float32_products("ieee", *backends):
         yield

@@ -90,7 +90,7 @@ def novelty_rewards(
 
     Returns:
         One reward per response in `novelty`'s dtype, torch's default for integers and bool. Computed in float64. The
-        factor is 1 where nubar is undefined: without a usable vector, and in a group whose novelties are equal to
+        factor is 1 if nubar is undefined: without a usable vector, and in a group whose novelties are equal to
         within 1e-6 (a group of one, of copies, and always a group of two, whose one cosine serves both).
 
     Raises:
@@ -121,7 +121,7 @@ def _reference_weights(eligible: Tensor) -> Tensor:
 
 
 def _relative(novelty: Tensor, group_index: Tensor, scored: Tensor | None) -> tuple[Tensor, Tensor]:
-    """nubar in float64, 0 where it is undefined, and the mask of where it is defined."""
+    """nubar in float64, 0 if it is undefined, and the mask of the defined ones."""
     if scored is None:
         scored = torch.ones_like(novelty, dtype=torch.bool)
     check_shapes(novelty.shape, group_index=group_index, scored=scored)

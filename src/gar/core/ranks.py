@@ -11,11 +11,11 @@ from gar.core.arguments import Head, ScoredTokens
 
 
 class VocabShard(NamedTuple):
-    """The rows of the LM head that this rank holds, where tensor parallelism splits the head by rows.
+    """The rows of the LM head that this rank holds, if tensor parallelism splits the head by rows.
 
     Attributes:
         first_id: Token id of the first row.
-        vocab_size: Number of token ids of the whole head. Further rows are padding and are ignored, where the policy's
+        vocab_size: Number of token ids of the whole head. Further rows are padding and are ignored. If the policy's
             own softmax counts them, give the padded size.
         group: The ranks that hold all rows together. None for all ranks.
     """
@@ -29,8 +29,8 @@ class Ranks(NamedTuple):
     """Which part of head and tokens this rank holds, and who holds the rest.
 
     Attributes:
-        vocab: This rank's rows of the head. None where it holds the whole head.
-        context: Ranks that hold other tokens of the same responses (context or sequence parallelism). None where this
+        vocab: This rank's rows of the head. None if it holds the whole head.
+        context: Ranks that hold other tokens of the same responses (context or sequence parallelism). None if this
             rank has them all.
     """
 

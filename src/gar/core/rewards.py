@@ -28,14 +28,14 @@ def gradient_aligned_bonuses(
     Args:
         eligible: Verified and well formatted, P(x) of the paper.
         alignment: b_i. Entries outside Q(x) are not read and may be NaN.
-        group_index: Which problem a response answers; any integers, any order.
+        group_index: Which problem a response answers. Any integers, any order.
         scored: Has an anchor and a usable vector. None means all.
         beta: Weight of the bonus.
         center: Subtract the group's mean. False is the paper's ablation.
         clip: Cut negative bonuses to zero. False is the paper's ablation.
 
     Returns:
-        One bonus per response in `alignment`'s dtype, torch's default for integers and bool; computed in float64.
+        One bonus per response in `alignment`'s dtype, torch's default for integers and bool. Computed in float64.
 
     Raises:
         ValueError: Shapes differ, or an alignment in Q(x) or `beta` is not finite.

@@ -6,7 +6,7 @@ scaled to unit length. Before scaling, entry j is the derivative of the sequence
 dimension j of all its hidden states. It is not a gradient of the head's weights. Logits exist for one chunk of tokens
 and one tile of W at a time.
 
-Where ranks hold parts of W (tensor parallelism), a token needs three numbers from all of them: z_y, and the sums of
+If ranks hold parts of W (tensor parallelism), a token needs three numbers from all of them: z_y, and the sums of
 exp(z - z_y - 20) over v != y and at y. After them everything is linear in the parts: each rank sums its part over the
 tokens of a response, and one reduction of [responses, hidden] completes the sums. Thanks to the margin of 20, ranks
 exchange the largest logit only for tokens with log p_y below about -108.
@@ -163,7 +163,7 @@ def gradient_activation_means(
 
 
 def unit_rows(means: Float[Tensor, "responses hidden"]) -> Float32[Tensor, "responses hidden"]:
-    """Each row scaled to unit length. A zero row where its norm is under 1e-8 or not finite."""
+    """Each row scaled to unit length. A zero row if its norm is under 1e-8 or not finite."""
     rows = means.double()
     norms = rows.norm(dim=-1, keepdim=True)
     usable = norms.isfinite() & (norms >= NORM_FLOOR)
@@ -191,7 +191,7 @@ def alignment_shares(
         budget: Memory and precision.
 
     Returns:
-        float32, computed with float64 sums. 0 where the response or its anchor has no usable vector.
+        float32, computed with float64 sums. 0 if the response or its anchor has no usable vector.
 
     Raises:
         ValueError: As `response_means`, or `anchors` have another width, or not one row per response.
@@ -266,7 +266,7 @@ def contributions(h: Tensor, sums: SoftmaxSums | None, signal: Signal) -> Tensor
 
 
 def _agreed_plan(tokens: ScoredTokens, head: Head, signal: Signal, ranks: Ranks, budget: Budget) -> Plan:
-    """Check the arguments of all ranks. The plan is that of the whole head, so that all ranks have the same chunks."""
+    """Check the arguments of all ranks. Chunks are planned for the whole head, so that all ranks have the same."""
     vocab_size = len(head.weight) if ranks.vocab is None else ranks.vocab.vocab_size
     plan = fault = None
     try:

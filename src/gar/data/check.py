@@ -89,12 +89,12 @@ def check_problems(
     Args:
         source: A file, a folder or a Hub id, as in `load_problems`.
         options: Columns, split and revision.
-        tokenizer: Measures prompts and anchors where given.
+        tokenizer: Measures prompts and anchors if given.
         compare_workers: Processes that compare the final answer of every expert solution with the gold answer. 0
             compares nothing.
 
     Returns:
-        The report. `errors.count` is 0 exactly where `load_problems` succeeds.
+        The report. `errors.count` is 0 exactly if `load_problems` succeeds.
     """
     report = DataReport(source=source)
     prompt_tokens, anchor_tokens = array("q"), array("q")

@@ -46,7 +46,7 @@ def guide_problems(
     """Replace each problem without a right response by one whose prompt holds the beginning of its expert solution.
 
     The beginning is the shortest of `SHARES` with which some but not all responses are right. A problem stays as it is
-    where there is none, and where it has no expert solution.
+    if there is none, and if it has no expert solution.
 
     Args:
         problems: Problems with distinct ids. The first expert solution of each counts.

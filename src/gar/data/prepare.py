@@ -50,7 +50,7 @@ def draw_subset(
     Args:
         source: A file, a folder or a Hub id, as in `load_problems`.
         num_problems: Size of the subset, at least 1. Smaller if the source has fewer usable problems.
-        seed: Which subset; in [0, 2**64).
+        seed: Which subset, in [0, 2**64).
         options: Columns, split and revision.
         require_anchor: Drop problems without an expert solution.
 

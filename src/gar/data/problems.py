@@ -162,7 +162,7 @@ def distinct_problems(found: Iterable[tuple[str, Problem]]) -> list[Problem]:
         if problem.id in places:
             raise DataError(
                 f"{place}: the problem id {problem.id!r} was already used at {places[problem.id]}. Ids name problems "
-                "in the records, so they must be unique; were two files joined?"
+                "in the records, so they must be unique. Were two files joined?"
             )
         places[problem.id] = place
         problems.append(problem)
@@ -193,9 +193,9 @@ def _notes(found: list[tuple[str, Problem]], dropped: list[Dropped]) -> list[str
     first = {item.reason: item.place for item in reversed(dropped)}
     counts = Counter(item.reason for item in dropped).most_common()
     num_rows = len(found) + len(dropped)
-    notes = [f"{first[reason]}: dropped, {reason}; {count} of {num_rows} rows like this." for reason, count in counts]
+    notes = [f"{first[reason]}: dropped, {reason} ({count} of {num_rows} rows)." for reason, count in counts]
     lacking = [f"{place}: problem {problem.id!r} has" for place, problem in found if not problem.anchors]
-    return [*notes, f"{lacking[0]} no anchor; {len(lacking)} of {len(found)} lack one."] if lacking else notes
+    return [*notes, f"{lacking[0]} no anchor ({len(lacking)} of {len(found)} lack one)."] if lacking else notes
 
 
 def prompt_text(prompt: Prompt) -> str:

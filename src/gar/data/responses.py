@@ -169,7 +169,7 @@ def stated_answer(solution: str) -> str:
     r"""The answer that a solution states: its last `\boxed{}`, else its last line that starts with ####, A: or Answer:.
 
     Returns:
-        The answer, or "" where none is stated. A last number is not taken for one.
+        The answer, or "" if none is stated. A last number is not taken for one.
 
     Example:
         >>> stated_answer("9 eggs at $2 are 18 dollars.\nA: 18")
@@ -192,7 +192,7 @@ def _responses(row: Row, columns: ResponseColumns, place: str) -> tuple[tuple[st
                 found.append((checked_text(response, place, name), name))
             else:
                 raise DataError(
-                    f"{place}: column {name!r} must hold responses, each text or a list of token ids; got "
+                    f"{place}: column {name!r} must hold responses, each text or a list of token ids, got "
                     f"{json_type(response)}: {str(response)[:60]}."
                 )
     if not found:

@@ -161,7 +161,7 @@ def _check_folder(path: Path, source: str) -> None:
         raise DataError(f"{source}: {kind}, not a data set. To resume a run: gar train --resume {runs[0]}")
     num_files = sum(1 for _ in islice((name for *_, names in os.walk(path) for name in names), _MOST_FILES + 1))
     if not num_files:
-        raise DataError(f"{source}: an empty folder. It doesn't contain any data files.")
+        raise DataError(f"{source}: the folder is empty. Expected files that end in {', '.join(FILE_SUFFIXES)}.")
     if num_files > _MOST_FILES:
         raise DataError(f"{source}: more than {_MOST_FILES:,} files. Name one file, or a folder of the data alone.")
 

@@ -39,7 +39,7 @@ class ColumnSchema:
     Attributes:
         name: As `--column-schema` takes it.
         prompt: Column of the prompt.
-        answer: Column of the gold answer, or of a text that states it. "" where nothing reads the answer.
+        answer: Column of the gold answer, or of a text that states it. "" if nothing reads the answer.
         anchors: Columns of the expert solution. The first that is not empty counts.
         id: Column of the problem's id. It may be missing.
         source: Column of the name of the problem's source, or of its category. It may be missing.
@@ -212,7 +212,7 @@ def choose_schema(columns: Collection[str], options: SourceSettings = DEFAULT_SO
 
     Args:
         columns: Column names found in the source.
-        options: The schema by name. None detects it, or is `gar`, plain columns, where a prompt or answer is named. And
+        options: The schema by name. None detects it. If a prompt or answer is named, None is `gar`, plain columns. And
             columns instead of the schema's. The answer's may be "" for none.
         source: What to call the source in an error.
 
@@ -246,7 +246,7 @@ def _missing_columns(
         + (f" Name it with {flags[column]}." if column in flags else "")
         for column in lacking
     )
-    names = "; ".join(f"{known.name}: {', '.join(known.required)}" for known in _TABLE if not known.benchmark)
+    names = ", ".join(f"{known.name} ({', '.join(known.required)})" for known in _TABLE if not known.benchmark)
     return DataError(
         f"{source}:{advice} Found {', '.join(map(repr, columns)) or 'no columns'}. Known schemas: {names}."
     )
@@ -261,8 +261,8 @@ def read_problem(
         row: One row of the source.
         schema: From `choose_schema`.
         place: Place of the row, for errors: "train.jsonl:17".
-        default_id: The problem's id where the row has no `id`.
-        default_source: The problem's source where the row has no `source`.
+        default_id: The problem's id if the row has no `id`.
+        default_source: The problem's source if the row has no `source`.
 
     Raises:
         DataError: A required column is missing from this row, or a value has the wrong type.
@@ -306,7 +306,7 @@ def column_value(row: Row, column: str, place: str | None = None) -> Any:
         value = value[name]
     if place is None:
         return None
-    raise DataError(f"{place}: no column {column!r} in this row; it has {', '.join(map(repr, row))}.")
+    raise DataError(f"{place}: no column {column!r} in this row. It has {', '.join(map(repr, row))}.")
 
 
 def _anchors(row: Row, schema: ColumnSchema, place: str) -> tuple[Anchor, ...]:
@@ -329,7 +329,7 @@ def _prompt(value: object, place: str, column: str) -> Prompt:
         if not (isinstance(message, dict) and isinstance(message.get("role"), str) and "content" in message):
             raise DataError(
                 f"{place}: column {column!r} is an array, so each entry must be a chat message "
-                f'{{"role": "user", "content": "..."}}; got {str(message)[:60]}.'
+                f'{{"role": "user", "content": "..."}}, got {str(message)[:60]}.'
             )
         messages.append({"role": message["role"], "content": checked_text(message["content"], place, column)})
     return messages if any(message["content"].strip() for message in messages) else ""

@@ -20,7 +20,7 @@ def slime_row(problem: Problem, template: PromptTemplate, *, chat: bool, tags: T
         tags: Markers of the think-answer format.
 
     Raises:
-        DataError: Chat messages without a user message; or chat messages, and `chat` is not set.
+        DataError: Chat messages without a user message, or without `chat`.
     """
     prompt = render_prompt(problem.prompt, template, chat=chat, tags=tags)
     if chat and isinstance(prompt, str):

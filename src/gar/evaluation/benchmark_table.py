@@ -70,7 +70,7 @@ def load_model(argument: str) -> Model:
             by_benchmark.setdefault(run.settings["benchmark"]["name"], []).append(run)
     for name, evaluations in by_benchmark.items():
         if len(evaluations) != len(folders):
-            raise DataError(f"'{argument}': {len(evaluations)} of {len(folders)} folders hold {name}; expected all.")
+            raise DataError(f"'{argument}': {len(evaluations)} of {len(folders)} folders hold {name}, expected all.")
         for evaluation in evaluations[1:]:
             _check_comparable(evaluations[0], evaluation)
     return Model(
@@ -80,7 +80,7 @@ def load_model(argument: str) -> Model:
 
 
 def benchmark_table(models: Sequence[Model], *, ks: Sequence[int] = ()) -> BenchmarkTable:
-    """Scores of every model on every benchmark that it has, and its contrast with the first where both were alike.
+    """Scores of every model on its benchmarks, and its contrast with the first model if both were evaluated alike.
 
     p-values are corrected for all models and benchmarks of one measure and k.
 
@@ -94,7 +94,7 @@ def benchmark_table(models: Sequence[Model], *, ks: Sequence[int] = ()) -> Bench
     labels = [model.label for model in models]
     for label in labels:
         if labels.count(label) > 1:
-            raise ConfigError(f"two models are called {label}; name them: LABEL=FOLDER.")
+            raise ConfigError(f"two models are called {label}. Name them: LABEL=FOLDER.")
     first, counts = models[0], _counts(models)
     fewest: dict[str, Run] = {}
     for name, evaluation in ((name, each[0]) for model in models for name, each in model.evaluations.items()):
@@ -139,7 +139,7 @@ def text_tables(table: BenchmarkTable) -> dict[str, pd.DataFrame]:
     if len(table.tests):
         title = (
             f"Differences from {table.labels[0]}, paired by {table.tests['pairs'].iloc[0]}: 95% bootstrap "
-            "interval, not corrected; two-sided p, Holm-corrected over models and benchmarks of one measure; MDE: "
+            "interval, not corrected. p: two-sided, Holm-corrected over models and benchmarks of one measure. MDE: "
             "the difference that these pairs detect with 80% power."
         )
         tests = [[_name(row), row.label, *difference_cells(row)] for row in rows_of(table.tests)]
@@ -167,7 +167,7 @@ def columns(ks: Sequence[int], evaluation: Run) -> list[tuple[Measure, int]]:
     n = _result(evaluation).num_samples
     for k in ks:
         if k > n:
-            raise ConfigError(f"pass@{k} needs {k} samples per problem; {evaluation.path} has {n}.")
+            raise ConfigError(f"pass@{k} needs {k} samples per problem, and {evaluation.path} has {n}.")
     chosen = ks or sorted({1, *(k for k in default_ks(n) if n // 4 < k <= n // 2)})
     passes: list[tuple[Measure, int]] = [("pass", k) for k in chosen]
     # maj@1 and maj@2 are pass@1: of two different answers either may win.
@@ -176,7 +176,7 @@ def columns(ks: Sequence[int], evaluation: Run) -> list[tuple[Measure, int]]:
 
 
 def _counts(models: Sequence[Model]) -> pd.DataFrame:
-    """The counts of all evaluations. The seed is its place among those of the model."""
+    """The counts of all evaluations. An evaluation's seed is its place among the model's."""
     parts = (
         (model.label, seed, name, _result(run))
         for model in models

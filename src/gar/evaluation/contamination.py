@@ -21,7 +21,7 @@ class Overlap:
     Attributes:
         num_exact: Rows with the same text, apart from case and white space.
         num_sharing: Rows that share 13 words in a row with the problem.
-        shared_fraction: Largest share of the problem's runs in a single row, 1 where a row contains all of it.
+        shared_fraction: Largest share of the problem's runs in a single row, 1 if a row contains all of it.
         place: The row with the largest overlap. Empty if there is none.
     """
 

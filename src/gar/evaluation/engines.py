@@ -1,4 +1,4 @@
-"""The engines that generate responses: Hugging Face `generate`, or vLLM where its extra is installed."""
+"""The engines that generate responses: Hugging Face `generate`, or vLLM if its extra is installed."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -34,7 +34,7 @@ class TransformersEngine:
 
     Attributes:
         tokenizer: The model's.
-        context: Most tokens of a prompt and its response together. None where unknown.
+        context: Most tokens of a prompt and its response together. None if unknown.
     """
 
     def __init__(self, job: GenerateJob) -> None:

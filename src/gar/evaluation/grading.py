@@ -25,7 +25,7 @@ def graded_groups(
         problems: The problems.
         responses: The responses to each problem.
         prefilled: Whether each prompt ends in the opening thinking tag.
-        num_choices: Letters that each problem may be answered with; 0, as for None, where it is graded by value.
+        num_choices: Letters that each problem may be answered with. 0 or None if it is graded by value.
     """
     counts = num_choices or [0] * len(problems)
     rows = [
@@ -62,7 +62,7 @@ def graded_groups(
 def choice_verdict(
     text: str, gold: str, num_choices: int, *, format: ResponseFormat, prefilled_think: bool = False
 ) -> Verdict:
-    """The verdict on a response to a multiple-choice problem: OK or WRONG where its answer names one letter.
+    """The verdict on a response to a multiple-choice problem: OK or WRONG if its answer names one letter.
 
     Args:
         text: The response.

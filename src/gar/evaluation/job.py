@@ -89,4 +89,4 @@ class ScoreSettings(Settings):
     pass_at_k: tuple[Annotated[int, Field(ge=1)], ...] = ()
     """pass@k and maj@k for these k, at most the number of samples. By default powers of 2, up to all of them."""
     allow_degenerate: bool = False
-    """Exit with 0 even where every response failed in the same way, for example was cut off."""
+    """Exit with 0 even if every response failed in the same way, for example was cut off."""

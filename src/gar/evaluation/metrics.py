@@ -19,7 +19,7 @@ def pass_at_k(num_samples: int, num_correct: int, k: int) -> float:
 
         1 - C(n - c, k) / C(n, k)  =  1 - prod_{i = n-c+1..n} (1 - k / i)
 
-    The product needs no large binomials. With n = k it is 1 where any sample is correct, and its variance is largest.
+    The product needs no large binomials. With n = k it is 1 if any sample is correct, and its variance is largest.
 
     Args:
         num_samples: n, the responses to the problem.
@@ -27,7 +27,7 @@ def pass_at_k(num_samples: int, num_correct: int, k: int) -> float:
         k: Responses drawn.
 
     Returns:
-        A number in [0, 1]. Exactly 0 where none is correct, exactly 1 where every draw of k holds a correct one.
+        A number in [0, 1]. Exactly 0 if none is correct, exactly 1 if every draw of k holds a correct one.
 
     Raises:
         ValueError: k < 1, k > n, c < 0 or c > n.
@@ -66,7 +66,7 @@ def majority_at_k(num_right: int, wrong_votes: Sequence[int], num_abstained: int
         k: Samples drawn.
 
     Returns:
-        A number in [0, 1]. 0 where no vote is right.
+        A number in [0, 1]. 0 if no vote is right.
 
     Raises:
         ValueError: A count is negative, or k is not in [1, n].

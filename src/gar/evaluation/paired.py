@@ -59,7 +59,7 @@ def contrasts(
     methods.
 
     Args:
-        counts: As `problem_counts`. The seeds of a method and its reference pair where they are equal.
+        counts: As `problem_counts`. Equal seeds of a method and its reference pair.
         against: The methods, each with its references.
         measures: What to compare on each set. Seeds with fewer than k samples are left out.
         pair_by: "seed" makes no test with one seed.
@@ -68,10 +68,10 @@ def contrasts(
 
     Returns:
         A row for each method, reference, set and measure that can be compared, in this order: `label`, `against`,
-        `set_name`, `measure`, `k`; `num_seeds` and `num_problems` that are paired; `pairs`, "seeds" or "problems";
-        `score` and `reference`, the means; `difference` with its 95% bootstrap interval `low` to `high`; `all_equal`
-        if all differences are one number, so that the interval says nothing; `p_t` and `p_permutation` of both tests;
-        `p`, the one that decides; `p_corrected`; `detectable`, the true difference found with 80% power; `verdict`.
+        `set_name`, `measure`, `k`, the paired `num_seeds` and `num_problems`, `pairs` ("seeds" or "problems"),
+        the means `score` and `reference`, `difference` with its 95% bootstrap interval `low` to `high`, `all_equal`
+        if all differences are one number, so that the interval is empty, `p_t` and `p_permutation` of both tests,
+        `p` (the one that decides), `p_corrected`, `detectable` (the true difference found with 80% power), `verdict`.
         NaN stands for a test that was not made.
 
     Example:
@@ -93,7 +93,7 @@ def scores(counts: pd.DataFrame, *, measures: Measures, intervals: bool = False)
     """The mean of every method on every set: `label`, `set_name`, `measure`, `k`, `num_seeds`, `num_problems`, `mean`.
 
     `sd` is Bessel's over seeds, NaN for one seed. With `intervals`, `low` and `high` are the 95% bootstrap interval
-    of the mean over seeds and problems, NaN where all rates are equal.
+    of the mean over seeds and problems, NaN if all rates are equal.
     """
     rows = []
     for label, set_name, part in _parts(counts):

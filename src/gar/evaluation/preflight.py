@@ -95,12 +95,12 @@ def preflight(
     """Sample a few groups as training will, and find their faults. The caller acts on `settings.mode`.
 
     Args:
-        model: The policy; its mode and the random state of the process are left as they are.
+        model: The policy. Its mode and the random state of the process are left as they are.
         tokenizer: Its tokenizer.
-        problems: All training problems; `settings.num_problems` of them are drawn with `sampling.seed`.
+        problems: All training problems. `settings.num_problems` of them are drawn with `sampling.seed`.
         verifier: Gives each response its verdict.
         settings: How many problems and samples.
-        sampling: How training samples; `max_new_tokens` is TRL's max_completion_length.
+        sampling: How training samples. `max_new_tokens` is TRL's max_completion_length.
         needs_alignment: The method compares responses with expert solutions (`gar.methods.Method.needs_alignment`).
 
     Raises:

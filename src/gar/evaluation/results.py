@@ -56,7 +56,7 @@ class SetResult:
 
     @property
     def status_counts(self) -> Mapping[Status, int]:
-        """Responses by how their verification ended. Those that ended neither ok nor wrong count as not correct."""
+        """Responses by how their verification ended. Only ok counts as correct."""
         return count_statuses([verdict for group in self.groups for verdict in group.verdicts])
 
     def to_json(self) -> dict[str, Any]:

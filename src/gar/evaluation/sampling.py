@@ -1,6 +1,6 @@
 """`gar eval generate`: write every sample of every problem into an append-only file. A kill loses and repeats none.
 
-The batches and their seeds follow from the problems and the settings alone. A batch that was cut off by a kill is drawn
+Problems and settings alone decide the batches and their seeds. A batch that was cut off by a kill is drawn
 again, and only its missing samples are added, so that the file is the same as without the kill.
 """
 

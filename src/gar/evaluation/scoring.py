@@ -49,7 +49,7 @@ def score(folder: EvaluationFolder, settings: ScoreSettings) -> dict[str, Any]:
     ks = settings.pass_at_k or default_ks(num_samples)
     if too_large := [k for k in ks if k > num_samples]:
         raise ConfigError(
-            f"pass@{too_large[0]} needs at least {too_large[0]} samples per problem; {folder.path} has {num_samples}. "
+            f"pass@{too_large[0]} needs {too_large[0]} samples per problem, and {folder.path} has {num_samples}. "
             "Generate more, with another --out, or drop it from --pass-at-k."
         )
     format = settings.format or identity["prompt"]["format"]
@@ -109,7 +109,7 @@ def _graded(verifier: Verifier, problems: Sequence[Line], responses: Sequence[Se
 
 
 def _numbers(result: SetResult, votes: Sequence[Sequence[int]], categories: Sequence[str]) -> dict[str, Any]:
-    """The numbers of a set as in training, with votes, intervals and, where there are several, pass@1 by category."""
+    """The numbers of a set as in training, with votes, intervals and, if there are several, pass@1 by category."""
     numbers = result.to_json()
     problems = [
         {"category": category, "wrong_votes": wrong, **problem}
@@ -139,7 +139,7 @@ def _numbers(result: SetResult, votes: Sequence[Sequence[int]], categories: Sequ
 
 
 def _interval(values: Sequence[float]) -> tuple[float, float] | None:
-    """95% bootstrap interval of the mean over problems. None where all values are equal."""
+    """95% bootstrap interval of the mean over problems. None if all values are equal."""
     return None if len(set(values)) == 1 else bootstrap_interval(np.array([values]))
 
 

@@ -23,7 +23,7 @@ _ROUNDING = 1e-9
 
 
 def mean_and_sd(values: ArrayLike) -> tuple[float, float | None]:
-    """Mean and Bessel's standard deviation. Exactly 0 where all values agree to rounding, None for one value.
+    """Mean and Bessel's standard deviation. Exactly 0 if all values agree to rounding, None for one value.
 
     Raises:
         ValueError: There is no value, or one is not finite.
@@ -45,7 +45,7 @@ def paired_t_p_value(differences: ArrayLike) -> float | None:
         differences: [pairs], at least two.
 
     Returns:
-        p; exactly 1 where every difference is 0; None where all differences are one other number, so that sd is 0.
+        p. Exactly 1 if every difference is 0. None if all differences are one other number, so that sd is 0.
 
     Raises:
         ValueError: Fewer than two pairs.
@@ -136,7 +136,7 @@ def holm_adjusted(p_values: Sequence[float], num_tests: int | None = None) -> li
 
     Args:
         p_values: In any order.
-        num_tests: m, if planned tests are missing; None counts the values.
+        num_tests: m, if planned tests are missing. None counts the values.
 
     Returns:
         Adjusted values, in the order of `p_values`.

@@ -27,7 +27,7 @@ class HeadInputs:
     """Whether sequence parallelism splits `hidden`."""
 
     def whole_hidden(self, group: Any) -> Tensor:
-        """Hidden states of all tokens, put together where sequence parallelism splits them over `group`."""
+        """Hidden states of all tokens, put together if sequence parallelism splits them over `group`."""
         hidden = self.hidden.to(self.weight.device)
         return gather_tokens(hidden, group) if self.is_split else hidden
 

@@ -31,7 +31,7 @@ class ScoredBatch:
         verified: The verifier accepts the answer.
         well_formatted: The response keeps the format.
         group_index: Which problem it answers.
-        alignment: Similarity to the anchor, float64: the cosine of their vectors, or the method's substitute. NaN where
+        alignment: Similarity to the anchor, float64: the cosine of their vectors, or the method's substitute. NaN if
             not scored: it has no anchor, or one of the two has no usable vector.
         vectors: [responses, hidden], unit rows, for a method that compares responses with each other.
     """
@@ -76,9 +76,9 @@ class Method:
         trl: Fields of `trl.GRPOConfig` that belong to the method. A run that sets them otherwise is rejected.
         settings: A section of the configuration, under the method's own name (`-` becomes `_`).
         trainer: Makes what trains, from `gar.integrations.trl.RunParts`: one trainer, or an iterator over several
-            phases, each of which is asked for when the one before has ended. A trainer has `train`, `state` and
-            `save_model`, as that of transformers. None: `GARTrainer`.
-        trains_on_experts: The expert solutions are trained on, so that there must be some.
+            phases. Each is made when the one before has ended. A trainer has `train`, `state` and
+            `save_model`, like transformers' trainer. None: `GARTrainer`.
+        trains_on_experts: The expert solutions are trained on, so they are required.
         samples: Every optimizer step has responses, so that runs can be paired by their prompts.
         check: Takes a run's configuration and TRL's arguments before anything is loaded. Raises `ConfigError`.
         reads: For a trainer of its own: what a run with these sections reads of signal, reward, advantage,

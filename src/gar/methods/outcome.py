@@ -38,7 +38,7 @@ OUTCOME_METHODS = (
     ),
     Method(
         name="maspo",  # a soft gate for the clip, wider for rare tokens and large advantages [arXiv 2602.17550]
-        summary="outcome reward, normalized within the group, soft gate instead of the clip; two or more updates a "
+        summary="outcome reward, normalized within the group, soft gate instead of the clip, two or more updates a "
         "rollout",
         shape=outcome_rewards,
         gate=maspo_weights,

@@ -41,8 +41,8 @@ class Engine:
         name: For messages.
         can: Which needs of methods it meets (`Method.needs`), and whether it has the policy before training.
         estimators: The estimators of advantages that it has, each with the engine's own names for it.
-        ddof: Denominator of the group's variance where the run leaves it open.
-        eps: Added to the group's standard deviation where the run leaves it open.
+        ddof: Denominator of the group's variance if the run does not set it.
+        eps: Added to the group's standard deviation if the run does not set it.
         sections: The sections of a run's configuration that apply, for an engine that `read`s them.
     """
 
@@ -108,7 +108,7 @@ class Shaping:
 
     @property
     def reads_initial(self) -> bool:
-        """Whether vectors are those of the policy before training."""
+        """Whether vectors come from the policy before training."""
         return self.method.reads_vectors and self.signal.policy == "initial"
 
     @property
@@ -128,7 +128,7 @@ class Shaping:
 
     @property
     def overrides_advantages(self) -> bool:
-        """Whether the run asks for other advantages than the engine's own."""
+        """Whether the run needs advantages that differ from the engine's own."""
         advantage = self.advantage
         chosen = advantage.ddof is not None or advantage.eps is not None or advantage.min_std > 0
         return chosen or self.estimator != "group"

@@ -26,13 +26,13 @@ from gar.settings import (
 _DEFINING = ("kind", "span")
 """Signal settings that define a method. Its other signal settings are only defaults."""
 _OF_EVERY_METHOD = (("advantage.ddof", GROUP_DDOF), ("advantage.eps", GROUP_EPS))
-"""What the variant `paper` sets, so that nobody has chosen it."""
+"""What the variant `paper` sets. These values do not count as chosen."""
 _SECTIONS = ("signal", "reward", "advantage", "watchdog")
 """What `Method.reads` lists, beside trl."""
 
 
 def resolve_signal(method: Method, signal: SignalSettings) -> SignalSettings:
-    """The signal settings in force: the method's own where the run leaves the default, and no "auto" among them."""
+    """The signal settings in force: the method's own if the run leaves the default, with each "auto" resolved."""
     fields = SignalSettings.model_fields
     own = {name: value for name, value in method.signal.items() if getattr(signal, name) == fields[name].default}
     resolved = signal.model_copy(update=own)

@@ -36,7 +36,7 @@ def is_adapted(model: Any) -> bool:
 
 
 def num_embeddings(model: Any) -> int:
-    """Rows of the input embeddings, also where an adapter trains single tokens of them."""
+    """Rows of the input embeddings, also if an adapter trains single tokens of them."""
     embeddings = model.get_input_embeddings()
     adapter = getattr(embeddings, "token_adapter", None)
     return (embeddings if adapter is None else adapter.get_base_layer()).num_embeddings
@@ -46,7 +46,7 @@ def num_embeddings(model: Any) -> int:
 
 
 def lora_config(settings: AdapterSettings, revision: str | None = None) -> Any:
-    """The `peft.LoraConfig` of a new adapter, or None where `settings.rank` is None.
+    """The `peft.LoraConfig` of a new adapter, or None if `settings.rank` is None.
 
     Args:
         settings: The section `adapter`.
@@ -158,7 +158,7 @@ class AdapterFiles(NamedTuple):
 
 
 def find_adapter(path: str, revision: str | None) -> AdapterFiles | None:
-    """The adapter in a folder or at a Hub id. None where there is none.
+    """The adapter in a folder or at a Hub id. None if there is none.
 
     Raises:
         ModelError: It names no base model, or its weights are not in safetensors.
@@ -217,7 +217,7 @@ def load_adapter(base: Any, files: AdapterFiles) -> Any:
     if config.is_prompt_learning:
         raise ModelError(
             f"the adapter in '{files.folder}' is {config.peft_type.value}, which puts virtual tokens before the "
-            "prompt; expected one on the model's layers (LoRA)",
+            "prompt. Expected one on the model's layers (LoRA)",
             code="prompt-adapter",
         )
     with _misfits(files):
@@ -232,7 +232,7 @@ def load_adapter(base: Any, files: AdapterFiles) -> Any:
 
 
 def sort_targets(model: Any) -> None:
-    """Have the names of adapted modules written in one order: that of PEFT's set differs from process to process."""
+    """Sort the names of adapted modules: the order of PEFT's set differs from process to process."""
     for config in getattr(model, "peft_config", {}).values():
         if isinstance(config.target_modules, set):
             config.target_modules = sorted(config.target_modules)

@@ -30,7 +30,7 @@ class ModelParts:
     """A causal language model taken apart.
 
     Attributes:
-        backbone: The model up to the LM head's input; its output has `last_hidden_state` after the final norm.
+        backbone: The model up to the LM head's input. Its output has `last_hidden_state` after the final norm.
         head: The LM head. Its tensors are read at each access, since a wrapper may replace them.
         logit_scale: Factor of the logits.
         logit_softcap: `cap * tanh(z / cap)`, or None.
@@ -43,7 +43,7 @@ class ModelParts:
 
     @property
     def weight(self) -> Tensor:
-        """The LM head's weight, [vocab, hidden]. A collective where ranks hold shards of it: all of them read it."""
+        """The LM head's weight, [vocab, hidden]. If ranks hold shards of it, all of them must read it together."""
         return _whole(self.head.weight)
 
     @property
@@ -64,7 +64,7 @@ class ModelParts:
     def gathered(self) -> "ModelParts":
         """The same parts with the current head, whole on this rank, so that ranks may then do different work.
 
-        A collective where ranks hold shards of the head. Each forward pass remains a collective.
+        A collective if ranks hold shards of the head. Each forward pass remains a collective.
         """
         return replace(self, head=SimpleNamespace(weight=self.weight, bias=self.bias))
 
@@ -95,7 +95,7 @@ def find_parts(model: Any) -> ModelParts:
 
     Raises:
         ModelError: There is no head, it is not a plain linear layer (quantized, or an adapter sits on it), the adapter
-            prepends virtual tokens, or the model's logits are not those of the closed form.
+            prepends virtual tokens, or the model's logits differ from the closed form's.
     """
     causal = model
     if hasattr(model, "get_base_model"):
@@ -176,7 +176,7 @@ def _is_empty(model: nn.Module) -> bool:
 
 
 def _whole(parameter: Tensor) -> Tensor:
-    """A parameter gathered from the shards of all ranks, or itself where it is whole."""
+    """A parameter gathered from the shards of all ranks, or itself if it is whole."""
     if isinstance(parameter, DTensor):
         return parameter.full_tensor().detach()
     if hasattr(parameter, "ds_id"):

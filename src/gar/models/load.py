@@ -82,7 +82,7 @@ def check_vocabulary(tokenizer: Any, model: Any, name: str | None = None) -> Non
 
 
 def _load_adapted(settings: ModelSettings, adapter: AdapterFiles) -> tuple[Any, Any]:
-    """The base model with the adapter on it. The tokenizer is the adapter's, where it has one."""
+    """The base model with the adapter on it. The tokenizer is the adapter's, if it has one."""
     import_peft()
     base, revision = adapter.base, adapter.base_revision
     if find_adapter(base, revision):

@@ -3,7 +3,7 @@
     checkpoints/checkpoint-12/model.safetensors, optimizer.pt, ...   what the trainer writes
     checkpoints/checkpoint-12/manifest.jsonl                         marks a whole checkpoint
 
-The manifest lists every file, and says what the run's own manifest was at that step. It is written last and removed
+The manifest lists every file, and the state of the run's own manifest at that step. It is written last and removed
 first.
 """
 

@@ -5,10 +5,10 @@
     evals/MODEL/BENCHMARK/
       set.json          benchmark, prompt, model and sampling: written first, and never changed
       problems.jsonl    the problems with their prompts
-      responses.jsonl   a line for each response: text, tokens, stop reason, seed; append-only
+      responses.jsonl   a line for each response: text, tokens, stop reason, seed (append-only)
       samples.parquet   every response with its verdict, see `gar.records.samples`
       metrics.json      the numbers, and the counts of each problem
-      manifest.jsonl    the finished files, with size and checksum; see `gar.records.manifest`
+      manifest.jsonl    the finished files, with size and checksum, see `gar.records.manifest`
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,9 +37,9 @@ class ProblemCount:
 
     Attributes:
         id: The problem.
-        category: Its category; "" where the set has none.
+        category: Its category, "" if the set has none.
         num_correct: Samples with the right answer in the required format. Each votes for the right answer.
-        wrong_votes: Votes for each other answer, most frequent first; None where they were not counted.
+        wrong_votes: Votes for each other answer, most frequent first. None if they were not counted.
     """
 
     id: str
@@ -53,11 +53,11 @@ class EvaluatedSet:
     """Results on one evaluation set.
 
     Attributes:
-        pass_at: pass@k by k; None where there were fewer than k samples.
+        pass_at: pass@k by k. None if there were fewer than k samples.
         num_samples: Samples per problem.
         problems: Counts of correct samples.
-        problems_hash: Hash of ids, prompts and answers; None if unknown.
-        format: How the responses were read; None if unknown.
+        problems_hash: Hash of ids, prompts and answers. None if unknown.
+        format: How the responses were read. None if unknown.
     """
 
     pass_at: Mapping[Annotated[str, Field(pattern=r"^[0-9]+$")], _Rate | None]

@@ -94,7 +94,7 @@ def read_parquet(
             found = file.schema_arrow
             missing = [name for name in columns or () if name not in found.names]
             if missing:
-                raise RecordError(f"{path}: no column {missing[0]!r}; it has {', '.join(found.names)}.")
+                raise RecordError(f"{path}: no column {missing[0]!r}. It has {', '.join(found.names)}.")
             if schema is not None and {*found} != {*schema}:
                 odd = ", ".join(sorted({*found.names} ^ {*schema.names})) or "types differ"
                 raise RecordError(f"{path}: other columns than this version of gar writes: {odd}.")

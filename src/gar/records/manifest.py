@@ -104,7 +104,7 @@ class Manifest:
         Args:
             paths: Files, as paths below the folder or relative to it.
             grows: Only what the files hold now is listed. More may be appended to them.
-            facts: What else the line says, as JSON values.
+            facts: Further JSON values of the line.
 
         Raises:
             RecordError: A file cannot be read, or the manifest cannot be written.
@@ -152,7 +152,7 @@ class Manifest:
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """What else the lines say. Later lines win."""
+        """Further values of the lines. Later lines win."""
         return self._contents[1]
 
     def read(self, path: str | Path) -> bytes:

@@ -132,7 +132,7 @@ class ResumableOutput:
             lines.remove()
 
     def _stray_lines(self) -> Path | None:
-        """A file of finished lines, where no identity says what they belong to."""
+        """A file of finished lines, if no identity says what they belong to."""
         return None if self.exists() else next((lines.path for lines in self.lines if lines.path.exists()), None)
 
     def _changes(self, identity: Mapping[str, Any]) -> str:

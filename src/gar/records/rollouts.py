@@ -21,7 +21,7 @@ class ResponseRecord:
         prompt: The prompt as the model saw it.
         response: The response as text, special tokens included.
         gold: The correct answer.
-        answer: The answer extracted from the response; None if it has none.
+        answer: The answer extracted from the response. None if it has none.
         status: How verification ended.
         verified: The answer is correct.
         well_formatted: The response is in the required format.
@@ -51,13 +51,13 @@ class RolloutRecord(ResponseRecord):
         step: Training step.
         eligible: The response earns the base reward: it is in P(x) of the paper.
         anchor: The problem has an expert solution.
-        alignment: Cosine with the anchor's vector; None, not 0, if the response was not scored.
+        alignment: Cosine with the anchor's vector. None, not 0, if the response was not scored.
         bonus: Added to the reward for alignment, beta included.
         penalty: Added to the reward for bad format, at most 0.
-        reward: Base reward where eligible, plus penalty, plus the bonus.
+        reward: Base reward if eligible, plus penalty, plus the bonus.
         advantage: The reward after group normalization.
         num_scored_tokens: Tokens that entered the gradient-activation vector.
-        signal_norm: Norm of that vector before it was scaled to one; None without a vector.
+        signal_norm: Norm of that vector before it was scaled to one. None without a vector.
         prompt_tokens: Tokens of the prompt.
     """
 
@@ -102,7 +102,7 @@ def record_table(records: Sequence[Any], schema: pa.Schema = ROLLOUT_SCHEMA) -> 
     """The records as a table with the schema of their class, in their order.
 
     Raises:
-        ValueError: A value has the wrong type, or is None in a column without nulls; names column and row.
+        ValueError: A value has the wrong type, or is None in a column without nulls. Names column and row.
     """
     columns = []
     for field in schema:

@@ -81,7 +81,7 @@ class Run:
 
     @property
     def seed(self) -> int | None:
-        """The run's seed. None if no file tells it."""
+        """The run's seed. None if no file has it."""
         return self.settings.get("seed", self.record.get("seed"))
 
     @property
@@ -131,7 +131,7 @@ class Run:
         wanted = self.steps if steps is None else list(steps)
         if missing := [step for step in wanted if step not in self._steps]:
             known = f"steps {self.steps[0]} to {self.steps[-1]}" if self._steps else "none"
-            raise RecordError(f"{self.path}: no rollouts of step {missing[0]}; there are {known}.")
+            raise RecordError(f"{self.path}: no rollouts of step {missing[0]}. There are {known}.")
         with ThreadPoolExecutor() as pool:
             tables = list(pool.map(lambda step: self._rows(step, names), wanted))
         read: list[pa.Table] = []
@@ -161,7 +161,7 @@ class Run:
         return table.select(names)
 
     def samples(self, moment: str) -> pa.Table:
-        """Every sample of the evaluation "before" or "after" training, in order. No rows where none were written.
+        """Every sample of the evaluation "before" or "after" training, in order. No rows if none were written.
 
         Raises:
             RecordError: If strict, the file is at fault.
@@ -220,7 +220,7 @@ def open_run(path: str | Path, *, strict: bool = True) -> Run:
         strict: Raise an error at the first fault, before a number is made of it. False: read the rest.
 
     Raises:
-        RecordError: The folder does not exist, or holds nothing of a run, or, if strict, something is at fault.
+        RecordError: The folder does not exist, or holds nothing of a run, or, if strict, something is damaged.
     """
     path = Path(path)
     check_run_folder(path, *_PARTS)

@@ -22,8 +22,8 @@ DEFINITIONS = {
     "right": "Share of responses that are verified and keep the format, as the mean over the first and the last tenth "
     "of the logged steps.",
     "gar/eligible_fraction": "Share of responses that are right and in format.",
-    "alignment": "Cosine of a response's gradient-activation vector with that of the expert solution: 1 where the two "
-    "vectors point the same way, 0 where they are orthogonal. Only scored responses have one.",
+    "alignment": "Cosine of a response's gradient-activation vector with that of the expert solution: 1 if the two "
+    "vectors point the same way, 0 if they are orthogonal. Only scored responses have one.",
     "gar/alignment_mean": "Mean cosine of the scored right responses with their expert solution.",
     "zero std": "In a zero-std group all rewards are equal, so nothing is learned from it. First by the "
     "outcome alone, then with GAR's bonus.",

@@ -26,7 +26,7 @@ _DIGITS = 5
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Plan:
-    """A chart to draw where its metric was logged. The reference, if any, is dashed."""
+    """A chart to draw if its metric was logged. The reference, if any, is dashed."""
 
     metric: str
     title: str

@@ -32,7 +32,7 @@ class Tile:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Column:
-    """A column of a table. `term` names the definition of its heading, where it needs one."""
+    """A column of a table. `term` names the definition of its heading, if it needs one."""
 
     heading: str
     term: str | None = None

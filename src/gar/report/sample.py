@@ -126,9 +126,9 @@ def drawing_words(runs: Sequence[Run], num_shown: int, num_drawn: int) -> str:
     if num_shown == total:
         return f"All {total:,} recorded rollouts are shown."
     words = (
-        f"This page shows {num_shown:,} of {total:,} recorded rollouts: whole groups, drawn at random (seed {SEED}) at "
-        f"up to {_MAX_STEPS} steps of a run, spread evenly from the first to the last, without regard to verdict or "
-        "alignment. Numbers and curves outside this page use all rollouts."
+        f"This page shows {num_shown:,} of {total:,} recorded rollouts: whole groups, drawn at random (seed {SEED}) "
+        f"without regard to verdict or alignment. They come from up to {_MAX_STEPS} steps of a run, spread evenly. "
+        "Numbers and curves outside this page use all rollouts."
     )
     if num_shown < num_drawn:
         words += f" {num_drawn - num_shown:,} more were drawn, and dropped at random to keep the file small."

@@ -74,7 +74,7 @@ def verdict_counts(run: Run) -> Counter[str]:
 
 
 def _recorded_table(groups: Sequence[RunGroup], tested: pd.DataFrame) -> Table | None:
-    """pass@k as recorded, where no test was possible."""
+    """pass@k as recorded, if no test was possible."""
     done = {*zip(tested["label"], tested["set_name"], tested["k"], strict=True)}
     rows = []
     for group in groups:

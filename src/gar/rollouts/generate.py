@@ -97,7 +97,7 @@ def generate_responses(
         top_p: Probability mass that is sampled from, in (0, 1].
         batch_size: Responses generated at one time.
         seed: Seed for sampling.
-        tags: Markers that stay in the text even where they are special tokens.
+        tags: Markers that stay in the text even if they are special tokens.
         generation_kwargs: Further fields of transformers' `GenerationConfig`, for example top_k or min_p. They override
             those above.
         progress: Label of a progress bar on a terminal, elsewhere of a line on stderr every 30 seconds.

@@ -34,7 +34,7 @@ def usable_anchors(
         chat_template_kwargs: As in `encode_prompt`.
 
     Returns:
-        All problems, in order, each with its usable anchors; and a sentence about those left out, "" for none.
+        All problems, in order, each with its usable anchors, and a sentence about those left out ("" for none).
     """
     kept: list[Problem] = []
     left_out: dict[str, list[str]] = {fault: [] for fault in _FAULTS}

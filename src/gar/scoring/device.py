@@ -9,7 +9,7 @@ def choose_device(name: str | None, *, needs_float64: bool = False) -> torch.dev
     """The device of that name, or this machine's accelerator, or the CPU.
 
     Args:
-        name: Value of `--device`; None chooses.
+        name: Value of `--device`. None chooses.
         needs_float64: Leave out Apple's devices, which have no float64.
 
     Raises:

@@ -53,7 +53,7 @@ def score_file(job: ScoreJob, *, command: Sequence[str] = ()) -> ScoredFile:
         command: Arguments of the command line, for the record.
 
     Raises:
-        DataError: The file cannot be read, or none of its rows can be scored. Says the first reason.
+        DataError: The file cannot be read, or none of its rows can be scored. Names the first reason.
         ConfigError: A setting is wrong, the output exists, or an unfinished one has other settings, input or model.
         ModelError: The model cannot be loaded or used, or the device's memory is too small.
         LockedError: Another process writes that output.
@@ -161,7 +161,7 @@ def _score_window(job: ScoreJob, scorer: GARScorer, window: Sequence[tuple[Respo
 
 
 def _unknown_fraction(job: ScoreJob, tokenizer: Any) -> float:
-    """Share of unknown tokens in the first responses that are text. 0 where the tokenizer can write everything."""
+    """Share of unknown tokens in the first responses that are text. 0 if the tokenizer can write everything."""
     readable = (row for row in islice(_rows(job), _FIRST_ROWS) if isinstance(row, ResponseRow))
     texts = [response for row in readable for response in row.responses if isinstance(response, str)]
     if tokenizer.unk_token_id is None or not texts:
@@ -203,7 +203,7 @@ def _groups(job: ScoreJob, tokenizer: Any, errors: list[DataError]) -> Iterator[
 
 
 def _prompt(prompt: Prompt | Ids, template: PromptTemplate, tokenizer: Any, tags: Tags) -> Prompt | Ids:
-    """The prompt as the policy sees it. Chat messages are encoded here, where their template may reject them."""
+    """The prompt as the policy sees it. Chat messages are encoded here. Their template may reject them."""
     if isinstance(prompt, tuple):
         if template != "plain":
             raise DataError(f"token ids as prompt take no template, got --template {template}.", code="template")
@@ -235,5 +235,6 @@ def _refuse_all_bad(files: ScoreFiles, errors: Sequence[DataError], num_rows: in
     if len(errors) == num_rows:
         files.write_errors(errors)
         raise DataError(
-            f"none of {num_rows} rows can be scored; {files.errors} says why. The first: {errors[0]}", code="no-rows"
+            f"none of {num_rows} rows can be scored. {files.errors} has the reasons. The first: {errors[0]}",
+            code="no-rows",
         )

@@ -51,7 +51,7 @@ def signal_means(
         parts: From `gar.models.families.find_parts`.
         sequences: Sequences to score. One without scored positions gets a zero row and no forward pass.
         settings: Signal kind and thresholds.
-        keep_fractions: p_f of each sequence; None means 1.
+        keep_fractions: p_f of each sequence. None means 1.
 
     Raises:
         ValueError: The first token of a sequence is scored but has no context.

@@ -51,7 +51,7 @@ class ScoreJob(ResponseColumns):
     overwrite: bool = False
     """Replace a finished output, and remove an unfinished one with other settings, input or model."""
     allow_degenerate: bool = False
-    """Exit with 0 even where every response failed in the same way."""
+    """Exit with 0 even if every response failed in the same way."""
     verify: VerifySettings = VerifySettings()
     signal: SignalSettings = SignalSettings()
     reward: RewardSettings = RewardSettings()
@@ -60,7 +60,9 @@ class ScoreJob(ResponseColumns):
     @model_validator(mode="after")
     def _refuse_initial_policy(self) -> Self:
         if self.signal.policy == "initial":
-            raise ValueError("signal.policy is 'initial', but gar score trains nothing: the given model is used")
+            raise ValueError(
+                "signal.policy is 'initial', and gar score trains nothing. Leave it out: the given model is used."
+            )
         return self
 
     def model_settings(self) -> ModelSettings:

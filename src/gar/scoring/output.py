@@ -3,8 +3,8 @@
 For `--out scores.jsonl`:
 
     scores.jsonl           one object per response. A name in `.parquet` gives a Parquet file
-    scores.errors.jsonl    rows of the input that could not be read, and why. Only where there are any
-    scores.run.json        input, model, settings, versions, command, summary; size and checksum of the files above
+    scores.errors.jsonl    rows of the input that could not be read, and why. Only if there are any
+    scores.run.json        input, model, settings, versions, command, summary, and size and checksum of the files above
     scores.partial.json    until the command ends: input, model and settings of the unfinished output
     scores.partial.jsonl   until the command ends: one object per finished row of the input
 """

@@ -1,4 +1,4 @@
-"""Turn a group's texts or token ids into sequences to score, or say why one cannot be scored."""
+"""Turn a group's texts or token ids into sequences to score, or give the reason why one cannot be scored."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -67,7 +67,7 @@ class GroupReader:
         return rows
 
     def read_anchors(self, group: ResponseGroup, rows: Sequence["ReadResponse"]) -> list[TokenSequence]:
-        """The usable anchors of a group. Where there are none, the notes of its responses say why."""
+        """The usable anchors of a group. If there are none, the notes of its responses give the reason."""
         prompt_ids = rows[0].sequence.context_ids if rows else []
         if not rows or len(self._known(prompt_ids)) < len(prompt_ids):
             return []  # each response reports an unknown token in the prompt itself

@@ -47,7 +47,7 @@ class GARScorer:
         signal: Which tokens are scored, and how. `max_batch_tokens` bounds the memory of a forward pass.
         reward: How verdicts and alignments become rewards.
         advantage: Group normalization. Unset values are those of the variant `paper`: ddof 0, eps 1e-6.
-        score_all: Compute the alignment of every response, even where no bonus is possible. Rewards stay the same.
+        score_all: Compute the alignment of every response, even if no bonus is possible. Rewards stay the same.
 
     Raises:
         ConfigError: A method that a scorer cannot run, or settings that another one switches off.
@@ -245,7 +245,7 @@ _REMARKS = {
 
 
 def _outcome(scored: bool, needed: bool, norm: float) -> SignalStatus:
-    """The status of a response that can be read. `norm` of its mean vector is NaN where none was computed."""
+    """The status of a response that can be read. `norm` of its mean vector is NaN if none was computed."""
     if scored:
         return SignalStatus.SCORED
     if not needed:

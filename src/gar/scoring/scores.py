@@ -38,7 +38,7 @@ class ResponseGroup:
     Attributes:
         prompt: The prompt that was answered.
         responses: The responses, without or with trailing special tokens.
-        anchors: Expert solutions; the best cosine counts. Empty ones are left out; without any there is no bonus.
+        anchors: Expert solutions. The best cosine counts. Empty ones are left out. Without any there is no bonus.
         answer: The gold answer, for the scorer's verifier.
         eligible: Your own judgment instead: which responses are right (and well formatted, if that matters to you).
         id: Copied into the scores.
@@ -62,23 +62,23 @@ class ResponseScore:
         id: Identifier of its group.
         group_index: Position of its group in the call.
         response_index: Position in its group.
-        status: How verification ended; None where `ResponseGroup.eligible` took its place.
+        status: How verification ended. None if `ResponseGroup.eligible` took its place.
         answer: The final answer that the verifier found.
         verified: The answer is right.
         well_formatted: The response keeps the format.
         eligible: It can earn the base reward and a bonus.
         signal: Whether it has an alignment, and if not, why.
-        alignment: Cosine of its vector with its best anchor's; None unless `signal` is scored.
-        signal_norm: Norm of its mean vector before scaling; None where none was computed, or it is not finite.
+        alignment: Cosine of its vector with its best anchor's. None unless `signal` is scored.
+        signal_norm: Norm of its mean vector before scaling. None if none was computed, or it is not finite.
         bonus: `bonus_weight * max(0, alignment - mean of the group)`.
         penalty: For bad format.
         reward: `correct_reward + bonus + penalty`, or only the penalty.
         advantage: The reward after group normalization.
         num_tokens: Tokens of the response, trailing special ones included.
         num_scored_tokens: Tokens that enter its vector.
-        detail: Remarks in words; empty if there are none.
-        tokens: Text of each token; None unless asked for.
-        token_shares: Share of each token in the alignment, None outside the span; they add up to the alignment. None
+        detail: Remarks in words. Empty if there are none.
+        tokens: Text of each token. None unless asked for.
+        token_shares: Share of each token in the alignment, None outside the span. They add up to the alignment. None
             unless asked for, and unless `signal` is scored.
     """
 

@@ -43,7 +43,7 @@ class ScoreTally:
                 self._alignment[row["verified"]].append(row["alignment"])
 
     def summary(self) -> dict[str, Any]:
-        """Counts, means and quantiles as plain values, None where they are undefined.
+        """Counts, means and quantiles as plain values, None if they are undefined.
 
         Alignment is given for all scored responses, for the verified ones, and for the others. `outcome_mean` and the
         zero-std groups `before` are those of the outcome, without bonuses.

@@ -162,7 +162,7 @@ _CHECKS: tuple[Callable[[RunConfig], None], ...] = (
 
 
 def _with_hint(error: GarError, name: str) -> str:
-    """The error's text, and the command that makes the missing file or model where packaged settings name one."""
+    """The error's text, and, for packaged settings, the command that makes the missing file or model."""
     folder = resources.files("gar") / "configs"
     files = [file for part in (folder, folder / "compare") for file in part.iterdir() if file.name.endswith(".yaml")]
     for line in chain.from_iterable(file.read_text(encoding="utf-8").splitlines() for file in files):

@@ -52,7 +52,7 @@ class RunInputs:
         self._tags = config.verify.tags.as_tags()
         self.verifier = Verifier.from_settings(config.verify)
         loaded = load_run_problems(config.data)  # before the model: a bad row is found sooner
-        say(f"{len(loaded.problems):,} problems from {config.data.source}; loading {config.model.path} ...")
+        say(f"{len(loaded.problems):,} problems from {config.data.source}. Loading {config.model.path} ...")
         self.model, self.tokenizer = load_policy(config.model)
         """The policy. In a run with an adapter, `gar.train.run` replaces it by the model with the adapter."""
         check_adapter(self.model, config.adapter)

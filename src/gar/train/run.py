@@ -87,7 +87,7 @@ def resume(path: str | Path, *, allow_config_change: bool = False, say: Say = ri
     """
     folder = RunFolder.open(path)
     if folder.read_run().status == "finished":
-        raise RecordError(f"{path}: this run is finished; there is nothing to resume. Its model is in {path}/model.")
+        raise RecordError(f"{path}: this run is finished. There is nothing to resume. Its model is in {path}/model.")
     resumption = read_resumption(folder, allow_config_change=allow_config_change)
     reason = METHODS[resumption.config.method].cannot_resume
     if reason:
@@ -343,8 +343,8 @@ def _status_of(folder: RunFolder, say: Say) -> Iterator[None]:
         )
         if unwritten or (isinstance(error, (OSError, SafetensorError)) and not isinstance(error, RecordError)):
             raise RecordError(
-                f"{folder.path}: a file could not be written or read: {error}. What was written before is intact; "
-                f"is the disk full? Then make room, and resume with: gar train --resume {folder.path}"
+                f"{folder.path}: a file could not be written or read: {error}. What was written before is intact. "
+                f"Is the disk full? Then make room, and resume with: gar train --resume {folder.path}"
             ) from error
         raise
 

@@ -59,7 +59,7 @@ def custom_grader(grader: Grader | str) -> CustomGrader:
         why = f"{type(error).__name__}: {error}"
     raise ConfigError(
         f"the verifier {grader!r} cannot be sent to worker processes: {why}. "
-        "Define it at the top level of a module that can be imported; a lambda or an inner function will not do"
+        "Define it at the top level of a module that can be imported, not as a lambda or an inner function."
     )
 
 

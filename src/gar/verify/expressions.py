@@ -40,8 +40,8 @@ class Parsed:
 
     Attributes:
         text: The text, normalized as math-verify does: without units, with braces.
-        value: A SymPy object. None where the grammar cannot parse the text.
-        tree: The grammar's tree, for `gar.verify.operations`. None where `value` is None.
+        value: A SymPy object. None if the grammar cannot parse the text.
+        tree: The grammar's tree, for `gar.verify.operations`. None if `value` is None.
     """
 
     text: str

@@ -158,7 +158,7 @@ def _free_answer(text: str, tags: Tags) -> str | None:
 
 
 def _stated_answer(text: str) -> str:
-    """What follows the last "answer is". The whole clause where it denies or hedges the answer."""
+    """What follows the last "answer is". The whole clause if it denies or hedges the answer."""
     matches = list(_ANSWER_SENTENCE.finditer(text))
     if not matches:
         return ""

@@ -17,7 +17,7 @@ HEDGES = (
     "|hope|assume|assuming|estimated?|might|may|could|unsure|unclear|unknown|cannot|suppose|supposedly|presumably"
     "|apparently|seemingly|hardly|barely|if|unless|or"
 )
-"""Beside one of these words nothing is stated."""
+"""A number next to one of these words is not a stated answer."""
 # Beside one of these words a number is not the value.
 _CHANGES = re.compile(
     rf"\b(?:{_NUMBER_WORDS}|{HEDGES}|without|except|but|minus|plus|divided|multiplied|squared|cubed"
@@ -93,7 +93,7 @@ def stated_value(text: str) -> str:
 
 
 def last_value(sentence: str) -> str:
-    """The last number or formula of a sentence, where a verb or an equals sign states it. Else the sentence itself.
+    """The last number or formula of a sentence, if a verb or an equals sign states it. Else the sentence itself.
 
     >>> last_value("2 books cost 2 * 39 = 78 dollars"), last_value("Of 80, not 78"), last_value("Tom has 3 or 78")
     ('78', 'Of 80, not 78', 'Tom has 3 or 78')

@@ -27,7 +27,7 @@ class Verifier:
         custom: A grader that replaces the comparison of answers: "package.module:function" or a function that can be
             pickled. A worker process calls it with the WHOLE text of a response and the gold answer. It returns True or
             False, or a grade in [0, 1], of which only 1 counts as verified.
-        num_workers: Worker processes. They start when an answer first needs one; plain numbers never do.
+        num_workers: Worker processes. They start when an answer first needs one. Plain numbers never do.
         timeout_seconds: Wall-clock limit for each answer, after which its worker is killed.
         memory_bytes: Memory limit of each worker.
 
@@ -101,9 +101,9 @@ class Verifier:
                 answer as written.
 
         Returns:
-            Verdicts with these statuses: OK or WRONG for an answer that was compared; UNPARSED for no answer, or none
-            that can be read as exactly one value; TIMEOUT for an answer whose worker was killed at its limit, or that
-            was not checked after too many such answers; ERROR for a worker that died, an error, or a grader's result
+            Verdicts with these statuses: OK or WRONG for an answer that was compared. UNPARSED for no answer, or none
+            that can be read as exactly one value. TIMEOUT for an answer whose worker was killed at its limit, or that
+            was not checked after too many such answers. ERROR for a worker that died, an error, or a grader's result
             that is not a grade. The last three have grade 0 and are not verified, well formatted or not.
 
         Raises:
@@ -162,10 +162,10 @@ def count_statuses(verdicts: Iterable[Verdict]) -> dict[Status, int]:
 
 def _check_settings(format: str, tags: Tags, num_workers: int, timeout_seconds: float, memory_bytes: int) -> None:
     if format not in get_args(ResponseFormat):
-        raise ConfigError(f"format must be one of {', '.join(get_args(ResponseFormat))}; got {format!r}")
+        raise ConfigError(f"format must be one of {', '.join(get_args(ResponseFormat))}, got {format!r}")
     names = [tags.think_open, tags.think_close, tags.answer_open, tags.answer_close]
     if not all(names) or any(a in b for i, a in enumerate(names) for j, b in enumerate(names) if i != j):
-        raise ConfigError(f"no tag may be empty or part of another one; got {', '.join(map(repr, names))}")
+        raise ConfigError(f"no tag may be empty or part of another one, got {', '.join(map(repr, names))}")
     if num_workers < 1:
         raise ConfigError(f"num_workers must be at least 1, got {num_workers}")
     if not 0 < timeout_seconds < float("inf"):

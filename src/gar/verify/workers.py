@@ -153,7 +153,7 @@ class WorkerPool:
 
         Returns:
             The outcomes in the order of the items. TIMEOUT for an item whose worker was killed at its limit or that was
-            not tried because killed items had used up the batch's budget. ERROR where the function raised or the worker
+            not tried because killed items had used up the batch's budget. ERROR if the function raised or the worker
             died, with the kind and text of the error or the signal. An item whose worker was killed from outside is
             tried twice.
 

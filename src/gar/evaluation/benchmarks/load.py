@@ -50,8 +50,8 @@ def find_benchmark(spec: str) -> Benchmark | None:
     if name not in BENCHMARKS:
         near = difflib.get_close_matches(name, BENCHMARKS, n=1)
         raise ConfigError(
-            f"unknown benchmark '{name}'{f', did you mean {near[0]!r}?' if near else '.'} Expected one of "
-            f"{', '.join(BENCHMARKS)}; or NAME=FILE; or a file of problems."
+            f"unknown benchmark '{name}'{f', did you mean {near[0]!r}?' if near else '.'} Expected NAME=FILE, a file "
+            f"of problems, or one of {', '.join(BENCHMARKS)}."
         )
     if BENCHMARKS[name].schema is None and (equals or at):
         raise ConfigError(f"{name} is part of the package: it has no file and no revision, got '{spec}'.")
@@ -137,7 +137,7 @@ def _read(rows: Iterable[tuple[int, Mapping[str, Any]]], schema: ColumnSchema, s
         place = row_place(source, number)
         if missing := [name for name in schema.required if name not in row]:
             raise DataError(
-                f"{place}: no column {', '.join(map(repr, missing))}; found {', '.join(map(repr, row))}. Expected the "
+                f"{place}: no column {', '.join(map(repr, missing))}, found {', '.join(map(repr, row))}. Expected the "
                 f"published columns {', '.join(schema.required)}. Is it a file of another benchmark?"
             )
         problem = read_problem(dict(row), schema, place=place, default_id="", default_source="")

@@ -60,7 +60,7 @@ def benchmark_prompt(problem: Problem, form: PromptForm, benchmark: Benchmark) -
 
 
 def policy_prompt(prompt: Prompt, form: PromptForm, *, chat: bool) -> Prompt:
-    """The prompt as `encode_prompt` takes it: a user message where the tokenizer has a chat template."""
+    """The prompt as `encode_prompt` takes it: a user message if the tokenizer has a chat template."""
     if isinstance(prompt, str) and form != "as-is":
         return [{"role": "user", "content": prompt}] if chat else f"{prompt}\n\n"
     return render_prompt(prompt, "plain", chat=chat)

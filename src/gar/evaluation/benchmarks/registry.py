@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from gar.settings import EMBEDDED_TASKS
 
 _IMO_LOWER_BOUND = (
-    "The official grader of IMO-AnswerBench is a language model; these answers are compared by rules, which is a lower "
+    "The official grader of IMO-AnswerBench is a language model. Here rules compare the answers, which gives a lower "
     "bound."
 )
 
@@ -22,13 +22,13 @@ class Benchmark:
         title: Its name as its authors write it.
         num_problems: Published number of problems. Any other number is allowed, with a note.
         schema: Name of the column schema in `gar.data.schemas`. None: the benchmark is part of the package.
-        hub_id: Data set on the Hub; "" where there is none.
-        subset: Configuration of the data set; for a benchmark inside the package, the task.
+        hub_id: Data set on the Hub, "" if there is none.
+        subset: Configuration of the data set. For a benchmark inside the package, the task.
         split: Split of the data set.
         gated: The Hub asks for a login and consent.
-        instead: What to do where there is no Hub id.
+        instead: What to do if there is no Hub id.
         answer_hint: The authors' sentence on the form of the answer, for the boxed form.
-        problems_hash: `problems_hash` of the published problems, where known.
+        problems_hash: `problems_hash` of the published problems, if known.
         not_hash: `problems_hash` of another version, which is rejected.
         bad_answers: Gold answers known to be broken, by id.
         torn_ids: Problems whose row in the published CSV has too few fields.
@@ -89,7 +89,7 @@ _ALL = (
         split="train",
         not_hash=IMO_V2_HASH,
         torn_ids=_IMO_TORN,
-        note=_IMO_LOWER_BOUND + " Version 1 is deprecated; 29 rows differ from version 2. The GAR paper used it.",
+        note=_IMO_LOWER_BOUND + " Version 1 is deprecated: 29 rows differ from version 2. The GAR paper used it.",
     ),
     Benchmark(
         name="imo-answerbench-v2",
@@ -100,7 +100,7 @@ _ALL = (
         problems_hash=IMO_V2_HASH,
         torn_ids=_IMO_TORN,
         bad_answers={
-            "imo-bench-algebra-036": "a misplaced quote puts the answer into the problem; left is the word 'Algebra'",
+            "imo-bench-algebra-036": "a misplaced quote leaves the word 'Algebra' as the answer",
             "imo-bench-geometry-004": "the answer 45752 is a date that a spreadsheet turned into a number",
             "imo-bench-geometry-096": "the answer has a dollar sign without a partner",
         },

@@ -35,7 +35,7 @@ def convert_samples(args: Any, samples: list[Any]) -> dict[str, Any]:
     ids = data["rollout_ids"] if "rollout_ids" in data else data["group_ids"]  # the latter in slime 0.3.0
     if len(set(ids)) < len(ids):
         raise ConfigError(
-            f"{len(ids)} samples come from {len(set(ids))} rollouts. GAR scores one response per rollout; one that is "
+            f"{len(ids)} samples come from {len(set(ids))} rollouts. GAR scores one response per rollout. One that is "
             "cut into several samples (agents, compaction) has no single thinking span.",
             code="cut-rollouts",
         )
@@ -166,7 +166,7 @@ def _check_samples(samples: Sequence[Any], *, needs_anchors: bool) -> None:
         # For text-only samples a processor leaves its keys without a value.
         inputs = (sample.multimodal_inputs or {}) | (sample.multimodal_train_inputs or {})
         if kinds := [kind for kind, value in inputs.items() if value is not None]:
-            raise DataError(f"{name} has multimodal inputs ({', '.join(kinds)}); GAR works on text", code="not-text")
+            raise DataError(f"{name} has multimodal inputs ({', '.join(kinds)}). GAR works on text", code="not-text")
         if not isinstance(anchors, list) or not all(isinstance(anchor, str) for anchor in anchors):
             raise DataError(
                 f"{name}: metadata['anchors'] must be a list of texts, got {anchors!r}. Was the data written by "

@@ -25,8 +25,8 @@ def grpo_arguments(config: RunConfig, folder: Path) -> GRPOConfig:
     """TRL's configuration for a run: `DEFAULTS`, then the user's fields, then the method's.
 
     Raises:
-        ConfigError: As `check_fields`; the method has a field otherwise; nothing would read a setting of ours; or TRL
-            rejects the combination, with its own words.
+        ConfigError: As `check_fields`. Also if the method needs a different value of a field, if nothing reads a
+            setting, or if TRL rejects the combination.
     """
     check_fields(config.trl)
     method = METHODS[config.method]
@@ -42,12 +42,12 @@ def trl_arguments(kind: Any, config: RunConfig, output_dir: str | Path, **fields
 
     Args:
         kind: For example `trl.GRPOConfig`.
-        config: The run's settings; `DEFAULTS` and then `config.trl` give the fields.
+        config: The run's settings. `DEFAULTS` and then `config.trl` give the fields.
         output_dir: Where checkpoints go.
         fields: Go over the run's.
 
     Raises:
-        ConfigError: TRL rejects the combination, with its own words.
+        ConfigError: TRL rejects the combination.
     """
     known = {field.name for field in dataclasses.fields(kind)}
     values: dict[str, Any] = DEFAULTS | {"run_name": Path(output_dir).parent.name}
@@ -67,7 +67,7 @@ def with_method(args: GRPOConfig, method: Method, *, chosen: Collection[str] | N
     """TRL's configuration with the fields that belong to a method (`Method.trl`).
 
     A field in `chosen` keeps its value: `plan_shaping` raises an error if it is not the method's. None stands for those
-    that differ from TRL's defaults. Returns `args` itself where it agrees with the method, else a copy.
+    that differ from TRL's defaults. Returns `args` itself if it agrees with the method, else a copy.
     """
     if chosen is None:
         defaults = {field.name: field.default for field in dataclasses.fields(GRPOConfig)}

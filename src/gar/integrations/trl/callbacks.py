@@ -56,9 +56,9 @@ class RunCallback(TrainerCallback):
 
     Args:
         folder: Where to.
-        evaluate: Measures the policy and returns metrics; called every `evaluate_every` steps, on all ranks.
+        evaluate: Measures the policy and returns metrics. Called every `evaluate_every` steps, on all ranks.
         evaluate_every: 0 for never.
-        keep_checkpoints: How many of the newest stay; None for all.
+        keep_checkpoints: How many of the newest stay. None for all.
         on_loaded: Called once, after the checkpoint is restored, before the first step.
     """
 
@@ -85,7 +85,7 @@ class RunCallback(TrainerCallback):
         """Whether training has begun, or has found nothing left to do."""
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Start the bar where the run stands."""
+        """Start the bar at the run's step."""
         if state.is_world_process_zero:
             silent = not sys.stderr.isatty()
             self._bar = tqdm(

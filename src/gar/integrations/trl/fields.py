@@ -23,7 +23,7 @@ DEFAULTS: dict[str, Any] = {
     "report_to": "none",
     "project": "gar",
 }
-"""Where `gar train` differs from TRL's defaults. `GARTrainer` does not touch them."""
+"""Defaults of `gar train` that differ from TRL's. `GARTrainer` does not touch them."""
 
 _PLAIN = {"int": (int, "a whole number"), "float": ((int, float), "a number"), "bool": (bool, "true or false")}
 
@@ -72,7 +72,7 @@ def check_num_problems(size: int, group: int, num_problems: int) -> None:
 
 
 def unread_fields(values: Mapping[str, Any], read: Collection[str]) -> list[str]:
-    """Fields of a run, as "trl.name", that a method with its own trainer has no use for.
+    """Fields of a run, as "trl.name", that a method with its own trainer does not read.
 
     It reads `read`, and all fields of transformers' `TrainingArguments`.
     """

@@ -43,7 +43,7 @@ def check_batch(args: Any, problems: Sequence[Problem]) -> None:
 
 
 def check_problems(args: Any, method: Method, problems: Sequence[Problem]) -> None:
-    """Raise a `DataError` where there are too few problems for a batch, or no expert solutions for the method."""
+    """Raise a `DataError` if there are too few problems for a batch, or no expert solutions for the method."""
     check_batch(args, problems)
     if method.alignment is not None and not any(problem.anchors for problem in problems):
         raise no_expert_solutions(method.name, len(problems))

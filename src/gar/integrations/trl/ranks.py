@@ -41,7 +41,7 @@ def is_main() -> bool:
 
 
 def on_main(work: Callable[[], Result]) -> Result:
-    """The result of `work` on all ranks, done by the main process. Where it fails, the other ranks exit with 1."""
+    """The result of `work` on all ranks, done by the main process. If it fails, the other ranks exit with 1."""
     if PartialState().num_processes == 1:
         return work()
     outcome: list[Any] = [None, False]
@@ -111,7 +111,7 @@ def refuse_sharded_adapter(args: Any) -> None:
 
 
 def check_saves_whole_model(accelerator: Any) -> None:
-    """Reject ZeRO-3 where the final model would be DeepSpeed's shards, which nothing else can load."""
+    """Reject ZeRO-3 if it would leave the final model in shards that only DeepSpeed can load."""
     name = "zero_optimization.stage3_gather_16bit_weights_on_model_save"
     plugin = accelerator.state.deepspeed_plugin
     if plugin is not None and plugin.zero_stage == 3 and not plugin.hf_ds_config.is_true(name):

@@ -1,4 +1,4 @@
-"""TRL's trainer, resumed so that the rest of a run is that of an uninterrupted one."""
+"""TRL's trainer. A resumed run equals an uninterrupted one."""
 
 from typing import Any
 

@@ -32,7 +32,7 @@ class RolloutBatch:
         truncated: Whether a response was cut off.
         step: The responses of all ranks, once they are verified.
         num_passed: Responses whose hidden states a passing forward has handed over.
-        means: One mean vector per response, 0 where `has_means` is False.
+        means: One mean vector per response, 0 if `has_means` is False.
         shaped: The responses of all ranks with their rewards, once there are any.
         columns: TRL's rewards, [responses of all ranks, functions], NaN for None.
         own_rewards: What the method gives, without its weight, float64 [responses of all ranks].
@@ -62,7 +62,7 @@ class RolloutBatch:
 
     @property
     def here(self) -> slice:
-        """Where this rank's responses stand among those of all ranks."""
+        """Positions of this rank's responses among all ranks' responses."""
         return self.step.here
 
     def read(
@@ -173,7 +173,7 @@ class RolloutBatch:
     def compute_missing(self, parts: ModelParts, settings: SignalSettings, most: Callable[[int], int]) -> Tensor:
         """Run the forward passes that are still needed. Returns the means of `step.sequences`, [sequences, hidden].
 
-        All ranks make as many as the one with the most (`most` of the ranks' numbers): where the model is sharded, each
+        All ranks make as many as the rank with the most (`most`): if the model is sharded, each
         pass needs all of them.
         """
         anchors = self.step.anchors

@@ -18,7 +18,7 @@ MOST_CAPTURED_BYTES = 2**30
 
 
 class StateSource:
-    """Finds the policy whose vectors count in a trainer (with `initial` the one before training), and its passes.
+    """Finds a trainer's policy (with `initial`, the one before training), and makes its forward passes.
 
     Raises:
         ConfigError: As `InitialWeights`.
@@ -37,14 +37,14 @@ class StateSource:
         return find_parts(self._trainer.accelerator.unwrap_model(self._trainer.model))
 
     def refresh(self) -> None:
-        """Find the policy again once training has begun, where accelerate has sharded it since."""
+        """Find the policy again after training has begun, since accelerate may have sharded it."""
         if self._is_sharded and not self._was_found_sharded:
             self.policy = self._find_policy()
             self._was_found_sharded = True
 
     @contextmanager
     def own_passes(self) -> Iterator[ModelParts]:
-        """For passes of our own: the policy whose vectors count, with the head gathered."""
+        """The same policy for passes of our own, with the head gathered."""
         switched = nullcontext() if self._initial is None else self._initial.on()
         with switched, self._trainer.accelerator.autocast():  # as TRL's own passes, whose states may be captured
             yield self.policy.gathered()

@@ -49,11 +49,11 @@ class GARTrainer(ResumableTrainer):
 
     What decides whether a response is right:
 
-    * `reward_funcs` alone: the first function, where its value is above 0. None is neither right nor scored. TRL's
+    * `reward_funcs` alone: the first function: a value above 0 is right. None is neither right nor scored. TRL's
       columns are those of your functions. What the method adds follows as the column `gar`, with the first's weight.
     * `verifier`: the verifier. The method's reward is column 0, `gar`, and every function adds
       (`args.reward_weights`: the method's first).
-    * Neither: `Verifier(format="none")`, which reads the answer wherever it stands. No format is asked for.
+    * Neither: `Verifier(format="none")`, which finds the answer anywhere in the text. No format is required.
 
     Args:
         model: As in `GRPOTrainer`: a causal LM, or a Hub id or folder.
@@ -66,7 +66,7 @@ class GARTrainer(ResumableTrainer):
             schema of `gar.data.schemas`, or a list of `gar.Problem`. Responses to one row form a group.
         eval_dataset: As in `GRPOTrainer`, with the columns of `train_dataset`. Measured by the outcome alone.
         processing_class: The tokenizer, padding on the left. None loads the model's.
-        verifier: Decides what is right, and what is asked of the format, for example `gar.Verifier()`.
+        verifier: Decides what is right, and which format is required, for example `gar.Verifier()`.
         prompt_field: Other name of the column of the prompt.
         answer_field: Other name of the column of the answer.
         anchor_fields: Other names of columns of the expert solution. The first that is not empty counts.

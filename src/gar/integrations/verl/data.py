@@ -27,7 +27,7 @@ def write_verl_problems(
 ) -> None:
     """Write problems for verl's `data.train_files` or `data.val_files`, a `.parquet` file.
 
-    Prompts become chat messages with the template's instruction, which verl passes through the model's own chat
+    Prompts become chat messages with the template's instruction, which verl renders with the model's own chat
     template. Expert solutions stay as they are.
 
     Raises:

@@ -29,7 +29,7 @@ class GarEngine(FSDPEngineWithLMHead):
     """verl's own engine, with the hook."""
 
     _micro_batch: Any = None
-    """The one under way, where it asks for means."""
+    """The batch under way, if it asks for means."""
     _means: Tensor | None = None
     _raw_logits: Tensor | None = None
 
@@ -54,7 +54,7 @@ class GarEngine(FSDPEngineWithLMHead):
         return module
 
     def forward_step(self, micro_batch: Any, loss_function: Any, forward_only: bool) -> Any:
-        """As verl's, with `MEANS` in the model's output where the batch asks for it."""
+        """As verl's, with `MEANS` in the model's output if the batch asks for it."""
         asked = forward_only and tu.get_non_tensor_data(micro_batch, REQUEST, None) is not None
         self._micro_batch = micro_batch if asked else None
         try:

@@ -44,7 +44,7 @@ def requested_signal(request: Mapping[str, Any]) -> tuple[Signal, float]:
 
 
 def check_logits(logits: Tensor, raw: Tensor | None) -> None:
-    """Check that the model returns what its head made, whose `[:1, :1]` is `raw`: no soft-cap and no scale.
+    """Check that the model returns its head's logits unchanged (`raw` is their `[:1, :1]`): no soft-cap and no scale.
 
     Raises:
         ModelError: It does not, or its head was never called.
@@ -70,7 +70,7 @@ def scored_rows(input_ids: Tensor, loss_mask: Tensor, starts: Tensor, ends: Tens
     """Where the head sees the scored tokens: the one at place s of a sequence is scored by the hidden state at s - 1.
 
     `input_ids` are jagged [sequences, tokens], `loss_mask` jagged [sequences, response tokens], 0 for tokens that the
-    policy did not write. `width` is the row length of padded sequences, None where they are packed.
+    policy did not write. `width` is the row length of padded sequences, None if they are packed.
     """
     positions, targets, owners = [], [], []
     begins = input_ids.offsets().tolist()  # pyright: ignore[reportAttributeAccessIssue]: torch does not declare it
@@ -86,7 +86,7 @@ def scored_rows(input_ids: Tensor, loss_mask: Tensor, starts: Tensor, ends: Tens
 
 
 def rows_of_rank(rows: ScoredRows, *, rank: int, length: int) -> ScoredRows:
-    """Those of one rank where each of several holds `length` tokens in turn (Ulysses sequence parallelism)."""
+    """The places on one of several ranks that hold `length` tokens each (Ulysses sequence parallelism)."""
     first = rank * length
     of_rank = (rows.positions >= first) & (rows.positions < first + length)
     return ScoredRows(rows.positions[of_rank] - first, rows.target_ids[of_rank], rows.response_index[of_rank])
@@ -95,7 +95,7 @@ def rows_of_rank(rows: ScoredRows, *, rank: int, length: int) -> ScoredRows:
 def table_rows(
     responses: Sequence[Mapping[str, Any]], reader: SequenceReader, *, max_response_tokens: int
 ) -> list[Row]:
-    """Rows from verl's fields of each response. Groups are numbered in the order in which they come up.
+    """Rows from verl's fields of each response. Groups are numbered in order of appearance.
 
     Raises:
         ConfigError: The responses come without verdicts.
@@ -118,7 +118,7 @@ def table_rows(
 
 
 def _refuse_media(inputs: Mapping[str, Any]) -> None:
-    """Beside text alone a processor leaves nothing, or keys without a value."""
+    """For text alone, a processor adds nothing, or keys without a value."""
     given = sorted(name for name, value in inputs.items() if value is not None)
     if given:
         raise DataError(

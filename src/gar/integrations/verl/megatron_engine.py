@@ -22,10 +22,10 @@ from gar.integrations.verl.exchange import END, MEANS, REQUEST, START, check_log
 
 
 class GarMegatronEngine(MegatronEngineWithLMHead):
-    """verl's own engine, which listens to the head where a batch asks for means."""
+    """verl's own engine, which captures the head's input if a batch asks for means."""
 
     _seen: deque[HeadInputs] | None = None
-    """What the head was given in the micro-batch under way, where it asks for means."""
+    """The head's input in the micro-batch under way, if it asks for means."""
     _means: Tensor | None = None
     _raw_logits: Tensor | None = None
 
@@ -61,7 +61,7 @@ class GarMegatronEngine(MegatronEngineWithLMHead):
     def forward_step(
         self, batch_iter: Any, model: Any, logits_processor_func: Any, postprocess_micro_batch_func: Any
     ) -> Any:
-        """As verl's. Where the batch asks for means, `MEANS` is formed between the head and the log-probabilities."""
+        """As verl's. If the batch asks for means, `MEANS` is formed between the head and the log-probabilities."""
         batch = next(batch_iter)
         asked = not torch.is_grad_enabled() and tu.get_non_tensor_data(batch, REQUEST, None) is not None
         self._seen, self._means, self._raw_logits = deque(maxlen=1) if asked else None, None, None
@@ -106,7 +106,7 @@ class GarMegatronEngine(MegatronEngineWithLMHead):
         )
 
     def _packed(self, values: Tensor, like: Tensor) -> Tensor:
-        """One number per token of jagged `like`, where verl's pass has these tokens on this context rank."""
+        """One number per token of jagged `like`, for the tokens of verl's pass on this context rank."""
         config, model = self.engine_config, unwrap_model(self.module[0])
         packed, _, _ = preprocess_thd_engine(
             torch.nested.nested_tensor_from_jagged(values, like.offsets()),

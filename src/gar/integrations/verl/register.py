@@ -1,6 +1,6 @@
 """Importing this registers GAR with verl. Nothing else in this package does.
 
-verl imports it where it is told to: `VERL_USE_EXTERNAL_MODULES=gar.integrations.verl.register` for the driver and the
+verl imports it through two settings: `VERL_USE_EXTERNAL_MODULES=gar.integrations.verl.register` for the driver and the
 reward workers, `actor_rollout_ref.model.external_lib=gar.integrations.verl.register` for the workers that train.
 """
 

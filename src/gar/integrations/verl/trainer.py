@@ -1,7 +1,7 @@
 """verl's synchronous trainer with rewards that see the policy's own gradients.
 
-Where verl computes log-probabilities, this class asks the workers for vectors, has the rewards formed, and writes them
-where verl's advantages read them.
+When verl computes log-probabilities, this class asks the workers for vectors, forms the rewards, and writes them into
+the field that verl's advantages read.
 """
 
 # pyright: reportMissingImports=false
@@ -39,7 +39,7 @@ class GarTrainerSync(PPOTrainerSync):
         config: verl's whole configuration, with a section `gar`.
 
     Raises:
-        ConfigError: A setting is wrong, or a flag of verl under which GAR's rewards would be wrong.
+        ConfigError: A setting is wrong, or a flag of verl would make GAR's rewards wrong.
     """
 
     def __init__(self, config: Any):

@@ -15,7 +15,7 @@ from gar.sequences import SequenceReader, TokenSequence
 from gar.step import Row
 
 OUTCOME_SCORES = "gar_outcome_scores"
-"""Where verl's `rm_scores` are kept as they were before shaping."""
+"""Field that keeps verl's `rm_scores` from before shaping."""
 
 _FIELDS = ["uid", "prompts", "responses", "response_mask", "extra_info", "extra_fields", "multi_modal_inputs"]
 
@@ -61,7 +61,7 @@ def _span(sequence: TokenSequence) -> tuple[int, int]:
 
 
 def write_spans(keys: Sequence[str], partition: str, needed: Mapping[str, TokenSequence]) -> None:
-    """Tell the workers which tokens to score: those of the needed sequences, none of others or of verl's padding."""
+    """Mark the tokens to score: those of the needed sequences, without verl's padding."""
     fields = tu.get_tensordict(span_fields([needed.get(key) for key in keys]))
     tq.kv_batch_put(keys=list(keys), partition_id=partition, fields=fields)
 
@@ -76,7 +76,7 @@ def anchor_batch(
 ) -> Any:
     """Anchors as a batch for verl's `compute_log_prob`, cut at their span's end, which is exact for a causal model.
 
-    The batch is filled up to a multiple of `multiple` with sequences of which nothing is scored. With
+    The batch is filled up to a multiple of `multiple` with sequences without scored tokens. With
     `several_position_rows`, position ids have a row per axis, all of which count tokens.
     """
     fillers = -len(sequences) % multiple
@@ -100,7 +100,7 @@ def read_means(values: Tensor) -> Tensor:
 
 
 def write_rewards(keys: Sequence[str], partition: str, rewards: Tensor) -> None:
-    """Put rewards on the last token of each response, where verl's advantages read them. Keep what stood there."""
+    """Put rewards on the last token of each response, for verl's advantages. Keep the old values."""
     before = tq.kv_batch_get(keys=list(keys), partition_id=partition, select_fields=["rm_scores"])["rm_scores"]
     shaped = [torch.zeros_like(scores) for scores in before.unbind(0)]
     for scores, reward in zip(shaped, rewards.tolist(), strict=True):

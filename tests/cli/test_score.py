@@ -75,10 +75,7 @@ def test_score_flags_set_columns_sections_and_output(parse):
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["M"], "FILE"),
-        (["M", "f.jsonl", "--limit", "0"], "greater than or equal to 1"),
         (["M", "f.jsonl", "--window", "0"], "greater than or equal to 1"),
-        (["M", "f.jsonl", "--token"], "--tokens"),
         (["M", "f.jsonl", "--format", "boxd"], "boxed"),
         (["M", "f.jsonl", "--signal.policy", "initial"], "gar score trains nothing"),
     ],

@@ -57,7 +57,7 @@ def damage(kind: str, job: Job, hows: Sequence[str], after: str, lab: Lab) -> It
 
 
 def damaged_reading(kind: str, reads: Sequence[str], hows: Sequence[str], lab: Lab) -> Iterator[Try]:
-    """Every file of a finished run is damaged before it is read; `tests/test_damage.py` tries more kinds of damage."""
+    """Every file of a finished run is damaged before it is read. `tests/report/test_read.py` tries more kinds."""
     for change in _changes(lab.base(jobs.TRAIN, 0), hows):
         if not change[0].startswith(f"{jobs.RUN}/checkpoints"):
             yield Try(kind=kind, name=" ".join(change), job=jobs.TRAIN, base=0, changes=(change,), reads=reads)

@@ -21,7 +21,7 @@ def summarize(path: str | Path) -> dict[str, Any]:
     run = open_run(path)
     rows = [row for row in run.metrics if "time/step_seconds" in row]
     edge = max(1, round(len(rows) * _EDGE_FRACTION))
-    step_seconds = _values(rows, "time/step_seconds")
+    step_seconds = logged(rows, "time/step_seconds")
     evaluations = {name: sets for name, sets in run.evaluations.items() if sets}
     return {
         "steps": rows[-1]["step"] if rows else 0,
@@ -30,12 +30,12 @@ def summarize(path: str | Path) -> dict[str, Any]:
             for name, sets in evaluations.items()
         },
         "alignment_mean": {
-            "beginning": _mean(_values(rows[:edge], "gar/alignment_mean")),
-            "end": _mean(_values(rows[-edge:], "gar/alignment_mean")),
+            "beginning": mean_of(logged(rows[:edge], "gar/alignment_mean")),
+            "end": mean_of(logged(rows[-edge:], "gar/alignment_mean")),
         },
         "zero_std_group_fraction": {
-            "outcome": _mean(_values(rows, "gar/zero_std_group_fraction_outcome")),
-            "shaped": _mean(_values(rows, "gar/zero_std_group_fraction_shaped")),
+            "outcome": mean_of(logged(rows, "gar/zero_std_group_fraction_outcome")),
+            "shaped": mean_of(logged(rows, "gar/zero_std_group_fraction_shaped")),
         },
         "step_seconds": statistics.median(step_seconds) if step_seconds else None,
         "gar_time_fraction": gar_time_fraction(rows),
@@ -44,8 +44,8 @@ def summarize(path: str | Path) -> dict[str, Any]:
 
 def gar_time_fraction(rows: Sequence[Mapping[str, Any]]) -> float | None:
     """GAR's share of the time of all steps. None if times were not recorded, or no response was ever scored."""
-    seconds, gar_seconds = (_values(rows, f"time/{part}_seconds") for part in ("step", "gar"))
-    scored = _values(rows, "gar/scored_fraction")
+    seconds, gar_seconds = (logged(rows, f"time/{part}_seconds") for part in ("step", "gar"))
+    scored = logged(rows, "gar/scored_fraction")
     if not sum(seconds) or not gar_seconds or (scored and not any(scored)):
         return None
     return sum(gar_seconds) / sum(seconds)
@@ -79,12 +79,15 @@ def render_summary(summary: Mapping[str, Any]) -> Table:
     return table
 
 
-def _values(rows: Sequence[Mapping[str, Any]], name: str) -> list[float]:
+def logged(rows: Sequence[Mapping[str, Any]], name: str) -> list[float]:
+    """The known values of a metric."""
     return [row[name] for row in rows if row.get(name) is not None]
 
 
-def _mean(values: list[float]) -> float | None:
-    return statistics.fmean(values) if values else None
+def mean_of(values: Sequence[float | None]) -> float | None:
+    """The mean of the known values. None if there are none."""
+    known = [value for value in values if value is not None]
+    return statistics.fmean(known) if known else None
 
 
 def _number(value: float | None) -> str:

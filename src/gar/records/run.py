@@ -21,7 +21,7 @@ from gar.config import RunConfig, make_config, parse_yaml
 from gar.errors import ConfigError, RecordError
 from gar.records.evaluations import NUMBERS, SAMPLES, SET, EvaluatedSet, evaluated_sets, read_set
 from gar.records.files import json_object, read_bytes, read_parquet
-from gar.records.manifest import MANIFEST, DamageError, Fault, FaultKind, Manifest
+from gar.records.manifest import MANIFEST, DamageError, Fault, Manifest
 from gar.records.metrics import METRICS, metric_rows
 from gar.records.rollouts import ROLLOUT_SCHEMA, SAMPLE_SCHEMA
 from gar.records.run_folder import RUN, RunFolder, check_run_folder, rollouts_name, step_of
@@ -153,7 +153,7 @@ class Run:
             self.manifest.check(file)
             table = read_parquet(self.path / file, lacking, schema=ROLLOUT_SCHEMA)
         except RecordError as error:
-            return error.fault if isinstance(error, DamageError) else _fault("unreadable", file, error)
+            return _fault(file, error)
         if kept is not None:
             for name in kept.column_names:
                 table = table.append_column(ROLLOUT_SCHEMA.field(name), kept[name])
@@ -171,7 +171,7 @@ class Run:
             try:
                 return read_parquet(self.path / name, SAMPLE_SCHEMA.names, schema=SAMPLE_SCHEMA)
             except RecordError as error:
-                self._at_fault(_fault("unreadable", name, error))
+                self._at_fault(_fault(name, error))
         return SAMPLE_SCHEMA.empty_table()
 
     def files_of(self, moment: str) -> tuple[str, str]:
@@ -253,7 +253,7 @@ def _read_set(run: Run) -> None:
     try:
         run.settings, run.manifest = read_set(run.path)
     except RecordError as error:
-        run._at_fault(error.fault if isinstance(error, DamageError) else _fault("unreadable", SET, error))
+        run._at_fault(_fault(SET, error))
         return
     names = dict.fromkeys([*run.manifest.entries, NUMBERS, SAMPLES])
     for fault in [*run.manifest.own_faults, *filter(None, map(run.manifest.fault, names))]:
@@ -307,7 +307,7 @@ def _read_metrics(run: Run) -> None:
         elif path.is_file() and run.status != "finished":
             run.metrics = metric_rows(read_bytes(path), path)
     except RecordError as error:
-        run._at_fault(error.fault if isinstance(error, DamageError) else _fault("unreadable", METRICS, error))
+        run._at_fault(_fault(METRICS, error))
 
 
 def _evaluation(run: Run, moment: str) -> Mapping[str, EvaluatedSet]:
@@ -319,9 +319,12 @@ def _evaluation(run: Run, moment: str) -> Mapping[str, EvaluatedSet]:
     try:
         return evaluated_sets(run.read_json(name), str(run.path / name))
     except RecordError as error:
-        run._at_fault(error.fault if isinstance(error, DamageError) else _fault("unreadable", name, error))
+        run._at_fault(_fault(name, error))
         return {}
 
 
-def _fault(kind: FaultKind, name: str, error: RecordError) -> Fault:
-    return Fault(kind=kind, file=name, text=f"{name} cannot be read ({error})")
+def _fault(name: str, error: RecordError) -> Fault:
+    """What is wrong with a file, from an error that was raised when it was read."""
+    if isinstance(error, DamageError):
+        return error.fault
+    return Fault(kind="unreadable", file=name, text=f"{name} cannot be read ({error})")

@@ -9,7 +9,7 @@ from gar.errors import ConfigError, RecordError
 from gar.records import Run, is_run_folder
 from gar.records.run import MOMENTS
 from gar.report.page import Table, columns
-from gar.report.summary import NONE, edges, percent_text
+from gar.report.summary import NONE, arrow, edges, percent_text
 
 
 def find_runs(paths: Sequence[str | Path]) -> dict[str, Path]:
@@ -66,8 +66,8 @@ def runs_table(runs: Mapping[str, Run]) -> Table:
                 _text(section_of(run, "data").get("source")),
                 _text(run.seed),
                 f"{run.last_step:,}",
-                _pair(*map(percent_text, edges(run, "gar/eligible_fraction"))),
-                *(_pair(*rates[name].get(column, (NONE, NONE))) for column in measured),
+                arrow(*map(percent_text, edges(run, "gar/eligible_fraction"))),
+                *(arrow(*rates[name].get(column, (NONE, NONE))) for column in measured),
                 _text(run.record.get("start_time"))[:16].replace("T", " "),
             ]
             for name, run in runs.items()
@@ -99,7 +99,3 @@ def _pass_rates(run: Run) -> dict[tuple[str, int], tuple[str, str]]:
 
 def _text(value: Any) -> str:
     return NONE if value is None else str(value)
-
-
-def _pair(first: str, last: str) -> str:
-    return NONE if first == last == NONE else f"{first} → {last}"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from gar.analysis.summary import gar_time_fraction
+from gar.analysis.summary import gar_time_fraction, logged, mean_of
 from gar.evaluation.text_tables import p_text, rows_of
 from gar.records import Run
 from gar.report.groups import RunGroup
@@ -104,8 +104,8 @@ def _course_table(runs: Sequence[Run]) -> Table:
 
 def _course(run: Run) -> dict[str, str]:
     """How training went, by heading."""
-    seconds = _logged(run, "time/step_seconds")
-    zero_std = [_mean_of(_logged(run, f"gar/zero_std_group_fraction_{kind}")) for kind in ("outcome", "shaped")]
+    seconds = logged(run.metrics, "time/step_seconds")
+    zero_std = [mean_of(logged(run.metrics, f"gar/zero_std_group_fraction_{kind}")) for kind in ("outcome", "shaped")]
     return {
         "steps": f"{run.last_step:,}",
         "rollouts": f"{sum(run.num_rows.values()):,}",
@@ -135,7 +135,7 @@ def edges(run: Run, metric: str) -> tuple[float | None, float | None]:
     """Mean over the first and over the last tenth of the steps that have the metric."""
     rows = [row[metric] for row in run.metrics if metric in row]
     size = max(1, round(len(rows) * _EDGE_FRACTION))
-    return _mean_of(rows[:size]), _mean_of(rows[-size:])
+    return mean_of(rows[:size]), mean_of(rows[-size:])
 
 
 def _contrast_table(contrasts: pd.DataFrame, title: str, caption: str, headings: Sequence[Column]) -> Table | None:
@@ -171,18 +171,13 @@ def _contrast_table(contrasts: pd.DataFrame, title: str, caption: str, headings:
     return Table(title=title, caption=caption, columns=named, rows=rows)
 
 
-def _logged(run: Run, metric: str) -> list[float]:
-    return [row[metric] for row in run.metrics if row.get(metric) is not None]
-
-
-def _mean_of(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return statistics.fmean(known) if known else None
-
-
 def _arrow(pair: Sequence[float | None], *, percent: bool = False) -> str:
-    first, last = (percent_text(value) if percent else _text(value, 2) for value in pair)
-    return f"{first} → {last}" if first != NONE or last != NONE else NONE
+    return arrow(*(percent_text(value) if percent else _text(value, 2) for value in pair))
+
+
+def arrow(first: str, last: str) -> str:
+    """Two numbers, from the first to the last."""
+    return NONE if first == last == NONE else f"{first} → {last}"
 
 
 def _text(value: float | None, digits: int) -> str:

@@ -5,10 +5,7 @@ Of slime nothing is changed. Ray's object store hands back what it was given.
 
 import importlib.abc
 import importlib.machinery
-import os
 import sys
-from collections.abc import Callable
-from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import MagicMock
@@ -80,32 +77,6 @@ def _use_the_cpu() -> None:
 
     Cpu.__abstractmethods__ = frozenset()  # the rest is not asked for
     accelerator.set_accelerator(Cpu())
-
-
-def wrap_process_groups(*, forwards_new_names: bool = True) -> Callable[[], None]:
-    """Groups are slime's reloadable ones, as with --colocate. Returns what destroys them and makes them anew.
-
-    torch 2.13 renamed collectives that slime's wrapper forwards; they are added here.
-    """
-    from slime.utils import reloadable_process_group as module
-
-    if hasattr(module, "register_default_process_group"):  # not in 0.3.0; later ones wrap gloo's groups only then
-        module.register_default_process_group(timedelta(seconds=60))
-    module.available_memory = module.print_memory = lambda *_: {"free_GB": 99.0}  # of a GPU
-    module.monkey_patch_torch_dist()
-    for name in ("reduce_scatter_single", "all_gather_single"):
-        if forwards_new_names and hasattr(torch.distributed.ProcessGroup, name):
-            setattr(
-                module.ReloadableProcessGroup, name,
-                lambda self, *inputs, _name=name, **options: self._fwd(_name, *inputs, **options),
-            )  # fmt: skip
-
-    def reload() -> None:
-        assert module.ReloadableProcessGroup.GROUPS[os.getpid()]
-        module.ReloadableProcessGroup.destroy_process_groups()
-        module.ReloadableProcessGroup.reload_process_groups()
-
-    return reload
 
 
 class TrainingBegins(Exception):

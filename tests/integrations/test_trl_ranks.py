@@ -96,21 +96,18 @@ def test_two_ranks_give_what_one_gives(runs):
 
 # `gar train` under a launcher, as a user starts it.
 
+TORCHRUN = ["torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 TRAIN = [
-    "-m", "gar", "train", "--preset", "demo", "--trl.per_device_train_batch_size", "12",
-    "--records.name", "two",
-]  # fmt: skip
-LOOK = [
-    "--preflight.num-problems", "2", "--evaluate.sources", "test", "--evaluate.num-samples", "4",
-    "--evaluate.max-problems", "2",
+    "-m", "gar", "train", "--preset", "demo", "--trl.per_device_train_batch_size", "12", "--records.name", "two",
+    "--preflight.mode", "off", "--evaluate.sources", "--trl.max_steps", "6", "--trl.save_steps", "2",
 ]  # fmt: skip
 
 
 @contextmanager
-def launched(launcher: list[str], *arguments: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
+def launched(folder: Path) -> Iterator[subprocess.Popen[str]]:
     """A job of two processes, of which nothing is left afterwards."""
     job = subprocess.Popen(
-        [sys.executable, "-m", *launcher, *TRAIN, *arguments, "--records.output_dir", str(folder)],
+        [sys.executable, "-m", *TORCHRUN, *TRAIN, "--records.output_dir", str(folder)],
         env={**os.environ, "OMP_NUM_THREADS": "1", "GAR_TEST_JOB": str(folder)}, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
@@ -145,39 +142,12 @@ def wait_until(condition: Callable[[], Any], *, seconds: float, job: subprocess.
 
 
 @pytest.mark.slow
-def test_gar_train_under_accelerate_launch_writes_one_run(tmp_path: Path):
-    launcher = [
-        "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2", "--num_machines", "1",
-        "--main_process_port", "0", "--mixed_precision", "no", "--dynamo_backend", "no",
-    ]  # fmt: skip
-    with launched(launcher, *LOOK, "--trl.max_steps", "2", "--trl.save_steps", "2", folder=tmp_path) as job:
-        output, _ = job.communicate(timeout=200)
-    assert job.returncode == 0, output
-    assert output.count("Preflight: 2 problems") == 2  # at its start, and above its result
-    assert [path.name for path in tmp_path.iterdir()] == ["two"]
-    folder = RunFolder.open(tmp_path / "two")
-    assert folder.read_run().status == "finished"
-    assert [row["step"] for row in open_run(folder.path).metrics] == [1, 2]
-    assert [len(open_run(folder.path).rollouts(steps=[step])) for step in (1, 2)] == [24, 24]
-    members = open_run(folder.path).rollouts(["group_index", "response_index"], [1]).to_pylist()
-    assert [row["response_index"] for row in members] == [*range(8)] * 3  # the middle group lies on both ranks
-    for name in ("before", "after"):
-        assert set(open_run(folder.path).read_json(f"evaluation/{name}.json")["sets"]) == {"test"}
-    checkpoint = folder.path / "checkpoints" / "checkpoint-2"
-    assert {"manifest.jsonl", "rng_state_0.pth", "rng_state_1.pth"} <= {path.name for path in checkpoint.iterdir()}
-
-
-TORCHRUN = ["torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-QUIET = ["--preflight.mode", "off", "--evaluate.sources", "--trl.max_steps", "6", "--trl.save_steps", "2"]
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("rank", [0, 1])
 def test_rank_that_dies_ends_the_job_with_a_sentence_and_the_run_resumes_equal(tmp_path: Path, rank: int):
-    with launched(TORCHRUN, *QUIET, folder=tmp_path / "whole") as job:
+    with launched(tmp_path / "whole") as job:
         output, _ = job.communicate(timeout=200)
         assert job.returncode == 0, output
-    with launched(TORCHRUN, *QUIET, folder=tmp_path / "cut") as job:
+    with launched(tmp_path / "cut") as job:
         metrics = tmp_path / "cut" / "two" / "metrics.jsonl"
         wait_until(lambda: metrics.exists() and len(metrics.read_bytes().splitlines()) >= 3, seconds=120, job=job)
         os.kill(min(processes_of(tmp_path / "cut", rank=rank)), signal.SIGKILL)  # the others are its verifier's
@@ -191,6 +161,8 @@ def test_rank_that_dies_ends_the_job_with_a_sentence_and_the_run_resumes_equal(t
             time.sleep(0.1)
         assert left == []
     runs = [RunFolder(tmp_path / name / "two") for name in ("cut", "whole")]
+    members = open_run(runs[1].path).rollouts(["group_index", "response_index"], [1]).to_pylist()
+    assert [row["response_index"] for row in members] == [*range(8)] * 3  # the middle group lies on both ranks
     assert resumed(runs[0]).returncode == 0
     assert_equal_runs(*runs)
 

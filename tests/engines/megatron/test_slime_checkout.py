@@ -24,9 +24,6 @@ CHECKOUT = os.environ.get("GAR_SLIME_CHECKOUT")
 if not CHECKOUT:
     pytest.skip("GAR_SLIME_CHECKOUT is not set: it names a checkout of slime >= 0.3.0", allow_module_level=True)
 
-RELOADED = [("tensor", True), ("sequence", True), ("context", True), ("pipeline", True), ("data", True)]
-"""With the process groups that --colocate destroys for the rollout and makes anew for training."""
-
 RESPONSES = ("anchor", "right", "wrong", "unclosed", "right again")
 
 
@@ -81,11 +78,10 @@ def samples() -> list[Any]:
 # What runs on each rank.
 
 
-def through_slime(checkout: str, layout: str, head: str, reloadable: bool = False) -> dict[str, Any]:
-    from tests.engines.slime_checkout import install, wrap_process_groups
+def through_slime(checkout: str, layout: str, head: str) -> dict[str, Any]:
+    from tests.engines.slime_checkout import install
 
     install(checkout)
-    reload = wrap_process_groups() if reloadable else lambda: None
     with policy(layout, head, standin=False) as chunks:
         from megatron.core import mpu
 
@@ -94,7 +90,6 @@ def through_slime(checkout: str, layout: str, head: str, reloadable: bool = Fals
         args = arguments(layout)
         data = plugin.convert_samples(args, samples())
         raw = {key: data[key] for key in ("tokens", "response_lengths", "prompt")}
-        reload()
         share = received(args, split(args, chunks, data))
         plugin.postprocess(args, 0, share)
         logged = log(args, share)
@@ -184,9 +179,9 @@ def one(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return run_ranks(through_slime, 1, tmp_path_factory.mktemp("one"), CHECKOUT, "single", "tied")[0]
 
 
-@pytest.mark.parametrize(("layout", "reloadable"), [*((layout, False) for layout in LAYOUTS), *RELOADED])
-def test_slime_itself_trains_on_the_rewards_of_one_process(one, tmp_path, layout, reloadable):
-    ranks = run_ranks(through_slime, 2, tmp_path, CHECKOUT, layout, "tied", reloadable)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_slime_itself_trains_on_the_rewards_of_one_process(one, tmp_path, layout):
+    ranks = run_ranks(through_slime, 2, tmp_path, CHECKOUT, layout, "tied")
     groups = torch.arange(6).repeat_interleave(len(RESPONSES))
     expected = group_advantages(one["truth"], groups, scale="std", ddof=1, eps=1e-6)
     # A reward off by 1e-6 moves an advantage by 1e-6 over its group's standard deviation, which an all-right group has

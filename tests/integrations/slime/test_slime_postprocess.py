@@ -17,7 +17,7 @@ from gar.integrations.slime.settings import read_shaping
 from gar.methods import METHODS
 from gar.settings import RewardSettings
 from gar.step import Row, Step
-from tests.engines.rollouts import GROUPS, VOCAB, make_arguments, make_data, scored_batch, sequences_of, true_rewards
+from tests.engines.rollouts import VOCAB, make_arguments, make_data, scored_batch, sequences_of, true_rewards
 from tests.support.ranks import run_ranks
 
 pytestmark = pytest.mark.dist
@@ -60,19 +60,6 @@ def trained(options: dict[str, Any], flags: dict[str, Any] | None = None) -> dic
 
 def trained_in_every_way(ways: dict[str, tuple[dict, dict]]) -> dict[str, dict[str, Any]]:
     return {name: trained(*way) for name, way in ways.items()}
-
-
-def second_step(resumed: bool) -> dict[str, Any]:
-    """What this rank has after the second step: of a job that also made the first, or of one that begins there."""
-    from gar.integrations.slime import postprocess
-    from tests.engines.slime_standin import split_by_data_parallel_rank
-
-    setting().train()
-    shares = [split_by_data_parallel_rank(make_data(anchors), 1)[0] for anchors in (2, 1)]
-    for number, share in enumerate(shares):
-        if number == 1 or not resumed:
-            postprocess(make_arguments(gar={}, **SHAPED), number, share)
-    return {name: shares[1][name] for name in shares[1] if name.startswith(("gar/", "verify/", "reward", "advantages"))}
 
 
 def refusals() -> list[str]:
@@ -202,16 +189,6 @@ def test_postprocess_normalizes_by_slime_s_flags(one, two):
         torch.testing.assert_close(of_two(two, way), expected, rtol=0, atol=1e-4)  # 1e-6 over a spread of 0.01
 
 
-def test_resumed_job_gives_the_rewards_of_one_that_went_on(tmp_path: Path):
-    """Nothing of GAR is in slime's checkpoints: rewards follow from the batch, the weights and gar.yaml."""
-    went_on, resumed = (run_ranks(second_step, 1, tmp_path / str(flag), flag)[0] for flag in (False, True))
-    for found in (went_on, resumed):
-        found.pop("gar/seconds")
-        found["advantages"] = [advantages.tolist() for advantages in found["advantages"]]
-    assert resumed == went_on
-    assert len(set(resumed["rewards"])) > 5
-
-
 def test_postprocess_logs_the_same_numbers_on_all_ranks(one, two):
     _, alignment = truth()
     needed = needed_responses(make_arguments())
@@ -237,21 +214,6 @@ def test_postprocess_leaves_the_head_next_to_nothing_to_do(one):
     assert len(one["static"]["head rows"]) == 1  # 4,096 tokens, the default of signal.max_batch_tokens
     assert one["grpo"]["head rows"] == []
     assert math.isnan(one["grpo"]["gar/alignment_mean"][0])
-
-
-def test_needed_responses_are_those_a_bonus_is_possible_for():
-    by_group = needed_responses(make_arguments()).view(len(GROUPS), 4).int().tolist()
-    assert by_group == [
-        [1, 1, 0, 1],
-        [1, 1, 1, 1],
-        [0, 0, 0, 0],
-        [0, 0, 0, 0],  # one right: its centered bonus is 0
-        [0, 0, 0, 0],  # no anchor
-        [0, 1, 0, 1],
-        [0, 1, 1, 0],  # the first has nothing to score
-    ]
-    alone = make_arguments(gar={"reward": {"center": False}})
-    assert needed_responses(alone).view(len(GROUPS), 4)[3].int().tolist() == [1, 0, 0, 0]
 
 
 def test_slime_rewards_of_reinforce_plus_plus():

@@ -40,11 +40,11 @@ def test_shuffled_groups_do_not_know_the_rank_or_how_often_a_group_stands_there(
 
 
 def test_random_anchors_are_even_over_the_sphere():
-    rows = random_anchor_vectors(range(20_000), 3, seed=0).double()
-    torch.testing.assert_close(rows.norm(dim=-1), torch.ones(20_000).double(), rtol=1e-6, atol=0)
-    # Mean 0 and second moments 1/3 on the sphere in 3 dimensions; 20,000 rows leave 0.004, five of those allowed.
-    torch.testing.assert_close(rows.mean(0), torch.zeros(3).double(), rtol=0, atol=0.02)
-    torch.testing.assert_close(rows.T @ rows / 20_000, torch.eye(3).double() / 3, rtol=0, atol=0.02)
+    rows = random_anchor_vectors(range(5_000), 3, seed=0).double()
+    torch.testing.assert_close(rows.norm(dim=-1), torch.ones(5_000).double(), rtol=1e-6, atol=0)
+    # Mean 0 and second moments 1/3 on the sphere in 3 dimensions; 5,000 rows leave 0.008, five of those allowed.
+    torch.testing.assert_close(rows.mean(0), torch.zeros(3).double(), rtol=0, atol=0.04)
+    torch.testing.assert_close(rows.T @ rows / 5_000, torch.eye(3).double() / 3, rtol=0, atol=0.04)
 
 
 def test_random_anchors_follow_problem_and_seed():

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gar.core import alignment_scores, unit_rows
+from gar.core import alignment_scores, gradient_activation_means, unit_rows
 from gar.methods import METHODS, ScoredBatch
 from gar.models.embedded import embedded_path
 from gar.rules import LOG_PROB_HOOK, SLIME_HOOKS
@@ -138,3 +138,20 @@ def true_rewards(
     scored = (response_means != 0).any(-1) & (anchor_means != 0).any(-1)
     batch = scored_batch(data, cosines.where(scored, torch.nan))
     return METHODS[method].shape(batch, RewardSettings()).rewards, batch.alignment
+
+
+def core_means(
+    hidden: list[Tensor], sequences: list[TokenSequence], weight: Tensor, signal: dict, keep: list
+) -> Tensor:
+    """The core's means of the scored tokens, in float64 from the hidden states on."""
+    rows, targets, index = [], [], []
+    for i, (states, sequence) in enumerate(zip(hidden, sequences, strict=True)):
+        for position in sequence.positions:
+            rows.append(states[len(sequence.context_ids) + position - 1])
+            targets.append(sequence.ids[position])
+            index.append(i)
+    return gradient_activation_means(
+        torch.stack(rows).double(), weight[:VOCAB].double(), torch.tensor(targets), torch.tensor(index),
+        num_responses=len(sequences), keep_fraction=torch.tensor(keep),
+        signal=signal.get("kind", "gradient-activation"), activation_threshold=signal.get("activation_threshold", 0.0),
+    )  # fmt: skip

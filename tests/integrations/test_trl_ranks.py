@@ -46,12 +46,21 @@ CLOSE = {"own passes": 1e-6, "captured": 1e-6, "g2rl": 1e-5, "function": 1e-6}
 """Of rewards. G2RL stretches the novelties of a group to [0, 1], and so their differences of 1e-7."""
 
 
-@pytest.fixture(scope="module", params=SETTINGS)
-def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict, list[dict]]:
+def replays(folder: Path) -> dict[str, dict[str, Any]]:
+    return {name: replay(folder, *settings) for name, settings in SETTINGS.items()}
+
+
+@pytest.fixture(scope="module")
+def all_runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict, list[dict]]:
     """What one rank gives, and what each of two give."""
-    folder: Path = tmp_path_factory.mktemp("ranks")
-    one = replay(folder, *SETTINGS[request.param]) | {"close": CLOSE[request.param]}
-    return one, run_ranks(replay, 2, folder, folder, *SETTINGS[request.param])
+    folder = tmp_path_factory.mktemp("ranks")
+    return replays(folder), run_ranks(replays, 2, folder, folder)
+
+
+@pytest.fixture(params=SETTINGS)
+def runs(request: pytest.FixtureRequest, all_runs: tuple[dict, list[dict]]) -> tuple[dict, list[dict]]:
+    one, two = all_runs
+    return one[request.param] | {"close": CLOSE[request.param]}, [run[request.param] for run in two]
 
 
 def column(run: dict[str, Any], name: str) -> torch.Tensor:

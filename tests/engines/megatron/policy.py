@@ -17,9 +17,7 @@ from megatron.core.transformer.transformer_block import TransformerBlockSubmodul
 from megatron.core.transformer.transformer_config import TransformerConfig
 from torch import Tensor, nn
 
-from gar.core import gradient_activation_means
 from gar.sequences import TokenSequence
-from tests.engines.rollouts import VOCAB
 
 PADDED_VOCAB = 96
 LAYERS, HIDDEN, HEADS = 4, 32, 4
@@ -171,20 +169,3 @@ def hidden_states(model: Any, sequence: TokenSequence) -> Tensor:
         model.eval()(tokens, None, None, packed_seq_params=packed)
     handle.remove()
     return seen[0]
-
-
-def core_means(
-    hidden: list[Tensor], sequences: list[TokenSequence], weight: Tensor, signal: dict, keep: list
-) -> Tensor:
-    """The core's means of the scored tokens, in float64 from the hidden states on."""
-    rows, targets, index = [], [], []
-    for i, (states, sequence) in enumerate(zip(hidden, sequences, strict=True)):
-        for position in sequence.positions:
-            rows.append(states[len(sequence.context_ids) + position - 1])
-            targets.append(sequence.ids[position])
-            index.append(i)
-    return gradient_activation_means(
-        torch.stack(rows).double(), weight[:VOCAB].double(), torch.tensor(targets), torch.tensor(index),
-        num_responses=len(sequences), keep_fraction=torch.tensor(keep),
-        signal=signal.get("kind", "gradient-activation"), activation_threshold=signal.get("activation_threshold", 0.0),
-    )  # fmt: skip

@@ -14,7 +14,7 @@ from torch import Tensor
 from gar.core import group_advantages
 from gar.rules import LOG_PROB_HOOK
 from tests.engines.megatron.test_slime_megatron import LAYOUTS, policy
-from tests.engines.rollouts import make_arguments, sequences_of, true_rewards
+from tests.engines.rollouts import core_means, make_arguments, sequences_of, true_rewards
 from tests.support.ranks import run_ranks
 
 pytest.importorskip("megatron.core", reason="Megatron is not installed: make test-engines installs it")
@@ -159,7 +159,7 @@ def log(args: Any, share: dict[str, Any]) -> dict[str, float]:
 
 
 def truth(raw: dict[str, Any], model: Any) -> Tensor:
-    from tests.engines.megatron.policy import core_means, hidden_states
+    from tests.engines.megatron.policy import hidden_states
 
     responses, anchors = sequences_of(raw)
     means = [

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from gar.core import group_advantages, unit_rows
-from tests.engines.rollouts import make_arguments, make_capturing, make_data, sequences_of, true_rewards
+from tests.engines.rollouts import core_means, make_arguments, make_capturing, make_data, sequences_of, true_rewards
 from tests.support.ranks import run_ranks
 
 pytest.importorskip("megatron.core", reason="Megatron is not installed: make test-engines installs it and runs this")
@@ -165,7 +165,7 @@ def uneven() -> dict[str, Any]:
 
 def reference(head: str) -> dict[str, dict[str, Any]]:
     """One sequence a pass, the whole of it, the whole head, and the core's arithmetic."""
-    from tests.engines.megatron.policy import core_means, hidden_states
+    from tests.engines.megatron.policy import hidden_states
 
     with policy("single", head) as chunks:
         model = chunks[0].module

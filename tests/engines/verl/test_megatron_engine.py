@@ -35,8 +35,8 @@ from gar.integrations.verl.settings import read_settings, read_shaping
 from gar.integrations.verl.transfer import read_means
 from gar.models.embedded import embedded_path
 from gar.sequences import TokenSequence
-from tests.engines.megatron.policy import build_policy, core_means, hidden_states, redirect_cuda
-from tests.engines.rollouts import VOCAB
+from tests.engines.megatron.policy import build_policy, hidden_states, redirect_cuda
+from tests.engines.rollouts import VOCAB, core_means
 from tests.engines.verl.workers import make_batch, make_sequences
 from tests.support.ranks import run_ranks
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from gar.core import gradient_activation_means, group_advantages
+from gar.core import group_advantages
 from gar.errors import CollapseError, ConfigError, GarError, ModelError
 from gar.integrations.slime.forward import pack
 from gar.integrations.slime.postprocess import slime_rewards
@@ -17,6 +17,7 @@ from gar.integrations.slime.settings import read_shaping
 from gar.methods import METHODS
 from gar.settings import RewardSettings
 from gar.step import Row, Step
+from tests.engines import rollouts
 from tests.engines.rollouts import VOCAB, make_arguments, make_data, scored_batch, sequences_of, true_rewards
 from tests.support.ranks import run_ranks
 
@@ -121,28 +122,17 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, dict[str, An
     return run_ranks(trained_in_every_way, 2, tmp_path_factory.mktemp("two"), WAYS)
 
 
+@torch.no_grad()
 def truth(method: str = "gar-grpo", anchor: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
     """Rewards and alignments by the core alone, for one anchor of each group."""
     from tests.engines.megatron_standin import Policy
 
     policy = Policy(VOCAB, HIDDEN)
-    found = []
+    means = []
     for part in sequences_of(make_data(2), anchor):
-        rows, targets, index = [], [], []
-        for i, sequence in enumerate(part):
-            ids = torch.tensor([*sequence.context_ids, *sequence.ids], dtype=torch.long)
-            hidden = policy.hidden_states(ids)
-            for position in sequence.positions:
-                rows.append(hidden[len(sequence.context_ids) + position - 1])
-                targets.append(sequence.ids[position])
-                index.append(i)
-        found.append(
-            gradient_activation_means(
-                torch.stack(rows).double().detach(), policy.output_layer.weight.double().detach(),
-                torch.tensor(targets), torch.tensor(index), num_responses=len(part),
-            )
-        )  # fmt: skip
-    return true_rewards(make_data(), *found, method=method)
+        hidden = [policy.hidden_states(torch.tensor([*s.context_ids, *s.ids], dtype=torch.long)) for s in part]
+        means.append(rollouts.core_means(hidden, part, policy.output_layer.weight, {}, [1.0] * len(part)))
+    return true_rewards(make_data(), *means, method=method)
 
 
 def needed_responses(args: Any) -> torch.Tensor:

@@ -78,7 +78,7 @@ def test_check_counts_and_names_examples(write_rows, capsys):
 
 def test_check_ends_with_a_verdict_and_its_status(write_rows, capsys):
     grpo_only = "Usable for GRPO only: no problem has an expert solution. Name their column with --anchor-fields."
-    disagree = "2 with an expert solution. But look at the 50% of expert solutions that disagree with the gold answer."
+    disagree = "2 with an expert solution. Look at the 1 expert solutions that disagree with the gold answer."
     three = [ours(1), ours(2, expert_solution="The answer is 9."), ours(3, expert_solution=None)]
     for rows, flags, status, verdict in (
         ([ours(1), ours(2)], ["--no-compare"], 0, "Usable: 2 problems, 2 with an expert solution."),

@@ -58,7 +58,7 @@ def test_doctor_finds_this_environment_ready(capsys, monkeypatch):
         ),
         ("vllm", "0.31.0", (), ("vllm", "ok", "0.31.0", "")),
         ("other", "1", (), ("verl", "missing", "not installed", f"pip install verl=={SUPPORTED},")),
-        ("slime", "0.3.1", (), ("slime", "missing", "not installed", "another package")),
+        ("slime", "0.3.1", (), ("slime", "missing", "not installed", "different package")),
     ],
 )  # fmt: skip
 def test_examine_names_what_is_wrong_or_missing(install, name, version, fields, expected):

@@ -1,16 +1,13 @@
 """The policy of a run or a model, with responses to its problems."""
 
-import copy
 import shutil
-from dataclasses import replace
 
 import pytest
 
 from gar.models.embedded import embedded_path
 from gar.records import RunFolder
 from gar.records.checkpoints import seal_checkpoint
-from gar.types import Problem
-from paper.analyses.policies import load_policy_of, sampled_groups
+from paper.analyses.policies import load_policy_of
 
 pytestmark = pytest.mark.paper
 
@@ -25,15 +22,3 @@ def test_policy_of_a_run_without_a_final_model_is_its_newest_whole_checkpoint(tm
     (run.checkpoints / "checkpoint-x").mkdir()
     (run.checkpoints / "checkpoint-x" / "config.json").write_text("{}")
     assert "There is no final model: checkpoint-10 is used instead." in load_policy_of(str(run.path)).notes
-
-
-def test_sampled_groups_answer_what_the_runs_chat_template_gives(embedded):
-    tokenizer = copy.deepcopy(embedded.tokenizer)
-    tokenizer.chat_template = "{% if short %}3+4={% else %}3+4*7={% endif %}"
-    config = embedded.config.model_copy(
-        update={"trl": {"chat_template_kwargs": {"short": True}, "max_completion_length": 2}}
-    )
-    problem = Problem(id="one", prompt=[{"role": "user", "content": "?"}], answer="7")
-    group = sampled_groups(replace(embedded, tokenizer=tokenizer, config=config), [problem], num_samples=1)[0]
-    assert group.prompt == embedded.encode("3+4=")
-    assert len(group.responses[0]) <= 2

@@ -5,7 +5,6 @@ import pytest
 import torch
 
 from paper.analyses import gradient_space as plane
-from paper.analyses.gradient_space import anchored_plane
 from paper.analyses.head_gradients import separating_threshold
 from paper.analyses.propositions import ScoredGroups, reward_propositions
 from paper.analyses.theory import TheoryCheck, check_theory, main, mirrored_pair, two_word_counterexample
@@ -16,15 +15,6 @@ pytestmark = pytest.mark.paper
 @pytest.fixture(scope="module")
 def check(embedded) -> TheoryCheck:
     return check_theory(embedded, num_problems=3, num_samples=4)
-
-
-def test_anchored_plane_keeps_distances_of_points_in_a_plane():
-    generator = np.random.default_rng(0)
-    flat = generator.normal(size=(6, 2)) @ generator.normal(size=(2, 10))
-    anchor = flat[0]
-    points, shown = anchored_plane(flat[1:], anchor)
-    np.testing.assert_allclose(np.linalg.norm(points, axis=1), np.linalg.norm(flat[1:] - anchor, axis=1))
-    assert shown == pytest.approx(1)
 
 
 def test_check_theory_on_the_embedded_model(check):

@@ -76,8 +76,7 @@ class DataReport:
         anchored = self.num_problems - self.without_anchor.count
         reason = f"{self.num_problems:,} problems, {anchored:,} with an expert solution."
         if wrong.count:
-            share = wrong.count / num_compared
-            reason += f" But look at the {share:.0%} of expert solutions that disagree with the gold answer."
+            reason += f" Look at the {wrong.count:,} expert solutions that disagree with the gold answer."
         return "usable", reason
 
 

@@ -24,22 +24,6 @@ from paper.methods.token_rewards import (
 pytestmark = pytest.mark.paper
 
 
-def f64(*values) -> Tensor:
-    return torch.tensor(values, dtype=torch.float64)
-
-
-def flags(*texts: str) -> Tensor:
-    rows = [[character == "1" for character in text] for text in texts]
-    return torch.tensor(rows, dtype=torch.bool).reshape(len(texts), -1)
-
-
-def test_returns_to_go_and_last_token_rewards_by_hand():
-    mask = flags("1011", "1100", "0000")
-    rewards = torch.stack([f64(1, math.nan, 2, 4), f64(3, 5, 7, 9), f64(1, 1, 1, 1)])
-    assert returns_to_go(rewards, mask).tolist() == [[7, 0, 6, 4], [8, 5, 0, 0], [0, 0, 0, 0]]
-    assert last_token_rewards(f64(2, 3, 5), mask).tolist() == [[0, 0, 0, 2], [0, 3, 0, 0], [0, 0, 0, 0]]
-
-
 # A response: (score, counts) of each token; its outcome; its penalty.
 TOKENS = st.lists(st.tuples(st.floats(-100, 100, width=16), st.booleans()), min_size=4, max_size=4)
 BATCHES = st.lists(st.tuples(TOKENS, st.floats(-2, 2, width=16), st.sampled_from([0.0, -0.6])), max_size=6)
@@ -115,21 +99,6 @@ def test_token_rewards_without_counted_tokens_are_zero(responses, tokens):
     groups = torch.zeros(responses, dtype=torch.long)
     assert torch.equal(group_token_advantages(anything, mask, groups, ddof=1, eps=0.0), zeros)
     assert torch.equal(rubric_rewards(zeros[:, None], ones[:, None] > 0, ones[:, None]), zeros)
-
-
-def test_group_token_advantages_by_hand():
-    # Group 5: counted 0, 2, 4, 2 of two responses, mean 2, squares 8. Group 1: one counted token.
-    values = f64(0.0, 2.0, 9.0, 7.0, 4.0, 2.0).reshape(3, 2)
-    mask = torch.tensor([[True, True], [True, False], [True, True]])
-    groups = torch.tensor([5, 1, 5])
-    found = group_token_advantages(values, mask, groups, ddof=0, eps=0.5)
-    step = 2 / (math.sqrt(2) + 0.5)
-    torch.testing.assert_close(found, f64(-step, 0, 0, 0, step, 0).reshape(3, 2), rtol=1e-15, atol=0)
-    bessel = group_token_advantages(values, mask, groups, ddof=1, eps=0.0)
-    step = 2 / math.sqrt(8 / 3)
-    torch.testing.assert_close(bessel, f64(-step, 0, 0, 0, step, 0).reshape(3, 2), rtol=1e-15, atol=0)
-    floored = group_token_advantages(values, mask, groups, ddof=0, eps=0.0, min_std=4.0)
-    assert floored.tolist() == [[-0.5, 0.0], [0.0, 0.0], [0.5, 0.0]]
 
 
 @given(batch=BATCHES, ddof=st.sampled_from([0, 1]), floor=st.sampled_from([0.0, 0.1]))

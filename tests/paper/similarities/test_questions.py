@@ -6,12 +6,10 @@ from gar.types import Problem
 from paper.analyses.similarities.questions import (
     NEAREST,
     Questions,
-    ask_chain,
     ask_labeled,
     chain_soundness,
 )
 from paper.analyses.similarities.solutions import LabeledSolution
-from paper.tasks.chains import TASKS, load_task, parse_solution
 
 pytestmark = pytest.mark.paper
 
@@ -49,27 +47,6 @@ def test_ask_labeled_by_hand():
     own = [row for row in asked(questions) if row[0] == "own" and row[2] == "anchor"]
     assert [row[4] for row in own] == ["same in symbols"] * 2
     assert ("own", NEAREST, "anchor", "as long", "same in symbols") in own
-
-
-@pytest.mark.parametrize("name", TASKS)
-def test_ask_chain_has_the_expert_of_each_problem_for_an_anchor(name):
-    task, questions = TASKS[name], Questions()
-    problems = {problem.id: problem for problem in load_task(name, "test")[:8]}
-    ask_chain(questions, list(problems.values()))
-    for triple in questions.triples:
-        problem, anchor = problems[triple.problem_id], questions.solutions[triple.better[1]]
-        better, worse = (questions.solutions[pair[0]] for pair in (triple.better, triple.worse))
-        expert = task.method_of("expert", problem)
-        assert (better.method, anchor.method) == (expert, expert)
-        if triple.question in ("equal-wording", "over-wording"):
-            assert worse.method in set(task.methods) - {expert}
-            if name != "arithmetic":
-                assert len(better.text.split()) == len(worse.text.split()) == len(anchor.text.split())
-        elif triple.kind == "wrong value":
-            assert parse_solution(worse.text).method == expert
-    kinds = {(triple.question, triple.kind) for triple in questions.triples}
-    assert ("sound", "answer only") in kinds
-    assert ("over-wording", task.methods[2]) in kinds
 
 
 @pytest.mark.parametrize(

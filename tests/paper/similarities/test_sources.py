@@ -9,7 +9,6 @@ from paper.analyses.similarities.sources import (
     read_rated,
     text_soundness,
 )
-from paper.analyses.similarities.tokens import read_solutions_as
 from tests.support.files import write_jsonl
 
 pytestmark = pytest.mark.paper
@@ -56,22 +55,3 @@ def test_questions_for_rated_solutions(embedded, tmp_path):
     questions = questions_for(embedded, Scope(solutions=path, num_problems=2, skip=1))
     assert {triple.problem_id for triple in questions.triples} == {"line-2", "line-3"}
     assert {triple.question for triple in questions.triples} == {"own", "sound", "natural"}
-
-
-def test_read_solutions_as_agrees_with_a_pass_of_the_whole_model(embedded):
-    """Log-probabilities and hidden states of `transformers` itself, one sequence at a time."""
-    import torch
-
-    questions = questions_for(embedded, Scope(num_problems=2))
-    read = read_solutions_as(embedded, questions.solutions, anchors=[0])
-    prompt, text = questions.solutions[1].prompt, questions.solutions[1].text
-    ids = embedded.tokenizer(prompt)["input_ids"] + embedded.tokenizer.encode(text, add_special_tokens=False)
-    with torch.no_grad():
-        output = embedded.model(torch.tensor([ids]), output_hidden_states=True)
-    open_, close = (embedded.tokenizer.convert_tokens_to_ids(tag) for tag in ("<think>", "</think>"))
-    scored = torch.arange(ids.index(open_) + 1, ids.index(close))
-    log_probs = output.logits[0].log_softmax(-1)[scored - 1, torch.tensor(ids)[scored]]
-    # float32, another batch shape
-    torch.testing.assert_close(read[1].log_probs, log_probs, atol=1e-4, rtol=1e-4)
-    torch.testing.assert_close(read[1].hidden, output.hidden_states[-1][0][scored - 1], atol=1e-4, rtol=1e-4)
-    torch.testing.assert_close(read[1].sizes, read[0].products.square().mean(0).sqrt())

@@ -1,7 +1,5 @@
 """The command's output on the embedded model, and on two policies."""
 
-from dataclasses import replace
-
 import pytest
 
 from paper.analyses.similarities.__main__ import main
@@ -25,14 +23,6 @@ def test_signal_study_of_the_embedded_policy_finds_what_is_known(study):
     assert shares["length"]["sound: wrong value"].share == 0.5
     assert shares["ordered, scaled"]["sound: wrong value"].share == 1.0
     assert set(shares) == {*SIMILARITIES, *CONTROLS}
-
-
-def test_signal_study_keeps_to_the_initial_policy(embedded):
-    """A policy that is its own start has the same shares twice."""
-    study = signal_study(embedded, replace(SMALL, num_problems=3, sampled_problems=0), embedded)
-    assert study.initial == embedded.name
-    for name in SIMILARITIES:
-        assert study.bench.shares[f"{name}, initial"] == study.bench.shares[name]
 
 
 def test_the_bench_runs_by_its_command(tmp_path, capsys):

@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from gar.errors import RecordError
@@ -22,7 +21,6 @@ from gar.records import (
     read_jsonl,
     record_table,
     write_atomic,
-    write_parquet,
 )
 from gar.records.files import whole_objects
 from gar.types import Status
@@ -205,12 +203,6 @@ def test_atomic_file_leaves_the_old_content_when_the_writer_fails(tmp_path):
         write_half()
     assert path.read_text() == "old"
     assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
-
-
-def test_write_parquet_of_equal_tables_gives_equal_bytes(tmp_path):
-    for name in ("a", "b"):
-        write_parquet(tmp_path / name, pa.table({"x": [1.0, None], "y": ["u", "v"]}))
-    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
 LIMITED = """

@@ -3,7 +3,7 @@
 import pytest
 import tyro
 
-from gar.cli.arguments import ALIASES, in_full, parse
+from gar.cli.arguments import ALIASES, parse
 from gar.cli.main import main
 from gar.config import RunConfig
 from gar.integrations.trl.fields import field_types
@@ -31,12 +31,6 @@ def test_aliases_stand_for_settings_and_are_at_most_twenty():
     settings = {name for name, _ in leaves(RunConfig().model_dump())} | {f"trl.{name}" for name in field_types()}
     assert {setting.removeprefix("--").partition("=")[0] for setting in ALIASES.values()} <= settings
     assert len(ALIASES) <= 20
-
-
-def test_in_full_replaces_aliases_alone():
-    given = ["--learning-rate", "1e-5", "--max_steps=3", "--lora_r", "8", "--use_peft", "--seed", "1", "--x.y"]
-    rest = ["--trl.learning_rate", "1e-5", "--trl.max_steps=3", "--adapter.rank", "8", "--seed", "1", "--x.y"]
-    assert in_full(given) == ["--adapter.rank=16", *rest]
 
 
 def test_a_command_that_lacks_an_argument_ends_with_2(capsys):

@@ -9,7 +9,6 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-import gar.cli.doctor
 from gar import doctor
 from gar.cli.main import main
 from gar.doctor import Item
@@ -79,18 +78,12 @@ def test_examine_shows_every_gpu(monkeypatch):
 
 
 def test_doctor_reports_a_torch_that_is_broken(tmp_path):
-    (tmp_path / "torch.py").write_text("raise ImportError('libcudart.so.12: cannot open shared object file')")
+    (tmp_path / "torch.py").write_text("raise ImportError('libcudart.so.12: cannot open [shared] object file')")
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
     ended = subprocess.run(
         [sys.executable, "-m", "gar", "doctor"], env=os.environ | {"PYTHONPATH": path, "COLUMNS": "200"},
         capture_output=True, text=True,
     )  # fmt: skip
     assert (ended.returncode, ended.stderr) == (1, "")
-    reason = "Not ready:\n  import torch: libcudart.so.12: cannot open shared object file"
+    reason = "Not ready:\n  import torch: libcudart.so.12: cannot open [shared] object file"
     assert ended.stdout.rstrip().endswith(reason)
-
-
-def test_doctor_ends_with_1_where_something_required_is_wrong(monkeypatch, capsys):
-    monkeypatch.setattr(gar.cli.doctor, "examine", lambda: [Item(name="trl", status="wrong", found="2.0 [bold]")])
-    assert main(["doctor"]) == 1
-    assert "2.0 [bold]" in capsys.readouterr().out

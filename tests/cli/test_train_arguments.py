@@ -117,7 +117,7 @@ def test_train_takes_its_settings_from_one_place(capsys, file):
         error = rejected(capsys, *arguments)
         assert error.startswith("gar train: --resume takes every setting from the run folder")
         assert named in error
-    assert "got both" in rejected(capsys, str(file), "--preset", "demo")
+    assert "not both" in rejected(capsys, str(file), "--preset", "demo")
     assert "--allow-config-change needs --resume" in rejected(capsys, "--preset", "demo", "--allow-config-change")
 
 

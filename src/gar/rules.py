@@ -86,11 +86,7 @@ def faults(where: str, facts: Facts, *, level: str = "error", more: Iterable[Rul
 
 
 def check(where: str, facts: Facts, *, more: Iterable[Rule] = ()) -> None:
-    """Raise all `faults` together.
-
-    Raises:
-        ConfigError: Says of each fault what was found, what was expected, and why.
-    """
+    """Raise all `faults` together."""
     raise_all(faults(where, facts, more=more))
 
 

@@ -152,22 +152,14 @@ def _check_range(name: str, index: Tensor, size: int, hint: str) -> None:
 
 
 def check_shapes(shape: Sequence[int], **tensors: Tensor) -> None:
-    """Check that each tensor has the shape. Keywords are the names of the arguments.
-
-    Raises:
-        ValueError: Names the first tensor with another shape, its shape and the expected one.
-    """
+    """Check that each tensor has the shape. Keywords are the names of the arguments."""
     for name, tensor in tensors.items():
         if tuple(tensor.shape) != tuple(shape):
             raise ValueError(f"{name} must have shape {tuple(shape)}, got {tuple(tensor.shape)}")
 
 
 def check_finite(name: str, values: Tensor, counted: Tensor | None = None, *, hint: str = "") -> None:
-    """Reject NaN and infinity among the counted values, shape [responses].
-
-    Raises:
-        ValueError: Names the first such value, its response, and the hint.
-    """
+    """Reject NaN and infinity among the counted values, shape [responses]."""
     bad = ~values.isfinite() if counted is None else ~values.isfinite() & counted
     if bool(bad.any()):
         response = int(bad.nonzero()[0])

@@ -59,9 +59,6 @@ def make_plan(hidden: Tensor, head: Head, budget: Budget, vocab_size: int | None
         head: The LM head, or this rank's rows of it.
         budget: Memory and precision.
         vocab_size: Rows of the whole head. None if `head` is whole.
-
-    Raises:
-        ValueError: The budget is unknown or out of range, or its memory is too little for a single token.
     """
     memory_bytes, chunk_tokens, precision = budget
     check_choice("precision", precision, get_args(Precision))

@@ -41,9 +41,6 @@ def watch_head(
         chunks: The policy's. Only the last pipeline stage has a head.
         seen: Grows by one per micro-batch, in Megatron's order, which is that of the engine's micro-batches.
         spare_logits: Let the head work on a single token, for a pass whose logits nobody reads.
-
-    Raises:
-        ModelError: In a pass that calls the head twice, as multi-token prediction does.
     """
     token_ids: list[Tensor] = []
 

@@ -16,11 +16,7 @@ _WEIGHTS = "adapter_model.safetensors"
 
 
 def import_peft() -> Any:
-    """The module `peft`.
-
-    Raises:
-        ConfigError: It is not installed, or is incompatible with the other packages.
-    """
+    """The module `peft`."""
     try:
         import peft
     except ImportError as error:
@@ -51,9 +47,6 @@ def lora_config(settings: AdapterSettings, revision: str | None = None) -> Any:
     Args:
         settings: The section `adapter`.
         revision: Revision of a base model from the Hub. It is stored with the adapter.
-
-    Raises:
-        ConfigError: peft is not installed.
     """
     if settings.rank is None:
         return None
@@ -76,10 +69,6 @@ def check_adapter(model: Any, settings: AdapterSettings) -> None:
     Args:
         model: The policy, with or without an adapter.
         settings: The adapter to be trained.
-
-    Raises:
-        ConfigError: A name matches no module, PEFT rejects the settings, or the policy has an adapter already.
-        ModelError: The adapter is on the LM head, or on embeddings that are tied to the head.
     """
     config = lora_config(settings)
     if config is None:
@@ -158,11 +147,7 @@ class AdapterFiles(NamedTuple):
 
 
 def find_adapter(path: str, revision: str | None) -> AdapterFiles | None:
-    """The adapter in a folder or at a Hub id. None if there is none.
-
-    Raises:
-        ModelError: It names no base model, or its weights are not in safetensors.
-    """
+    """The adapter in a folder or at a Hub id. None if there is none."""
     config_file = _optional_file(path, _CONFIG, revision)
     if config_file is None:
         return None
@@ -205,12 +190,7 @@ def _optional_file(path: str, name: str, revision: str | None) -> str | None:
 
 
 def load_adapter(base: Any, files: AdapterFiles) -> Any:
-    """A `peft.PeftModel` around the base, ready for training.
-
-    Raises:
-        ConfigError: peft is not installed.
-        ModelError: The adapter does not fit the base model, or does not act on its layers.
-    """
+    """A `peft.PeftModel` around the base, ready for training."""
     peft = import_peft()
     with _misfits(files):
         config = peft.PeftConfig.from_pretrained(str(files.folder))
@@ -248,9 +228,6 @@ def save_merged(model: Any, tokenizer: Any, folder: Path) -> None:
     """Fold the adapter into the weights, in place, and write a model like any other.
 
     The sums are rounded to the base model's dtype.
-
-    Raises:
-        ModelError: A merged weight is not finite.
     """
     try:
         merged = model.merge_and_unload(safe_merge=True)

@@ -22,9 +22,6 @@ def check_model_name(name: str, revision: str | None = None) -> None:
     Args:
         name: As `ModelSettings.path`.
         revision: Branch, tag or commit on the Hub.
-
-    Raises:
-        ModelError: Says what was looked for, and the nearest model on this machine.
     """
     folder = Path(model_path(name))
     if folder.is_dir():

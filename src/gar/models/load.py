@@ -67,11 +67,7 @@ def load_tokenizer(name: str, revision: str | None = None, kind: tuple[str, str]
 
 
 def check_vocabulary(tokenizer: Any, model: Any, name: str | None = None) -> None:
-    """Reject a tokenizer with more tokens than the model has embeddings.
-
-    Raises:
-        ModelError: Says both numbers, and the model's name if it is given.
-    """
+    """Reject a tokenizer with more tokens than the model has embeddings."""
     rows = num_embeddings(model)
     if len(tokenizer) > rows:
         raise ModelError(

@@ -11,9 +11,6 @@ def choose_device(name: str | None, *, needs_float64: bool = False) -> torch.dev
     Args:
         name: Value of `--device`. None chooses.
         needs_float64: Leave out Apple's devices, which have no float64.
-
-    Raises:
-        ConfigError: The machine has no such usable device.
     """
     accelerator = torch.accelerator.current_accelerator(check_available=True)
     usable = [accelerator.type] if accelerator and not (needs_float64 and accelerator.type == "mps") else []

@@ -51,13 +51,6 @@ def score_file(job: ScoreJob, *, command: Sequence[str] = ()) -> ScoredFile:
     Args:
         job: Input, model and settings.
         command: Arguments of the command line, for the record.
-
-    Raises:
-        DataError: The file cannot be read, or none of its rows can be scored. Names the first reason.
-        ConfigError: A setting is wrong, the output exists, or an unfinished one has other settings, input or model.
-        ModelError: The model cannot be loaded or used, or the device's memory is too small.
-        LockedError: Another process writes that output.
-        RecordError: A file cannot be written. Finished rows are kept.
     """
     files = ScoreFiles(job.out or Path(f"{source_name(job.file)}.scores.jsonl"))
     with writer_lock(files.finished.path):

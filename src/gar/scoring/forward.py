@@ -116,9 +116,6 @@ def means_from_hidden(
 
     `hidden` is [sequences, columns, hidden] with any padding. `starts` has for each sequence the column of the first
     token of its `ids`. `keep_fractions` are as in `signal_means`.
-
-    Raises:
-        ValueError: A scored token has no column before it.
     """
     _check_predecessors(sequences, starts)
     keep_fraction = 1.0 if keep_fractions is None else torch.tensor(keep_fractions, device=hidden.device)

@@ -39,9 +39,6 @@ def captured_pass() -> list[HeadInputs]:
     """The micro-batches of slime's pass since the last call, in slime's order. None before the last pipeline stage.
 
     slime trains only after this, so that training is never captured.
-
-    Raises:
-        ConfigError: slime has made no such pass.
     """
     global _seen, _stop
     if _stop is None:

@@ -54,9 +54,6 @@ def sequence_means(
 
     A collective: all ranks call it together, each data-parallel rank with its own sequences or none. Tensor, pipeline
     and context ranks have the same ones. All make the same number of passes.
-
-    Raises:
-        ModelError: The last stage has no `output_layer`.
     """
     from megatron.core import mpu
     from slime.backends.megatron_utils.data import DataIterator
@@ -137,9 +134,6 @@ def captured_means(
 
     `seen` comes from `captured_pass`, `schedule` from slime: the indices of the sequences of each micro-batch.
     `sequences` are all of the pass, in full. Those that need no vector have no positions.
-
-    Raises:
-        ModelError: The pass was not over these sequences in these micro-batches.
     """
     if len(seen) != len(schedule):
         raise ModelError(

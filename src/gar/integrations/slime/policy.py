@@ -38,11 +38,7 @@ _watch = _Watch()
 
 
 def policy_chunks() -> list[Any]:
-    """The policy's chunks on this rank, one per virtual pipeline stage, in order.
-
-    Raises:
-        ModelError: None was caught.
-    """
+    """The policy's chunks on this rank, one per virtual pipeline stage, in order."""
     _watch.stop()
     if not _watch.seen:
         raise ModelError(

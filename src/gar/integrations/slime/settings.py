@@ -38,11 +38,7 @@ def read_settings(args: Any) -> RunConfig:
 
 
 def read_shaping(args: Any, *, quiet: bool = True) -> Shaping:
-    """The method with the settings in force, after all rules. `quiet` warns of no setting that nothing reads.
-
-    Raises:
-        ConfigError: As `read_settings`, or all the rules that the job breaks.
-    """
+    """The method with the settings in force, after all rules. `quiet` warns of no setting that nothing reads."""
     config = read_settings(args)
     flags = {slime_flag(name): value for name, value in vars(args).items()}
     flags["gar.capture"] = capture_of(args)

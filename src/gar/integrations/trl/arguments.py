@@ -22,12 +22,7 @@ from gar.step import plan_shaping
 
 
 def grpo_arguments(config: RunConfig, folder: Path) -> GRPOConfig:
-    """TRL's configuration for a run: `DEFAULTS`, then the user's fields, then the method's.
-
-    Raises:
-        ConfigError: As `check_fields`. Also if the method needs a different value of a field, if nothing reads a
-            setting, or if TRL rejects the combination.
-    """
+    """TRL's configuration for a run: `DEFAULTS`, then the user's fields, then the method's."""
     check_fields(config.trl)
     method = METHODS[config.method]
     args = with_method(trl_arguments(GRPOConfig, config, folder / "checkpoints"), method, chosen=config.trl)

@@ -32,9 +32,6 @@ def check_fields(values: Mapping[str, Any], more: Mapping[str, Any] | None = Non
     """Reject fields that no `trl.GRPOConfig` can hold, importing neither TRL nor torch.
 
     `more` has further facts for the rules of `gar train`.
-
-    Raises:
-        ConfigError: All fields that are unknown, of the wrong type or out of their range, or decided elsewhere.
     """
     types = field_types()
     wrong = [(f"trl.{name}", text) for name, value in values.items() if (text := _type_fault(name, value, types))]

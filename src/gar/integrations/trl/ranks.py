@@ -78,11 +78,7 @@ def leave_ranks() -> None:
 
 
 def check_ranks(args: Any) -> None:
-    """Reject a launch that would train something else, or wait forever.
-
-    Raises:
-        ConfigError: One process has several GPUs, or the launcher's processes do not know each other.
-    """
+    """Reject a launch that would train something else, or wait forever."""
     if args.n_gpu > 1:
         raise ConfigError(
             f"one process sees {args.n_gpu} GPUs, and would train on copies of the model, whose hidden states GAR does "

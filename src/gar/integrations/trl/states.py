@@ -100,11 +100,7 @@ class InitialWeights:
 
     @contextmanager
     def on(self) -> Iterator[None]:
-        """While open, passes of the model are those of the initial policy. Open it outside of autocast.
-
-        Raises:
-            ConfigError: Other weights are trained than when the trainer was made.
-        """
+        """While open, passes of the model are those of the initial policy. Open it outside of autocast."""
         self._check_trained()
         trained = {weight: weight.data for weight in self._weights}
         try:

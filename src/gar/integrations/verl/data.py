@@ -29,11 +29,6 @@ def write_verl_problems(
 
     Prompts become chat messages with the template's instruction, which verl renders with the model's own chat
     template. Expert solutions stay as they are.
-
-    Raises:
-        ConfigError: The suffix is another one.
-        DataError: Chat messages without a user message have no place for an instruction.
-        RecordError: The file cannot be written.
     """
     if path.suffix != ".parquet":
         raise ConfigError(f"{path}: expected a name that ends in .parquet, which is what verl reads.")

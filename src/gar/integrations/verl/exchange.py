@@ -44,11 +44,7 @@ def requested_signal(request: Mapping[str, Any]) -> tuple[Signal, float]:
 
 
 def check_logits(logits: Tensor, raw: Tensor | None) -> None:
-    """Check that the model returns its head's logits unchanged (`raw` is their `[:1, :1]`): no soft-cap and no scale.
-
-    Raises:
-        ModelError: It does not, or its head was never called.
-    """
+    """Check that the model returns its head's logits unchanged (`raw` is their `[:1, :1]`): no soft-cap and no scale."""
     if raw is None:
         raise ModelError("the model returned logits without calling its LM head, where GAR reads hidden states")
     if not torch.equal(logits[:1, :1], raw):
@@ -95,12 +91,7 @@ def rows_of_rank(rows: ScoredRows, *, rank: int, length: int) -> ScoredRows:
 def table_rows(
     responses: Sequence[Mapping[str, Any]], reader: SequenceReader, *, max_response_tokens: int
 ) -> list[Row]:
-    """Rows from verl's fields of each response. Groups are numbered in order of appearance.
-
-    Raises:
-        ConfigError: The responses come without verdicts.
-        DataError: A response comes with images, sound or video.
-    """
+    """Rows from verl's fields of each response. Groups are numbered in order of appearance."""
     groups: dict[str, tuple[int, AnchorSequences]] = {}
     rows = []
     for fields in responses:

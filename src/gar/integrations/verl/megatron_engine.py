@@ -30,12 +30,7 @@ class GarMegatronEngine(MegatronEngineWithLMHead):
     _raw_logits: Tensor | None = None
 
     def initialize(self) -> None:
-        """As verl's, for a job that GAR can read vectors of.
-
-        Raises:
-            ConfigError: Sequences are padded.
-            ModelError: The head carries an adapter, or is none of Megatron's own.
-        """
+        """As verl's, for a job that GAR can read vectors of."""
         if not self.engine_config.use_remove_padding:
             raise ConfigError(
                 "actor_rollout_ref.model.use_remove_padding is False, expected True: GAR reads packed sequences alone"

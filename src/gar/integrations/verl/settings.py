@@ -36,11 +36,7 @@ VERL = Engine(
 
 
 def read_settings(verl: Mapping[str, Any]) -> RunConfig:
-    """The settings in the section `gar` of verl's whole configuration.
-
-    Raises:
-        ConfigError: The section is missing, or a key or a value in it is wrong.
-    """
+    """The settings in the section `gar` of verl's whole configuration."""
     values = verl.get("gar")
     if not isinstance(values, Mapping):
         raise ConfigError(
@@ -55,9 +51,6 @@ def read_shaping(config: RunConfig, verl: Mapping[str, Any] | None = None, *, qu
 
     `verl` is verl's whole configuration, None in a reward worker, since the trainer has checked it. `quiet` warns of no
     setting that nothing reads.
-
-    Raises:
-        ConfigError: All the rules that the job breaks.
     """
     sections = {name: getattr(config, name) for name in VERL.sections}
     flags = None if verl is None else dict(leaves(verl))
@@ -65,11 +58,7 @@ def read_shaping(config: RunConfig, verl: Mapping[str, Any] | None = None, *, qu
 
 
 def check_version() -> None:
-    """Raise an error before importing another version of verl: the methods overridden here carry no promise.
-
-    Raises:
-        ConfigError: verl is missing or another version.
-    """
+    """Raise an error before importing another version of verl: the methods overridden here carry no promise."""
     try:
         installed = version("verl")
     except PackageNotFoundError:

@@ -24,12 +24,7 @@ _ROPE_ROWS = 4
 
 
 def read_rows(keys: Sequence[str], partition: str, reader: SequenceReader, *, max_response_tokens: int) -> list[Row]:
-    """The responses that verl's rollout put under `keys`, without verl's padding, with their problems' anchors.
-
-    Raises:
-        DataError: A rollout session left more than one output, or as `table_rows`.
-        ConfigError: As `table_rows`.
-    """
+    """The responses that verl's rollout put under `keys`, without verl's padding, with their problems' anchors."""
     several = [key for key in keys if not key.endswith("_0")]  # uid_session_output
     if several:
         raise DataError(

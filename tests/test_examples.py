@@ -54,10 +54,10 @@ def load_example(name: str) -> ModuleType:
 
 
 def test_the_page_gives_the_rewards_of_the_library():
-    """Eight sampled responses to each of 24 problems: autograd through TRL's log-probabilities, and the closed form."""
+    """Eight sampled responses to each of 12 problems: autograd through TRL's log-probabilities, and the closed form."""
     path = EXAMPLES / "gar_on_one_page.py"
     assert len(path.read_text().splitlines()) <= 80
-    page, (model, tokenizer), problems = load_example(path.stem), load_embedded(), load_arithmetic("train")[:24]
+    page, (model, tokenizer), problems = load_example(path.stem), load_embedded(), load_arithmetic("train")[:12]
     torch.manual_seed(0)
     groups = []
     for problem in problems:
@@ -81,7 +81,7 @@ def test_the_page_gives_the_rewards_of_the_library():
         answer=[group.answer for group in groups for _ in group.responses],
         expert_solution=[group.anchors[0] for group in groups for _ in group.responses],
     )
-    assert sum(score.bonus > 0.01 for score in scores) > 30
+    assert sum(score.bonus > 0.01 for score in scores) > 15
     assert sum(score.reward < 0 for score in scores) > 0  # some are badly formatted
     np.testing.assert_allclose(rewards, [score.reward for score in scores], atol=1e-4)
 

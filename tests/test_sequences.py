@@ -20,24 +20,8 @@ from gar.types import Tags
 from tests.support.tiny import word_tokenizer
 
 TAGS = Tags()
-WORDS = [
-    "<pad>",
-    "<eos>",
-    "<unk>",
-    "<think>",
-    "</think>",
-    "<answer>",
-    "</answer>",
-    "<|think|>",
-    "<|/think|>",
-    "a",
-    "b",
-    "c",
-    "d",
-    "e",
-    "f",
-    "7",
-]
+TAG_WORDS = ["<think>", "</think>", "<answer>", "</answer>", "<|think|>", "<|/think|>"]
+WORDS = ["<pad>", "<eos>", "<unk>", *TAG_WORDS, *"abcdef7"]
 
 
 def words_tokenizer(**special: str) -> PreTrainedTokenizerFast:

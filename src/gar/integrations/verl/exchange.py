@@ -44,7 +44,7 @@ def requested_signal(request: Mapping[str, Any]) -> tuple[Signal, float]:
 
 
 def check_logits(logits: Tensor, raw: Tensor | None) -> None:
-    """Check that the model returns its head's logits unchanged (`raw` is their `[:1, :1]`): no soft-cap and no scale."""
+    """Check that the model returns its head's logits unchanged (`raw` is their `[:1, :1]`): no soft-cap, no scale."""
     if raw is None:
         raise ModelError("the model returned logits without calling its LM head, where GAR reads hidden states")
     if not torch.equal(logits[:1, :1], raw):

@@ -10,14 +10,10 @@ from gar.integrations.watchdog import Collapse, Watchdog
 from gar.records import RolloutRecord
 from gar.settings import WatchdogSettings
 from gar.step import ResponseFacts, Row, Step, plan_shaping
-from gar.types import Status
+from tests.support.errors import raises
+from tests.support.rows import rollout
 
-RIGHT = RolloutRecord(
-    step=1, problem_id="p", group_index=0, response_index=0, prompt="3+4=", response="7", gold="7", answer="7",
-    status=Status.OK, verified=True, well_formatted=True, eligible=True, anchor=True, alignment=None, bonus=0.0,
-    penalty=0.0, reward=1.0, advantage=0.0, num_tokens=2, truncated=False, num_scored_tokens=1, signal_norm=None,
-    prompt_tokens=4,
-)  # fmt: skip
+RIGHT = rollout(response="7")
 WRONG = replace(RIGHT, eligible=False, verified=False, response="8")
 EMPTY = replace(WRONG, response=" \n")
 CUT = replace(WRONG, truncated=True)
@@ -69,7 +65,7 @@ def test_several_generations_of_a_step_count_once_and_skipped_steps_count():
 
 def test_stop_ends_the_run():
     watchdog = Watchdog(WatchdogSettings(mode="stop", steps=1))
-    with pytest.warns(UserWarning, match="WATCHDOG"), pytest.raises(CollapseError):
+    with pytest.warns(UserWarning, match="WATCHDOG"), raises(CollapseError):
         watchdog.look(1, [EMPTY])
 
 

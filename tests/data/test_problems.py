@@ -88,7 +88,7 @@ def test_load_problems_stops_after_max_problems_without_reading_on(write_rows):
 def test_load_problems_rejects_an_empty_source(write_rows, tmp_path):
     pq.write_table(pa.table({"prompt": pa.array([], pa.string())}), tmp_path / "rows.parquet")
     for path in (write_rows(), write_rows("", "  ", name="blank.jsonl"), str(tmp_path / "rows.parquet")):
-        with pytest.raises(DataError, match="no rows"):
+        with raises(DataError):
             load_problems(path)
 
 

@@ -12,6 +12,7 @@ from gar.data.prompts import (
 )
 from gar.errors import DataError, ModelError
 from gar.types import Anchor, Problem, Tags
+from tests.support.errors import raises
 
 
 def problem(prompt, **fields) -> Problem:
@@ -77,5 +78,5 @@ def test_lengths_count_what_an_engine_would_encode(tokenizer, chat_tokenizer):
 def test_drop_long_prompts_keeps_those_that_just_fit(tokenizer):
     problems = [problem("w " * length) for length in (3, 5, 4, 9)]
     assert drop_long_prompts(problems, tokenizer, 4) == ([problems[0], problems[2]], 2)
-    with pytest.raises(DataError, match="max_prompt_tokens = 2: the shortest of 4 has 3, the median 4"):
+    with raises(DataError):
         drop_long_prompts(problems, tokenizer, 2)

@@ -8,6 +8,7 @@ from gar.data.arithmetic import load_arithmetic
 from gar.data.run_problems import evaluation_data, find_run_problems, load_run_problems
 from gar.errors import DataError
 from gar.settings import DataSettings
+from tests.support.errors import raises
 
 
 @pytest.fixture
@@ -25,10 +26,9 @@ def fields(path, **changes) -> DataSettings:
 def test_load_run_problems_takes_split_expert_and_number_of_the_embedded_task():
     found = load_run_problems(DataSettings(split="test", subset="guess", max_problems=3))
     assert found.problems == load_arithmetic("test", "guess")[:3]
-    with pytest.raises(DataError, match=r"has no split 'validation', expected one of train, test, harder"):
-        load_run_problems(DataSettings(split="validation"))
-    with pytest.raises(DataError, match=r"has no expert 'wise', expected one of stepwise"):
-        load_run_problems(DataSettings(subset="wise"))
+    for change in ({"split": "validation"}, {"subset": "wise"}):
+        with raises(DataError):
+            load_run_problems(DataSettings(**change))
 
 
 def test_load_run_problems_reads_a_file_with_the_named_columns(rows):

@@ -34,7 +34,6 @@ def test_gar_data_slime_writes_every_problem(tmp_path, capsys):
     assert [row["prompt"] for row in written] == ["0+1=", "1+1=", "2+1="]
     assert [row["metadata"]["anchors"] for row in written] == [[], ["so"], ["so"]]
     assert "1 of 3 lack one" in capsys.readouterr().out
-    with pytest.raises(ConfigError, match=r"slime.jsonl exists. Add --overwrite"):
-        main(["slime", str(source), str(out)])
-    with pytest.raises(ConfigError, match=r"expected a name that ends in \.jsonl\."):
-        main(["slime", str(source), str(tmp_path / "rows.parquet")])
+    for file in (out, tmp_path / "rows.parquet"):  # it exists; it is no .jsonl
+        with pytest.raises(ConfigError):
+            main(["slime", str(source), str(file)])

@@ -13,6 +13,7 @@ from gar.models.embedded import load_embedded
 from gar.records import canonical_hash
 from gar.settings import EvaluateSettings
 from gar.types import Problem, Status
+from tests.support.errors import raises
 
 RIGHT = {"<answer>": {"7": 1.0}}
 SOMETIMES = {"<answer>": {"7": 0.3, "3": 0.7}}
@@ -109,9 +110,9 @@ def test_set_result_to_json_holds_numbers_that_json_can_write(evaluate, problems
 
 
 def test_evaluate_policy_rejects_a_k_that_the_samples_do_not_cover_and_an_empty_set(evaluate):
-    with pytest.raises(ConfigError, match=r"pass_at_k is \(1, 9\), expected numbers from 1 to 8"):
+    with pytest.raises(ConfigError):
         evaluate({}, pass_at_k=(1, 9))
-    with pytest.raises(DataError, match="no problems to sample responses to"):
+    with raises(DataError):
         evaluate({}, [])
 
 

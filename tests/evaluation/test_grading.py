@@ -64,11 +64,6 @@ def pool():
         yield pool
 
 
-def test_votes_are_by_value_not_by_spelling(pool):
-    (votes,) = equal_answers(pool, [["1/2", r"\frac{1}{2}", "0.5", "2", "2.0", "1/2", "3"]])
-    assert votes == {"1/2": "1/2", r"\frac{1}{2}": "1/2", "0.5": "1/2", "2": "2", "2.0": "2", "3": "3"}
-
-
 def test_votes_of_problems_do_not_mix(pool):
     assert equal_answers(pool, [["1", "1.0"], [], ["1.0", "7"]]) == [
         {"1": "1", "1.0": "1"},

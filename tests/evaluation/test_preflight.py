@@ -12,6 +12,7 @@ from gar.evaluation.evaluate import Sampling
 from gar.evaluation.preflight import ALL_CORRECT, ALL_WRONG, CORRECT, CUT_OFF, NO_ANCHOR, PREFILLED, preflight, render
 from gar.settings import PreflightSettings
 from gar.types import ResponseFormat, Status, Tags, Verdict
+from tests.support.errors import raises
 
 MIXED = {"<answer>": {"7": 0.5, "3": 0.5}}
 RIGHT = {"<answer>": {"7": 1.0}}
@@ -169,7 +170,7 @@ def test_preflight_draws_its_problems_from_all_of_them(look, problems):
     assert (len(drawn), max(drawn) >= 20) == (10, True)  # the first ten of a sorted file would say little of it
     few = look(MIXED, problems[:3], num_problems=10, num_samples=2)
     assert [group.problem.id for group in few.groups] == ["p0", "p1", "p2"]
-    with pytest.raises(DataError, match="no problems"):
+    with raises(DataError):
         look(MIXED, [])
 
 

@@ -85,7 +85,7 @@ def test_generate_takes_the_papers_form_of_any_named_set(tmp_path):
     assert all(len(sample["tokens"]) == 8 for sample in samples if sample["stop"] == "length")
 
 
-def test_generate_goes_on_from_a_set_that_moved(tmp_path):
+def test_generate_goes_on_from_a_set_that_moved_and_overwrite_begins_anew(tmp_path):
     rows = [{"prompt": f"{number}+1=", "answer": number + 1, "id": str(number)} for number in range(3)]
     for folder in ("one", "two"):
         (tmp_path / folder).mkdir()
@@ -96,6 +96,11 @@ def test_generate_goes_on_from_a_set_that_moved(tmp_path):
         (written,) = generate(job)
     assert written.identity()["benchmark"]["source"] == str(tmp_path / "one" / "mine.jsonl")
     assert len(list(written.responses)) == 6
+    earlier = written.responses.path.stat().st_mtime_ns
+    generate(job)
+    assert written.responses.path.stat().st_mtime_ns == earlier  # all are there
+    generate(job.model_copy(update={"overwrite": True}))
+    assert written.responses.path.stat().st_mtime_ns > earlier
 
 
 def test_rendered_prompts_uses_the_chat_template(tmp_path, monkeypatch):
@@ -156,7 +161,7 @@ def test_vllm_engine_asks_for_what_vllm_gives(monkeypatch):
 
 def test_load_engine_says_what_it_lacks(monkeypatch):
     monkeypatch.setitem(sys.modules, "vllm", None)
-    with pytest.raises(ConfigError, match=r"--backend vllm needs vLLM: pip install 'trl\[vllm\]'"):
+    with pytest.raises(ConfigError, match="vllm"):
         load_engine(JOB.model_copy(update={"backend": "vllm"}))
-    with pytest.raises(ConfigError, match=r"--device: usable on this machine is .*cpu, got 'tpu'"):
+    with pytest.raises(ConfigError, match="--device"):
         load_engine(JOB.model_copy(update={"device": "tpu"}))

@@ -12,6 +12,7 @@ import pytest
 from gar.errors import ConfigError
 from gar.types import Status, Tags, Verdict
 from gar.verify import Verifier, count_statuses
+from tests.support.errors import raises
 
 
 def response(answer: str) -> str:
@@ -20,7 +21,7 @@ def response(answer: str) -> str:
 
 @pytest.fixture(scope="module")
 def verifier() -> Iterator[Verifier]:
-    with Verifier(timeout_seconds=2.0) as verifier:
+    with Verifier(timeout_seconds=1.0) as verifier:
         yield verifier
 
 
@@ -53,7 +54,7 @@ def test_verify_hostile_answers_have_a_status_and_delay_nobody(verifier: Verifie
     assert [verdict.status for verdict in verdicts] == list(expected.values())
     timeout = verdicts[0]
     assert (timeout.grade, timeout.verified, timeout.well_formatted) == (0.0, False, True)
-    assert timeout.detail == "killed after 2 s"
+    assert timeout.detail == "killed after 1 s"
     counts = {Status.OK: 2, Status.WRONG: 1, Status.UNPARSED: 4, Status.TIMEOUT: 2, Status.ERROR: 0}
     assert count_statuses(verdicts) == counts
 
@@ -77,15 +78,12 @@ def test_verify_expression_copied_from_the_prompt_is_wrong(verifier: Verifier) -
     assert [verdict.status for verdict in verdicts] == [Status.WRONG, Status.OK]
     roots = verifier.verify([response(r"\sqrt{12}")] * 2, [r"2\sqrt{3}"] * 2, prompts=[r"Simplify $\sqrt{12}$.", "?"])
     assert [verdict.status for verdict in roots] == [Status.WRONG, Status.OK]
-    with pytest.raises(ValueError, match="got 1 responses, 1 golds and 1 prefilled_think, 2 prompts, expected equal"):
-        verifier.verify(["7"], ["7"], prompts=["a", "b"])
 
 
 def test_verify_refuses_unequal_lengths(verifier: Verifier) -> None:
-    with pytest.raises(
-        ValueError, match=r"got 2 responses, 1 golds and 2 prefilled_think.*repeated for every response"
-    ):
-        verifier.verify(["a", "b"], ["7"])
+    for responses, prompts in ((["a", "b"], None), (["7"], ["a", "b"])):
+        with pytest.raises(ValueError, match="expected equal lengths"):
+            verifier.verify(responses, ["7"], prompts=prompts)
 
 
 def test_verify_custom_grader_gets_the_whole_text_and_grades() -> None:
@@ -112,19 +110,22 @@ def test_verify_custom_result_that_is_no_grade_is_an_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("custom", "message"),
+    "settings",
     [
-        ("hostile_graders.same", r"should look like 'package\.module:function'"),
-        ("no_such_module:same", r"cannot be imported, ModuleNotFoundError.*Is its folder on the Python path"),
-        ("hostile_graders:some", r"has no 'some'\. Did you mean 'same'"),
-        ("hostile_graders:os", r"is of type module, expected a function"),
-        (lambda text, gold: True, r"cannot be sent to worker processes.*not as a lambda or an inner function"),
-        (7, r"is of type int, expected a function"),
+        *({"custom": custom} for custom in ("hostile_graders.same", "no_such_module:same", "hostile_graders:some")),
+        *({"custom": custom} for custom in ("hostile_graders:os", lambda text, gold: True, 7)),
+        {"format": "xml"},
+        {"memory_bytes": 1024},
+        {"num_workers": 0},
+        {"timeout_seconds": float("nan")},
+        {"tags": Tags(think_open="")},
+        {"tags": Tags(think_open="think>")},
     ],
+    ids=str,
 )
-def test_verifier_refuses_a_grader_it_cannot_use(custom, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        Verifier(custom=custom)
+def test_verifier_refuses_graders_and_settings_it_cannot_use(settings: dict) -> None:
+    with raises(ConfigError):
+        Verifier(**settings)
 
 
 def test_verifier_refuses_a_grader_of_the_running_script(tmp_path: Path) -> None:
@@ -144,22 +145,6 @@ def test_verifier_import_failure_of_a_grader_in_the_workers_is_an_error(tmp_path
         (verdict,) = verifier.verify(["a"], ["b"])
     assert verdict.status == Status.ERROR
     assert "the grader cannot be loaded in a worker: ValueError: not today" in verdict.detail
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"format": "xml"}, "format must be one of think-answer, boxed, none, got 'xml'"),
-        ({"memory_bytes": 1024}, "memory_bytes must be at least 64 MiB, got 1024"),
-        ({"num_workers": 0}, "num_workers must be at least 1, got 0"),
-        ({"timeout_seconds": float("nan")}, "timeout_seconds must be positive and finite, got nan"),
-        ({"tags": Tags(think_open="")}, "no tag may be empty or part of another"),
-        ({"tags": Tags(think_open="think>")}, "no tag may be empty or part of another"),
-    ],
-)
-def test_verifier_refuses_bad_settings(settings: dict, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        Verifier(**settings)
 
 
 def test_import_brings_neither_torch_nor_sympy() -> None:

@@ -85,12 +85,8 @@ def check_problems(
 ) -> DataReport:
     """Read a whole source and report on it. Bad rows are reported, not raised.
 
-    Args:
-        source: A file, a folder or a Hub id, as in `load_problems`.
-        options: Columns, split and revision.
-        tokenizer: Measures prompts and anchors if given.
-        compare_workers: Processes that compare the final answer of every expert solution with the gold answer. 0
-            compares nothing.
+    A tokenizer measures prompts and anchors. `compare_workers` processes compare the final answer of every expert
+    solution with the gold answer. 0 compares nothing.
 
     Returns:
         The report. `errors.count` is 0 exactly if `load_problems` succeeds.

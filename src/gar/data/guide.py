@@ -48,12 +48,7 @@ def guide_problems(
     The beginning is the shortest of `SHARES` with which some but not all responses are right. A problem stays as it is
     if there is none, and if it has no expert solution.
 
-    Args:
-        problems: Problems with distinct ids. The first expert solution of each counts.
-        count_right: Samples `num_samples` responses to each of some problems.
-        num_samples: Responses to each problem.
-        wording: The new prompt, with {prompt} and {beginning}.
-        tags: Markers of the solutions.
+    The first expert solution of each problem counts. `wording` has {prompt} and {beginning}.
     """
     guided = list(problems)
     waiting = [i for i, right in enumerate(count_right(problems)) if right == 0]

@@ -47,12 +47,7 @@ def draw_subset(
 ) -> Subset:
     """Draw `num_problems` problems with distinct prompts, uniformly. Memory holds them, and a hash of every prompt.
 
-    Args:
-        source: A file, a folder or a Hub id, as in `load_problems`.
-        num_problems: Size of the subset, at least 1. Smaller if the source has fewer usable problems.
-        seed: Which subset, in [0, 2**64).
-        options: Columns, split and revision.
-        require_anchor: Drop problems without an expert solution.
+    `seed` lies in [0, 2**64). `require_anchor` drops problems without an expert solution.
 
     Returns:
         The subset in the order of the draw, which is random, and the counts.

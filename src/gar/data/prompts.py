@@ -19,10 +19,8 @@ PromptTemplate = Literal["plain", "think-answer", "boxed"]
 def format_instruction(template: PromptTemplate, tags: Tags | None = None) -> str:
     """The sentence that asks for a response format. "" for plain. The wording is ours, the paper prints none.
 
-    Args:
-        template: "think-answer" is the strict format of the GAR paper (appendix C.5): one thinking part, then one
-            answer part, nothing else. "boxed" asks for a last `\\boxed{}`.
-        tags: Markers of the think-answer format.
+    "think-answer" is the strict format of the GAR paper (appendix C.5): one thinking part, then one answer part,
+    nothing else. "boxed" asks for a last `\\boxed{}`.
     """
     tags = tags or Tags()
     if template == "think-answer":
@@ -38,11 +36,7 @@ def format_instruction(template: PromptTemplate, tags: Tags | None = None) -> st
 def render_prompt(prompt: Prompt, template: PromptTemplate, *, chat: bool, tags: Tags | None = None) -> Prompt:
     """Make the prompt that the policy sees.
 
-    Args:
-        prompt: Plain text or chat messages.
-        template: Which response format to ask for.
-        chat: Whether the tokenizer has a chat template. Then text becomes a user message, except under "plain".
-        tags: Markers of the think-answer format.
+    `chat`: the tokenizer has a chat template. Then text becomes a user message, except under "plain".
 
     Returns:
         The prompt itself under "plain", otherwise the prompt, without white space at its ends, followed by the
@@ -119,10 +113,7 @@ def anchor_lengths(anchors: Sequence[Anchor], tokenizer: Any) -> list[int]:
 def drop_long_prompts(problems: Sequence[Problem], tokenizer: Any, max_prompt_tokens: int) -> tuple[list[Problem], int]:
     """Keep the problems whose prompt has at most `max_prompt_tokens` tokens.
 
-    Args:
-        problems: Problems after `render_problems`, so that the measured prompts are those that the policy sees.
-        tokenizer: The policy's tokenizer.
-        max_prompt_tokens: The limit.
+    The prompts are measured as `render_problems` makes them, so that they are those that the policy sees.
 
     Returns:
         The problems that fit, in their order, and the number of those that do not.

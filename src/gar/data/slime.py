@@ -13,11 +13,7 @@ from gar.types import Problem, Tags
 def slime_row(problem: Problem, template: PromptTemplate, *, chat: bool, tags: Tags | None = None) -> dict[str, Any]:
     """Make one row with `prompt`, `label`, and `metadata` that holds the problem's `id` and its list of `anchors`.
 
-    Args:
-        problem: The problem to write.
-        template: Which response format the prompt asks for.
-        chat: Whether the prompt is chat messages, for slime's --apply-chat-template, or text that the policy continues.
-        tags: Markers of the think-answer format.
+    With `chat` the prompt is chat messages, for slime's --apply-chat-template. Else the policy continues its text.
 
     Raises:
         DataError: Chat messages without a user message, or without `chat`.

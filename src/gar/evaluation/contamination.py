@@ -34,9 +34,7 @@ class Overlap:
 def find_overlaps(rows: Iterable[tuple[str, str]], problems: Mapping[str, str]) -> dict[str, Overlap]:
     """Look for every problem in every row of a training set, in one pass.
 
-    Args:
-        rows: Place and text of each row.
-        problems: Text of each problem by id. Of one with fewer than 13 words only exact copies are found.
+    `rows` are places and texts, `problems` texts by id. Of one with fewer than 13 words only exact copies are found.
     """
     by_text, by_run = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
     for name, text in problems.items():

@@ -65,14 +65,7 @@ def evaluate_policy(
 ) -> SetResult:
     """Sample `settings.num_samples` responses to each problem, verify them, and estimate pass@k.
 
-    Args:
-        model: The policy. Its mode and the random state of the process are left as they are.
-        tokenizer: Its tokenizer.
-        problems: One set. The first `settings.max_problems` are used.
-        verifier: Gives each response its verdict. Its tags tell whether a prompt already opens the thinking part.
-        settings: The number of samples and the k.
-        sampling: How to sample.
-        progress: Label of the progress bar.
+    The first `settings.max_problems` are used. The model's mode and the process's random state are left as they are.
 
     Raises:
         ConfigError: Some k is not in [1, num_samples].
@@ -102,14 +95,7 @@ def sample_groups(
 ) -> tuple[Group, ...]:
     """Sample a group of responses to each problem, and verify them.
 
-    Args:
-        model: The policy. Its mode and the random state of the process are left as they are.
-        tokenizer: Its tokenizer.
-        problems: At least one.
-        verifier: Gives each response its verdict.
-        sampling: How to sample.
-        num_samples: Responses per problem.
-        progress: Label of the progress bar. None shows none.
+    The model's mode and the random state of the process are left as they are. Without `progress` there is no bar.
 
     Raises:
         DataError: There are no problems, or a prompt does not fit into the context.
@@ -140,12 +126,6 @@ def encode_prompts(
     tokenizer: Any, prompts: Sequence[Prompt], tags: Tags, template: Mapping[str, Any] | None = None
 ) -> tuple[list[list[int]], list[bool]]:
     """The token ids of each prompt, and whether it ends in the opening thinking tag.
-
-    Args:
-        tokenizer: The policy's tokenizer.
-        prompts: Plain texts or chat messages, as `encode_prompt` takes them.
-        tags: Markers of the format.
-        template: Arguments of the chat template.
 
     Raises:
         ModelError: As `encode_prompt`.

@@ -59,7 +59,7 @@ class EvaluationFolder:
         return read_set(self.path)[1]
 
     def begin(self, identity: Mapping[str, Any], problems: Iterable[Line], *, overwrite: bool) -> None:
-        """Begin, or resume the same evaluation. See `ResumableOutput.begin`.
+        """Begin, or resume the same evaluation. `overwrite` removes any earlier one. See `ResumableOutput.begin`.
 
         Raises:
             ConfigError: The folder holds another evaluation, and `overwrite` is false.
@@ -69,6 +69,8 @@ class EvaluationFolder:
             write_atomic(self._problems_path, "".join(json_text(problem) + "\n" for problem in problems))
             Manifest(self.path, [canonical_hash(identity)]).add(self._problems_path)
 
+        if overwrite:
+            self.output.remove()
         self.output.begin(identity, overwrite=overwrite, prepare=prepare)
 
     def finish(self) -> None:

@@ -20,12 +20,7 @@ def graded_groups(
 ) -> tuple[Group, ...]:
     """A group per problem, with a verdict on each of its responses.
 
-    Args:
-        verifier: Grades the answers, in its format.
-        problems: The problems.
-        responses: The responses to each problem.
-        prefilled: Whether each prompt ends in the opening thinking tag.
-        num_choices: Letters that each problem may be answered with. 0 or None if it is graded by value.
+    A problem with `num_choices` letters is graded by letter. One with 0, as for None, is graded by value.
     """
     counts = num_choices or [0] * len(problems)
     rows = [
@@ -64,12 +59,7 @@ def choice_verdict(
 ) -> Verdict:
     """The verdict on a response to a multiple-choice problem: OK or WRONG if its answer names one letter.
 
-    Args:
-        text: The response.
-        gold: The right letter.
-        num_choices: Number of letters, from A on.
-        format: Where the answer is looked for, as in `gar.verify.parse_response`.
-        prefilled_think: The prompt ends in the opening thinking tag.
+    `num_choices` letters count, from A on. `format` is as in `gar.verify.parse_response`.
     """
     parsed = parse_response(text, format=format, prefilled_think=prefilled_think)
     named = "" if parsed.answer is None else chosen_letters(parsed.answer)

@@ -55,7 +55,7 @@ class GenerateJob(Settings):
     device: str | None = None
     """For example cuda:1 or cpu. By default an accelerator if there is one."""
     overwrite: bool = False
-    """Replace results that were made under other settings."""
+    """Remove earlier results, and begin anew."""
 
     @property
     def specs(self) -> list[str]:

@@ -94,14 +94,7 @@ def preflight(
 ) -> PreflightReport:
     """Sample a few groups as training will, and find their faults. The caller acts on `settings.mode`.
 
-    Args:
-        model: The policy. Its mode and the random state of the process are left as they are.
-        tokenizer: Its tokenizer.
-        problems: All training problems. `settings.num_problems` of them are drawn with `sampling.seed`.
-        verifier: Gives each response its verdict.
-        settings: How many problems and samples.
-        sampling: How training samples. `max_new_tokens` is TRL's max_completion_length.
-        needs_alignment: The method compares responses with expert solutions (`gar.methods.Method.needs_alignment`).
+    `settings.num_problems` are drawn with `sampling.seed`, and sampled as training samples them.
 
     Raises:
         DataError: There are no problems, or a prompt does not fit into the context.
@@ -128,9 +121,7 @@ def preflight(
 def render(report: PreflightReport, *, with_stops: bool = True) -> Lines:
     """The report for a terminal: a table of fractions, then the findings.
 
-    Args:
-        report: The report.
-        with_stops: Include the findings that would stop the run, as warnings: the error of `raise_if_stop` has them.
+    `with_stops` includes the findings that would stop the run, as warnings: the error of `raise_if_stop` has them.
     """
     table = Table(title=f"Preflight: {len(report.groups)} problems, {report.groups[0].num_samples} responses each")
     table.add_column("what")

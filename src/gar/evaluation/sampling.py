@@ -160,11 +160,6 @@ def plan_batches(prompt_lengths: Sequence[int], num_samples: int, batch_size: in
 
     A batch that is at least half full ends where the prompt length changes. Most batches then need no padding.
 
-    Args:
-        prompt_lengths: Tokens of each prompt.
-        num_samples: Samples per problem.
-        batch_size: Largest number of samples in a batch.
-
     Yields:
         The batches, which together hold every sample once.
     """

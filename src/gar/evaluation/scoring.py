@@ -32,10 +32,6 @@ _RESPONSES_PER_WINDOW = 1024
 def score(folder: EvaluationFolder, settings: ScoreSettings) -> dict[str, Any]:
     """Grade every response, and write `samples.parquet` and `metrics.json`.
 
-    Args:
-        folder: A complete evaluation, with every response.
-        settings: How to grade.
-
     Returns:
         The numbers of the set, as `metrics.json` holds them.
 
@@ -152,10 +148,6 @@ def equal_answers(pool: WorkerPool, answers: Sequence[Sequence[str]]) -> list[di
     """Group the answers to each problem by value.
 
     math-verify's equality need not be transitive: an answer joins the first class whose first answer it equals.
-
-    Args:
-        pool: From `vote_pool`.
-        answers: The answers to each problem, repeats allowed.
 
     Returns:
         For each problem, every answer with the first answer of equal value.

@@ -40,8 +40,7 @@ class CustomGrader:
 def custom_grader(grader: Grader | str) -> CustomGrader:
     """A grader that worker processes can call.
 
-    Args:
-        grader: A function of (response text, gold answer), or "package.module:function".
+    `grader` is a function of (response text, gold answer), or "package.module:function".
 
     Raises:
         ConfigError: It cannot be imported, is not callable, or cannot be sent to worker processes.

@@ -75,9 +75,7 @@ def is_list(tree: Tree) -> bool:
 def operations(tree: Tree, *, equation: bool = False) -> set[str]:
     """The names of all operations on numbers and constants.
 
-    Args:
-        tree: A tree from `expressions.parse`.
-        equation: Look at both sides of an equation, otherwise only at the last side, which is its value.
+    With `equation` both sides of an equation count, otherwise only the last side, which is its value.
     """
     node = collapsed(tree)
     if is_leaf(node):

@@ -148,9 +148,6 @@ class WorkerPool:
     def run(self, items: Sequence[tuple[str, ...]]) -> list[Graded]:
         """Call the function on every item.
 
-        Args:
-            items: Arguments of the function: texts and gold answers.
-
         Returns:
             The outcomes in the order of the items. TIMEOUT for an item whose worker was killed at its limit or that was
             not tried because killed items had used up the batch's budget. ERROR if the function raised or the worker

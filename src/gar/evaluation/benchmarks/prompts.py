@@ -41,11 +41,6 @@ def response_format(form: PromptForm) -> ResponseFormat:
 def benchmark_prompt(problem: Problem, form: PromptForm, benchmark: Benchmark) -> Prompt:
     """The prompt of a problem, before a chat template.
 
-    Args:
-        problem: The problem.
-        form: The form of the prompt.
-        benchmark: Its benchmark, which may have a hint on the form of the answer.
-
     Raises:
         ConfigError: The form does not fit the problem.
     """

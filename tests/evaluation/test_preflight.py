@@ -65,7 +65,7 @@ def test_preflight_finds_nothing_wrong_with_a_policy_that_is_right_half_of_the_t
          "The prompt does not ask for this format", "--data.template think-answer", "'7' (", ["stop"] * 2),
         ({"=": {"<answer>": 1.0}, **RIGHT}, "no response of 128 is correct",
          "100% have the right answer, but in bad format", "Make the format right first", "", ["stop", "stop", "warn"]),
-        (EMPTY, "100% of responses are empty", "The model ends where it should begin", "chat template", "''",
+        (EMPTY, "100% of responses are empty", "The model ends where it should begin", "chat messages", "''",
          ["stop"] * 2),
     ],
     ids=["endless", "endless, format", "wrong", "unknown format", "bad format", "empty"],

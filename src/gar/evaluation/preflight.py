@@ -170,7 +170,8 @@ def _faults_of_texts(
             severity="stop" if 1 in (empty, bad) else "warn",
             what=f"{_percent(empty)} of responses are empty",
             cause="The model ends where it should begin.",
-            advice="Compare the prompts' end with what the model was trained on (chat template, white space).",
+            advice="An instruction-tuned model needs chat messages: --data.template boxed makes them. Otherwise "
+            "compare the prompts' end with what the model was trained on.",
             example=_example(groups, lambda response, _: not response.text.strip()),
         )
     if bad <= MOST or empty > MOST:

@@ -74,8 +74,8 @@ class RunInputs:
         if model.device.type == "cpu" and model.num_parameters() > _LARGE_ON_CPU:
             settings = _fewer(settings)
         self.say(
-            f"Preflight: {settings.num_problems} problems, {settings.num_samples} responses each, of up to "
-            f"{self._max_new_tokens} tokens ..."
+            f"Preflight: {min(settings.num_problems, len(self.problems))} problems, {settings.num_samples} responses "
+            f"each, of up to {self._max_new_tokens} tokens ..."
         )
         report = preflight(
             model,

@@ -121,7 +121,6 @@ def test_verify_custom_result_that_is_no_grade_is_an_error() -> None:
         {"tags": Tags(think_open="")},
         {"tags": Tags(think_open="think>")},
     ],
-    ids=str,
 )
 def test_verifier_refuses_graders_and_settings_it_cannot_use(settings: dict) -> None:
     with raises(ConfigError):

@@ -221,11 +221,12 @@ def _vector_row(drawing: Drawing, y: float, vector: Sequence[float]) -> None:
 
 
 def evidence(colors: dict[str, str], study: str) -> Drawing:
-    """Test pass@1 of every seed, for the rows that have committed results. Needs the packages of gar."""
-    panels = [(title, values) for title, *where in STUDIES[study] if (values := _committed_scores(*where))]
+    """Test pass@1 of every seed, in a panel for each comparison that has all rows. Needs the packages of gar."""
+    names = [*STUDIES[study][0][2]]
+    scores = [(title, _committed_scores(*where)) for title, *where in STUDIES[study]]
+    panels = [(title, values) for title, values in scores if len(values) == len(names)]
     if not panels:
-        sys.exit(f"No results of the study {study} in paper/comparisons/results.")
-    names = [name for name in STUDIES[study][0][2] if any(name in values for _, values in panels)]
+        sys.exit(f"No complete results of the study {study} in paper/comparisons/results.")
     lowest = math.floor(10 * min(score for _, values in panels for scores in values.values() for score in scores)) / 10
     left, width, gap, top, step = 190, 190, 30, 64, 38
     bottom = top + step * len(names)
@@ -311,7 +312,8 @@ def main() -> None:
         return
     for scheme, colors in SCHEMES.items():
         drawing = method(colors) if options.picture == "method" else evidence(colors, options.study)
-        drawing.write(IMAGES / f"{options.picture}-{scheme}.svg")
+        name = "shorthand" if (options.picture, options.study) == ("evidence", "shorthand") else options.picture
+        drawing.write(IMAGES / f"{name}-{scheme}.svg")
 
 
 if __name__ == "__main__":

@@ -65,10 +65,14 @@ def test_the_page_of_the_settings_is_that_of_the_source():
     assert page == (DOCS / "configuration.md").read_text(), "python docs/site/settings.py > docs/configuration.md"
 
 
+STUDIES = {"evidence": "signals", "shorthand": "shorthand"}
+
+
 def test_the_drawn_pictures_are_those_of_the_script(tmp_path):
     drawn = runpy.run_path(str(DOCS / "site" / "pictures.py"))
     for scheme, colors in drawn["SCHEMES"].items():
-        for name, drawing in (("method", drawn["method"](colors)), ("evidence", drawn["evidence"](colors, "signals"))):
+        evidence = {name: drawn["evidence"](colors, study) for name, study in STUDIES.items()}
+        for name, drawing in {"method": drawn["method"](colors), **evidence}.items():
             drawing.write(tmp_path / "picture.svg")
             committed = (DOCS / "images" / f"{name}-{scheme}.svg").read_text()
             assert (tmp_path / "picture.svg").read_text() == committed, f"python -m docs.site.pictures {name}"

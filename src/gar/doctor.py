@@ -1,4 +1,4 @@
-"""What this machine and this installation have, for `gar doctor`.
+"""Examine this machine and this installation, for `gar doctor`.
 
 Imports only the standard library and `packaging`, so it works if other libraries are broken.
 """
@@ -42,7 +42,7 @@ class Item:
         name: A package or a device.
         status: "missing": optional and not there. "wrong": gar does not work with it, or without it.
         found: A version, what a device has, or what is wrong.
-        advice: What it is for, and the command that adds it. Empty for nothing to do.
+        advice: Its purpose, and the command that adds it. Empty if nothing is to do.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""What all figures share: colors, lines, sizes, and how they are written."""
+"""Colors, lines and sizes of all figures, and how figures are saved."""
 
 import textwrap
 from collections.abc import Iterator

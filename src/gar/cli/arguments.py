@@ -1,4 +1,4 @@
-"""Command lines: tyro reads them all. The aliases of `gar train` are one table."""
+"""Parse command lines with tyro. One table holds the aliases of `gar train`."""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -76,7 +76,7 @@ def _truth(info: tyro.constructors.PrimitiveTypeInfo) -> tyro.constructors.Primi
 
 
 def parse(kind: Any, arguments: Sequence[str], *, prog: str, description: str = "", **options: Any) -> Any:
-    """`tyro.cli` for a class of settings. A wrong command line is explained by tyro, and ends with status 2."""
+    """`tyro.cli` for a class of settings. For a wrong command line tyro prints the reason and exits with status 2."""
     options.setdefault("config", (tyro.conf.FlagCreatePairsOff,))  # --overwrite or --no-compare, whichever changes it
     return tyro.cli(kind, args=arguments, prog=prog, description=description, registry=_registry, **options)
 
@@ -98,7 +98,7 @@ def run_stage(
 
 
 def in_full(arguments: Sequence[str]) -> list[str]:
-    """The arguments of `gar train`, with the settings that aliases stand for."""
+    """Replace the aliases in the arguments of `gar train` by the settings that they stand for."""
     first, rest = [], []
     for argument in arguments:
         name, equals, value = argument.partition("=")
@@ -114,11 +114,11 @@ def in_full(arguments: Sequence[str]) -> list[str]:
 
 
 class _Default(str):
-    """Marks a text as a default, not a value from the command line."""
+    """A default, which differs from a value on the command line only by its type."""
 
 
 def _yaml(*, alone: bool) -> Any:
-    """A value in YAML. A flag without its value is true."""
+    """Parse a value as YAML. A flag without a value is true."""
     spec = tyro.constructors.PrimitiveConstructorSpec(
         nargs="*" if alone else 1,
         metavar="YAML",
@@ -130,7 +130,7 @@ def _yaml(*, alone: bool) -> Any:
 
 
 def parse_run(arguments: Sequence[str], defaults: RunConfig, *, description: str) -> RunConfig:
-    """The settings of `gar train`: flags over `defaults`. `--trl.FIELD` takes any field of TRL's configuration."""
+    """Parse the settings of `gar train`. Flags override `defaults`, and `--trl.FIELD` sets any field of TRL's."""
     kind = config_type()
     texts = {name: str(defaults.trl.get(name, default_of(name) or "-")) for name in field_types()}
     fields: dict[str, Any] = {

@@ -55,7 +55,7 @@ class _Arguments(Settings):
 
 
 def main(arguments: list[str]) -> int:
-    """Run `gar compare`. Exit status 0 if every run that was asked for has a result, else 1."""
+    """Run `gar compare`. The exit status is 0 if every requested run has a result, else 1."""
     options = _parsed(arguments)
     from gar.comparison.compare import Comparison
 

@@ -1,4 +1,4 @@
-"""What commands print: on stderr while they work, and on stdout what they found."""
+"""Print progress on stderr and results on stdout."""
 
 import os
 import sys
@@ -7,7 +7,7 @@ from rich.console import Console, RenderableType
 
 
 def announce(text: str) -> None:
-    """Print what is going on, before the first slow import. Only rank 0 prints."""
+    """Print progress on rank 0, before the first slow import."""
     if os.environ.get("RANK", "0") == "0":
         print(f"gar: {text}", file=sys.stderr, flush=True)
 

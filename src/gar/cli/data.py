@@ -122,7 +122,7 @@ def _check(options: _CheckArguments) -> int:
 
 
 def _print_contamination(source: str, reading: SourceSettings, benchmark: str) -> None:
-    """How many problems of a benchmark a source holds, and the worst of them."""
+    """Print how many problems of a benchmark are in a source, and those with the largest overlap."""
     from gar.evaluation.benchmarks import load_benchmark
     from gar.evaluation.contamination import find_overlaps
 
@@ -170,7 +170,7 @@ def _verl(options: _VerlArguments) -> int:
 
 
 def _rewrite(options: _VerlArguments, suffix: str, write: Callable[..., object]) -> int:
-    """Write all problems of a source in other columns, and print how many."""
+    """Write all problems of a source with the columns of an engine, and print their number."""
     options.check(suffix)
     loaded = load_problems(options.source, options=options)
     write(loaded.problems, options.out, template=options.template, tags=options.tags.as_tags())

@@ -1,4 +1,4 @@
-"""`gar doctor`: one table of what this machine and this installation have, and of what is missing."""
+"""`gar doctor`: one table of installed versions, devices and missing packages."""
 
 import argparse
 
@@ -13,7 +13,7 @@ _STYLES = {"ok": "green", "missing": "yellow", "wrong": "bold red"}
 
 
 def main(arguments: list[str]) -> int:
-    """Run `gar doctor`. Exit status 1 if something required is wrong, else 0."""
+    """Run `gar doctor`. The exit status is 1 if a required package is wrong, else 0."""
     argparse.ArgumentParser(
         prog="gar doctor",
         description="Show versions, devices and engines, and the command that adds what is missing. Exit status 1 "

@@ -1,4 +1,4 @@
-"""`gar eval`: measure models on benchmarks, in three stages that resume where they were stopped."""
+"""`gar eval`: measure models on benchmarks, in three stages. A stopped stage resumes."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -63,7 +63,7 @@ class _TableArguments(Settings):
 
 
 def main(arguments: list[str]) -> int:
-    """Run one stage. Arguments are parsed first. Torch is imported only if a model answers."""
+    """Run one stage. Torch is imported only if the stage samples from a model."""
     stages = {
         "generate": (_generate, _GenerateArguments, "write responses to an append-only file", _GENERATE),
         "score": (_score, _ScoreArguments, "grade every response, and write the numbers",

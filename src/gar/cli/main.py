@@ -1,4 +1,4 @@
-"""`gar`: names the commands, and imports one of them only when it is called."""
+"""`gar`: list the commands, and import only the one that runs."""
 
 import importlib
 import os

@@ -25,10 +25,10 @@ def degenerate(
     aligned: int | None = None,
     unknown_fraction: float = 0.0,
 ) -> str:
-    """Why a result of `total` responses says nothing, and the flag that helps. "" for an ordinary result.
+    """Why a result of `total` responses is empty, and the flag that helps. "" for an ordinary result.
 
     `statuses` counts responses by verification status, and is empty if nothing was verified. `aligned` counts those
-    with an alignment, None if none was asked for. `unknown_fraction` is the share of their tokens that the tokenizer
+    with an alignment, None if none was computed. `unknown_fraction` is the share of their tokens that the tokenizer
     does not know.
     """
     num_decided = sum(statuses.get(status, 0) for status in (Status.OK, Status.WRONG))

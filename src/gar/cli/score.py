@@ -1,4 +1,4 @@
-"""`gar score`: align a file of responses with expert solutions, by the gradients of a model."""
+"""`gar score`: score a file of responses against expert solutions."""
 
 import re
 from collections.abc import Mapping

@@ -36,7 +36,7 @@ class _Source:
 
 
 def main(arguments: list[str]) -> int:
-    """Parse first, then check. Torch is imported only when there is something to run."""
+    """Parse, check, then run. Torch is imported last."""
     source, rest = _parse_source(arguments)
     helped = {"-h", "--help", "--help-all"} & set(rest)
     if source.resume and not helped:
@@ -90,7 +90,7 @@ def _check_resume(source: _Source, rest: list[str]) -> None:
 
 
 def _parse_source(arguments: list[str]) -> tuple[_Source, list[str]]:
-    """Where the settings come from, and the remaining arguments. The configuration file, if any, comes first."""
+    """Split the arguments into the source of the settings and the rest. A configuration file comes first."""
     file = arguments[0] if arguments and not arguments[0].startswith("-") else None
     source, rest = tyro.cli(
         _Source, args=arguments[1:] if file else arguments, prog="gar train", return_unknown_args=True, add_help=False
@@ -101,14 +101,14 @@ def _parse_source(arguments: list[str]) -> tuple[_Source, list[str]]:
 
 
 def _parse_settings(source: _Source, arguments: list[str]) -> RunConfig:
-    """The variant's defaults, under the file's or preset's values, under the flags."""
+    """Merge the settings: flags override the file or preset, which overrides the variant's defaults."""
     name, values = _read_source(source)
     flags = ["--help" if argument == "--help-all" else argument for argument in arguments]
     return parse_run(flags, make_config(values, source=name), description=_DESCRIPTION)
 
 
 def _read_source(source: _Source) -> tuple[str, Any]:
-    """Name and values of the file or preset. A variant given as a flag overrides theirs, and plugins are added."""
+    """Read the file or preset. A variant given as a flag overrides its variant, and plugins are added."""
     name, values = "command line", {}
     if source.preset:
         name, values = f"preset {source.preset}", read_preset(source.preset)

@@ -80,7 +80,7 @@ Errors and exit statuses: docs/errors.md
 
 
 def short_help(config: RunConfig) -> str:
-    """The text, with the values of a configuration as defaults."""
+    """The help text, with the values of a configuration as defaults."""
     presets = textwrap.fill(", ".join(preset_names()), 79, initial_indent=" " * 21, subsequent_indent=" " * 21,
                             break_on_hyphens=False)  # fmt: skip
     lines = [_HEAD.format(presets=presets)]

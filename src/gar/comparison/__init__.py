@@ -1,4 +1,4 @@
-"""Several methods over several seeds under equal conditions: what `gar compare` runs, and its tables and curves."""
+"""Run several methods over several seeds under equal conditions, with tables and curves (`gar compare`)."""
 
 from typing import TYPE_CHECKING
 

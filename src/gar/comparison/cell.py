@@ -1,4 +1,4 @@
-"""One cell of a comparison in a process of its own: trains as `gar train` does, or resumes, and writes `result.json`.
+"""Run one cell of a comparison in its own process: train or resume as `gar train` does, and write `result.json`.
 
     python -m gar.comparison.cell PARENT CONFIG.yaml [LAUNCHER ...]
     LAUNCHER ... -m gar.comparison.cell train CONFIG.yaml        # or resume RUN: one of several ranks
@@ -66,10 +66,10 @@ def main(arguments: list[str]) -> int:
 
 
 def run_cell(source: str, launcher: Sequence[str], start: float) -> None:
-    """Train or resume the run that a configuration file names, and write its result. Trains nothing that is finished.
+    """Train or resume the run of a configuration file, and write its result. A finished run is not trained again.
 
-    `launcher` are the words of the command that starts the ranks, none for one process. `start` is when the process
-    started, by `time.perf_counter`.
+    `launcher` holds the words of the command that starts the ranks. It is empty for one process. `start` is the time
+    at which the process started, from `time.perf_counter`.
     """
     config = make_config(read_config(source), source=source)
     cell = PlannedRun(label=config.method, config=config)
@@ -107,9 +107,9 @@ def _launch(command: Sequence[str]) -> None:
 
 
 def _state(cell: PlannedRun, launcher: Sequence[str]) -> Literal["finished", "resumable", "new"]:
-    """What the run folder of the cell holds. A failed run counts as new: it would fail again.
+    """The state of the cell's run folder. A failed run counts as new, because it would fail again.
 
-    If a kill came before the result of a finished and sound run, the result is written, without its cost.
+    If a finished run was killed before its result was written, the result is written now, without its cost.
     """
     try:
         folder = RunFolder.open(cell.folder)
@@ -136,7 +136,7 @@ def _remove(path: Path) -> None:
 
 
 def _die_with_parent(parent: int | None) -> None:
-    """Let the kernel kill this process when its parent ends. Only on Linux: elsewhere it goes on to its end."""
+    """Let the kernel kill this process when its parent ends. Linux only. Elsewhere the process runs to its end."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_KILL_WITH_PARENT, signal.SIGKILL)
         if parent not in (None, os.getppid()):  # it has ended already

@@ -1,4 +1,4 @@
-"""`gar compare`: run what is planned and not finished, then write the tables."""
+"""`gar compare`: run the planned cells that are not finished, then write the tables."""
 
 from rich.console import Console
 

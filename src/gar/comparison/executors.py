@@ -1,4 +1,4 @@
-"""Where cells run: in processes of this machine, on its GPUs, or as jobs of a cluster through submitit."""
+"""Run cells as processes of this machine, or as jobs of a cluster through submitit."""
 
 import os
 import shlex
@@ -48,7 +48,7 @@ def launcher_words(launch: str) -> list[str]:
 
 
 class LocalPool:
-    """Cells in processes of this machine with so many threads, one per entry of `local_devices` at a time."""
+    """Run cells in processes of this machine with this many threads, one at a time per entry of `local_devices`."""
 
     def __init__(self, devices: Sequence[str | None], threads: int = 1, launcher: Sequence[str] = ()):
         self._free, self._threads, self._launcher = deque(devices), threads, launcher
@@ -120,7 +120,7 @@ class ClusterJobs:
 
     @property
     def has_room(self) -> bool:
-        """Whether another job may be submitted."""
+        """Whether one more job may be submitted."""
         return len(self.running) < self._parallel
 
     def start(self, cell: PlannedRun) -> str:
@@ -136,7 +136,7 @@ class ClusterJobs:
         return [(cell, 1 if job.exception() is not None else job.result()) for cell, job in done]
 
     def stop(self) -> str:
-        """Name the jobs that keep running."""
+        """Print the jobs that keep running."""
         names = ", ".join(str(job.job_id) for _, job in self.running)
         return f"Jobs still running: {names}. Wait for them or cancel them before you repeat the command." * bool(names)
 
@@ -156,7 +156,7 @@ class _Cell:
         return pool.running[0][1].wait()
 
     def checkpoint(self) -> Any:
-        """The job that submitit puts back into the queue."""
+        """Return the job that submitit queues again."""
         from submitit.helpers import DelayedSubmission
 
         return DelayedSubmission(self)

@@ -1,4 +1,4 @@
-"""From a comparison to its runs: one configuration for each row and seed, and where its result goes."""
+"""Plan the runs of a comparison: one configuration and one result path for each row and seed."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

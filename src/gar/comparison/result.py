@@ -33,7 +33,7 @@ RESULT = "result.json"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SetCounts:
-    """One evaluation set after training: right and well-formatted responses of each problem.
+    """One evaluation set after training: the number of right and well-formatted responses to each problem.
 
     `problems_hash`: see `EvaluatedSet`.
     """
@@ -208,10 +208,10 @@ def prompts_hash(run: Run) -> str:
 
 
 def check_paired(results: Results) -> None:
-    """Reject results on different problems: in training within a seed or a row, and in evaluation anywhere.
+    """Raise an error if results are not comparable, because they were trained or evaluated on different problems.
 
-    Rows of a seed saw the same ids in the same order. The seeds of a row saw the same prompts, answers and solutions,
-    as far as one version of gar made their hashes.
+    Rows that share a seed need the same problem order. The seeds of a row need the same prompts, answers and solutions.
+    Hashes are compared only if the same version of gar made them.
 
     Raises:
         RecordError: Names the two runs, and what differs.

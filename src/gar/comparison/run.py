@@ -20,8 +20,8 @@ _SHOWN_LINES = 3
 def run_cells(cells: Sequence[PlannedRun], executor: Executor, say: Callable[[str], None]) -> None:
     """Run cells in order, as many at a time as the executor has room for. A failed cell is tried once more at the end.
 
-    A cell that another process runs, of this comparison or another one, is left to it. Cells under way are interrupted,
-    as by Ctrl-C, if a result is damaged or not paired with the others.
+    Cells that a different process runs are skipped. If a result is damaged, or was trained on different problems than
+    the others, the running cells are interrupted, as by Ctrl-C.
     """
     run = _Cells(cells, executor, say)
     try:
@@ -51,7 +51,7 @@ class _Cells:
                 self._end(cell, status)
 
     def _start(self, cell: PlannedRun) -> bool:
-        """Whether a cell was started. Not if another process runs it."""
+        """Start a cell. Returns False if a different process runs it."""
         try:
             with writer_lock(cell.config_path):
                 write_atomic(cell.config_path, dump_config(cell.config))
@@ -77,7 +77,7 @@ class _Cells:
         self._waiting.extend([cell] if again else [])
 
     def _add(self, cell: PlannedRun) -> bool:
-        """Whether a cell has a result, which is taken."""
+        """Take the result of a cell. Returns False if there is none."""
         result = finished_result(cell)
         if result is None:
             return False

@@ -95,10 +95,10 @@ def comparison_names() -> list[str]:
 
 
 def read_comparison(source: str) -> ComparisonSettings:
-    """A comparison from a YAML file, or one that ships with the package by its name.
+    """Read a comparison from a YAML file, or by name if it ships with the package.
 
     Raises:
-        ConfigError: There is none, or a key or value in it is wrong. Names it, and the nearest known one.
+        ConfigError: The comparison is unknown, or a key or value in it is wrong.
     """
     if source in comparison_names() and not Path(source).exists():
         file = resources.files("gar") / "configs" / "compare" / f"{source}.yaml"

@@ -1,4 +1,4 @@
-"""From results to tables and curves. Nothing is run, and nothing missing is filled in."""
+"""Make tables and curves from results. Missing results stay blank."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -185,7 +185,7 @@ def _cost_table(labels: Sequence[str], results: Results) -> tuple[str, pd.DataFr
 
 
 def _median_text(values: Sequence[float | None]) -> str:
-    """The median. A part that some runs did not have took no time in them."""
+    """The median. A part that a run lacks counts as 0 seconds."""
     known = any(value is not None for value in values)
     return number_text(statistics.median(value or 0.0 for value in values)) if known else NONE
 

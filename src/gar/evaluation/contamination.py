@@ -1,4 +1,4 @@
-"""Finds problems of a benchmark in a training set: exact copies and shared runs of 13 words.
+"""Find problems of a benchmark in a training set: exact copies and shared runs of 13 words.
 
 The training set is streamed. Runs of 13 words follow Brown et al. 2020, appendix C. Words are runs of letters, digits
 and underscores in lower case, so that LaTeX, spaces and punctuation do not hide a copy.
@@ -34,7 +34,7 @@ class Overlap:
 def find_overlaps(rows: Iterable[tuple[str, str]], problems: Mapping[str, str]) -> dict[str, Overlap]:
     """Look for every problem in every row of a training set, in one pass.
 
-    `rows` are places and texts, `problems` texts by id. Of one with fewer than 13 words only exact copies are found.
+    `rows` are places and texts, `problems` texts by id. A problem with fewer than 13 words counts only as a copy.
     """
     by_text, by_run = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
     for name, text in problems.items():

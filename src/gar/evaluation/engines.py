@@ -43,7 +43,7 @@ class TransformersEngine:
         self.context: int | None = context_length(model)
 
     def identity(self) -> Mapping[str, Any]:
-        """Everything about the model that responses depend on: hashes of the weights and the tokenizer."""
+        """The identity of the model: hashes of the weights and the tokenizer."""
         return {
             "backend": "transformers",
             "weights": weights_hash(self._model),

@@ -1,4 +1,4 @@
-"""How good a policy is on a set of problems: sample, verify, count."""
+"""Evaluate a policy on a set of problems: sample, verify, count."""
 
 import time
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Verdicts on responses, of every evaluation: by letter for multiple choice, else by value. Needs no model."""
+"""Grade responses: by letter for multiple choice, else by value. Needs no model."""
 
 from collections.abc import Sequence
 

@@ -1,6 +1,6 @@
-"""A check of a few rollouts before the first step: is there anything to learn from, and if not, why?
+"""Check a few rollouts before the first step. If there is no reward signal, say why.
 
-A run whose responses are all cut off, badly formatted or wrong trains for hours without an error and without a result.
+If all responses are cut off, badly formatted or wrong, a run trains for hours and learns nothing.
 """
 
 import random

@@ -1,4 +1,4 @@
-"""The graded responses to a set of problems, their numbers and their samples: one form for every evaluation."""
+"""The graded responses to a set of problems, in one form for every evaluation."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The files of a run. A full disk or a kill loses nothing that was written before."""
+"""The files of a run. A full disk or a kill never loses what was already written."""
 
 from gar.records.checkpoints import marked_checkpoints
 from gar.records.dotted import leaves

@@ -1,4 +1,4 @@
-"""Checkpoints, which are whole or do not count.
+"""Checkpoints. Only whole ones count.
 
     checkpoints/checkpoint-12/model.safetensors, optimizer.pt, ...   what the trainer writes
     checkpoints/checkpoint-12/manifest.jsonl                         marks a whole checkpoint
@@ -75,7 +75,7 @@ def marked_checkpoints(run: RunFolder) -> list[Path]:
 
 
 def find_checkpoint(run: RunFolder, *, num_ranks: int | None) -> FoundCheckpoint:
-    """The newest checkpoint from which a run can be resumed exactly, in so many processes. Every file of it is read.
+    """The newest checkpoint from which a run can be resumed exactly, with this number of processes. Every file is read.
 
     Raises:
         RecordError: There are marked checkpoints, but none is whole. Says what is wrong with each.

@@ -1,4 +1,4 @@
-"""One writer at a time: a lock of the kernel, which is free the moment its process is gone.
+"""One writer at a time. The kernel frees the lock when its process ends.
 
     FOLDER/.lock          for a folder
     FOLDER/.NAME.lock     for a file, which may itself be replaced meanwhile
@@ -22,7 +22,7 @@ _POLL_SECONDS = 0.2
 
 @contextmanager
 def writer_lock(path: Path, *, wait_seconds: float = 0.0) -> Iterator[None]:
-    """Keep every other writer out of a file or folder, on this machine or, if the file system has locks, another.
+    """Lock a file or folder against other writers on this machine, and on others if the file system has locks.
 
     Args:
         path: An existing folder, or a file that need not exist.

@@ -30,7 +30,7 @@ FaultKind = Literal["missing", "changed", "unlisted", "foreign", "unreadable"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fault:
-    """One thing that is wrong with a folder.
+    """A fault of a folder.
 
     Attributes:
         kind: missing: listed and gone. changed: not the content that was listed. unlisted: there, and not listed.

@@ -1,4 +1,4 @@
-"""Output that resumes after a kill: the identity of the run that began it, and append-only lines of finished work.
+"""Output that resumes after a kill: the identity of its run, and append-only lines of finished work.
 
     responses = FinishedLines(folder / "responses.jsonl", ResponseLine, folder / "set.json")
     output = ResumableOutput(folder / "set.json", (responses,))

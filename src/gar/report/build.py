@@ -38,7 +38,7 @@ def write_report(
 
 
 def read_run(path: str | Path) -> Run:
-    """Read a run as far as possible. Each column is read once: the page needs all of them but texts of all steps.
+    """Read a run as far as possible. Each column is read once. Texts are read only for the steps shown.
 
     Raises:
         RecordError: The folder does not exist, or holds nothing of a run.
@@ -64,7 +64,7 @@ def missing(run: Run) -> list[str]:
 
 
 def _by_kind(faults: Sequence[Fault]) -> list[str]:
-    """Every fault that is not of a step's rollouts, and one clause for those that are."""
+    """Every fault. Those of single steps' rollouts are joined into one clause."""
     lost = [fault for fault in faults if fault.file.startswith("rollouts/")]
     clauses = [f"{fault}: it is left out" for fault in faults if fault not in lost]
     return clauses + ([f"the rollouts of {len(lost)} steps are left out, the first of them: {lost[0]}"] if lost else [])
@@ -132,7 +132,7 @@ def _by_name(runs: Sequence[Run]) -> dict[str, Run]:
 
 
 def _state(runs: Sequence[Run]) -> str:
-    """How far a single run without a final evaluation has come, or the numbers of a single evaluation. Else empty."""
+    """The progress of a single run without a final evaluation, or the numbers of a single evaluation. Else empty."""
     run, status = runs[0], runs[0].record.get("status")
     if len(runs) == 1 and not run.trained:
         rates = [
@@ -147,7 +147,7 @@ def _state(runs: Sequence[Run]) -> str:
 
 
 def _errors(runs: Sequence[Run]) -> list[str]:
-    """Why runs ended before their end."""
+    """The errors that ended runs early."""
     named = [f"{run.name}: " if len(runs) > 1 else "" for run in runs]
     errors = [error_of(run) for run in runs]
     return [f"{name}{e['text']} (at {e.get('place')})" for name, e in zip(named, errors, strict=True) if e.get("text")]

@@ -71,7 +71,7 @@ def _num_rows(groups: Sequence[DrawnGroup], *, evaluated: bool = False) -> int:
 def _expert_problems(
     runs: Sequence[Run], groups: Sequence[DrawnGroup], problems: str | None, notes: list[str]
 ) -> Experts:
-    """The problems of the drawn groups. A problem whose answer is not the recorded one is left out as another problem.
+    """The problems of the drawn groups. If its answer differs from the recorded one, a problem is left out.
 
     `problems` is a file to read in place of the runs' own source. What was not found goes to `notes`.
     """

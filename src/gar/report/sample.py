@@ -1,4 +1,4 @@
-"""The draw of rollouts and evaluation samples for the page: whole groups, without regard to their verdicts."""
+"""Draw rollouts and evaluation samples for the page: whole groups, whatever their verdicts."""
 
 import ast
 import random

@@ -1,4 +1,4 @@
-"""Conclusions about the runs: before against after, and method against method. A tie is never a win.
+"""Compare each run before and after training, and method with method. A tie is never a win.
 
 Pairs are seeds if a group has several. With one run, before and after are paired by problem, and the result applies
 only to that model. Two methods with one seed each get an interval over problems and no test.
@@ -142,7 +142,7 @@ def _before(group: RunGroup) -> str:
 
 
 def _unlike(run: Run, other: Run, name: str, k: int) -> Iterator[str]:
-    """A note if only some problems of a set, or none, were measured in both runs."""
+    """A note if the two runs do not share all problems of a set."""
     sides = [(side.name, side.evaluations["after"].get(name)) for side in (run, other)]
     pair, counts = f"{run.name} and {other.name}", [part.num_correct if part else {} for _, part in sides]
     shared = counts[0].keys() & counts[1].keys()

@@ -1,4 +1,4 @@
-"""What `gar train` does. `run` has the steps of a run, `inputs` loads, `checks` comes before loading.
+"""`gar train`: `checks` runs before anything is loaded, `inputs` loads, `run` has the steps of a run.
 
-`resume` reads what an interrupted run left. Import the module that you need: `run` imports torch and TRL.
+`resume` reads an interrupted run. Import the module that you need: `run` imports torch and TRL.
 """

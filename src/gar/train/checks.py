@@ -121,7 +121,7 @@ def _check_model(config: RunConfig) -> None:
 
 
 def _check_reporters(config: RunConfig) -> None:
-    """transformers itself looks at them when the trainer is made, minutes later."""
+    """Check the trackers now. transformers checks them when the trainer is made, minutes later."""
     chosen = config.trl.get("report_to")
     for name in chosen if isinstance(chosen, list) else [chosen]:
         if name in (None, "none", "all"):
@@ -162,7 +162,7 @@ _CHECKS: tuple[Callable[[RunConfig], None], ...] = (
 
 
 def _with_hint(error: GarError, name: str) -> str:
-    """The error's text, and, for packaged settings, the command that makes the missing file or model."""
+    """Add to an error of packaged settings the command that makes the missing file or model."""
     folder = resources.files("gar") / "configs"
     files = [file for part in (folder, folder / "compare") for file in part.iterdir() if file.name.endswith(".yaml")]
     for line in chain.from_iterable(file.read_text(encoding="utf-8").splitlines() for file in files):

@@ -1,4 +1,4 @@
-"""The inputs of a run, loaded once and checked before the first step: model, tokenizer, problems, verifier.
+"""Load and check the inputs of a run: model, tokenizer, problems, verifier.
 
 The preflight and the evaluations need only these inputs and are here too. `gar.train.run` has the steps of a run.
 """
@@ -139,7 +139,7 @@ class RunInputs:
             )
 
     def _policy_on_device(self) -> Any:
-        """The policy on its training device. The Trainer would move it there only after the first samples."""
+        """Move the policy to its training device. The Trainer would do so only after the first samples."""
         return self.model.to(self._arguments.device)
 
     def _is_evaluated(self, folder: RunFolder, moment: str, identity: dict[str, Any]) -> bool:
@@ -154,7 +154,7 @@ class RunInputs:
         return {name: recorded.get(name) for name in identity} == identity
 
     def _rendered(self, loaded: LoadedProblems, settings: DataSettings) -> list[Problem]:
-        """The problems as the policy sees them, without those whose prompts are too long."""
+        """Render the problems as the policy sees them, and drop those whose prompts are too long."""
         for note in loaded.notes:
             self.say(f"[yellow]{escape(note)}[/]")
         assert settings.template != "auto"  # `with_template` has decided
@@ -187,7 +187,7 @@ class RunInputs:
 
 
 def _fewer(settings: PreflightSettings) -> PreflightSettings:
-    """A quarter of the responses, unless their number was chosen."""
+    """A quarter of the preflight's responses, unless their number was set."""
     if (settings.num_problems, settings.num_samples) != (16, 8):
         return settings
     return settings.model_copy(update={"num_problems": 8, "num_samples": 4})

@@ -212,7 +212,7 @@ class _Run:
         )
 
     def _trainers(self, parts: RunParts) -> Iterable[Any]:
-        """The trainers of the method's phases, each made when the one before has ended."""
+        """Yield the trainer of each phase of the method, made when the phase before has ended."""
         method = METHODS[self.config.method]
         if not method.cannot_resume:
             for reason in inexact_resumes(self.arguments):
@@ -304,7 +304,7 @@ class _Run:
 
 
 def _unread(config: RunConfig) -> list[str]:
-    """Settings that the run sets and has no use for, as "section.name"."""
+    """Settings that are set but unused, as "section.name"."""
     method, sections = METHODS[config.method], dict(config)
     fields = [] if method.reads is None else unread_fields(config.trl, method.reads(sections))
     return unread_settings(method, sections) + fields
@@ -326,7 +326,7 @@ def _writer_lock(folder: RunFolder) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _status_of(folder: RunFolder, say: Say) -> Iterator[None]:
-    """Record how the run ended, whatever ends it. A full disk must not hide the cause."""
+    """Record how the run ended, even after an error. A full disk must not hide the cause."""
     try:
         yield
     except KeyboardInterrupt as interrupt:

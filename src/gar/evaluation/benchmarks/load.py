@@ -102,7 +102,7 @@ def _loaded(
     revision: str | None = None,
     notes: Sequence[str] = (),
 ) -> LoadedBenchmark:
-    """The first problems, after a check of all of them against the published ones."""
+    """The first problems. All of them are compared with the published set."""
     repeated = [name for name, count in Counter(problem.id for problem in problems).items() if count > 1]
     if repeated:
         raise DataError(f"{source}: the problem id {repeated[0]!r} is used twice. Were two files joined?")
@@ -149,7 +149,7 @@ def _read(rows: Iterable[tuple[int, Mapping[str, Any]]], schema: ColumnSchema, s
 
 
 def _from_hub(benchmark: Benchmark, schema: ColumnSchema, revision: str | None) -> tuple[list[Problem], str | None]:
-    """The problems, and the commit they are of."""
+    """The problems and their commit."""
     if not benchmark.hub_id:
         raise DataError(
             f"{benchmark.name} is not loaded from the Hub. {benchmark.instead}. Download it, then "
@@ -166,7 +166,7 @@ def _from_hub(benchmark: Benchmark, schema: ColumnSchema, revision: str | None) 
 
 
 def _commit(hub_id: str, revision: str | None) -> str | None:
-    """The commit that a branch or tag stands for now. None if the Hub does not say."""
+    """The current commit of a branch or tag. None if the Hub does not report it."""
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError
 

@@ -7,6 +7,8 @@ BIN := $(VENV)/bin
 export HF_HUB_OFFLINE := 1
 export HF_HUB_DISABLE_TELEMETRY := 1
 export TOKENIZERS_PARALLELISM := false
+# A file is one worker's. The order is that of the folders: pytest-xdist's own starts a long file with few tests at the very end.
+TWO_WORKERS := -n 2 --dist loadfile --no-loadscope-reorder
 
 .PHONY: help install install-dev demo test test-install test-slow test-engines test-faults test-all docs lint types imports format clean
 
@@ -50,14 +52,15 @@ types: install-dev
 imports: install-dev
 	PYTHONPATH=src $(BIN)/lint-imports
 
-test: lint types imports
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile -m "not slow and not gpu and not browser and not model"
+test: install-dev
+	$(MAKE) --jobs 2 lint types imports
+	OMP_NUM_THREADS=1 $(BIN)/pytest $(TWO_WORKERS) -m "not slow and not gpu and not browser and not model"
 
 test-install:
 	PYTHON=$(PYTHON) scripts/test_install.sh
 
 test-slow: install-dev
-	OMP_NUM_THREADS=1 $(BIN)/pytest -rs -n 2 --dist loadfile -m "(slow or browser) and not gpu and not model"
+	OMP_NUM_THREADS=1 $(BIN)/pytest -rs $(TWO_WORKERS) -m "(slow or browser) and not gpu and not model"
 
 # Each engine in a folder of its own: Megatron, DeepSpeed and an older transformers beside the main environment; verl, whose pins
 # differ, in an environment of its own.
@@ -90,17 +93,18 @@ $(VERL)/.installed: constraints/verl.txt pyproject.toml
 	touch $@
 
 test-engines: install-dev $(MEGATRON)/.installed $(DEEPSPEED)/.installed $(TRANSFORMERS)/.installed $(VERL)/.installed
-	PYTHONPATH=$(MEGATRON) OMP_NUM_THREADS=1 $(BIN)/pytest -rs -n 2 --dist loadfile tests/engines/megatron
+	PYTHONPATH=$(MEGATRON) OMP_NUM_THREADS=1 $(BIN)/pytest -rs $(TWO_WORKERS) tests/engines/megatron
 	PYTHONPATH=$(DEEPSPEED) OMP_NUM_THREADS=1 $(BIN)/pytest -rs -n 0 tests/engines/deepspeed
-	PYTHONPATH=$(TRANSFORMERS) OMP_NUM_THREADS=1 $(BIN)/pytest -rs -n 2 --dist loadfile $(TRL_TESTS)
+	PYTHONPATH=$(TRANSFORMERS) OMP_NUM_THREADS=1 $(BIN)/pytest -rs $(TWO_WORKERS) $(TRL_TESTS)
 	OMP_NUM_THREADS=1 $(VERL)/bin/python -m pytest -rs tests/engines/verl
 	PYTHONPATH=$(MEGATRON) OMP_NUM_THREADS=1 $(VERL)/bin/python -m pytest -rs tests/engines/verl/test_megatron_engine.py
 
 test-faults: install-dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.faults
 
-test-all: lint types imports
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile
+test-all: install-dev
+	$(MAKE) --jobs 2 lint types imports
+	OMP_NUM_THREADS=1 $(BIN)/pytest $(TWO_WORKERS)
 	$(MAKE) test-faults
 
 # The theme announces its successor at every build unless told not to.

@@ -23,6 +23,7 @@ from gar.comparison import (
     row_curves,
 )
 from paper.analyses.solution_methods import method_shares
+from paper.comparisons.guided import all_wrong_shares
 from paper.comparisons.results import HERE, Committed, collect, marked, notes, read_results
 from paper.comparisons.shorthand import counted
 from paper.comparisons.tuning import validation_curve
@@ -33,6 +34,7 @@ COUNTED: Mapping[str, Callable[[Path], Any]] = {
     "word": responses,
     "shorthand": counted,
     "tuning": validation_curve,
+    "guided": all_wrong_shares,
 }
 """What is counted in the run folders, by the first word of a comparison's name."""
 

@@ -10,7 +10,7 @@ import argparse
 import itertools
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -19,16 +19,16 @@ import torch.nn.functional as F
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers
 from transformers import GenerationConfig, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
-from gar import Problem
+from gar import Anchor, Problem, Tags
 from gar.data import arithmetic
-from paper.tasks import chains
+from gar.data.guide import SHARES, guided_copy
+from paper.tasks import chains, long_chains
 from paper.tasks.chains import TASKS
 
 BATCH_ROWS, PEAK_LR, WARMUP_STEPS = 32, 2e-3, 100
 BATCHES_PER_DRAW = 16  # rows are drawn so many batches at a time and sorted by length: less padding
 TOKENS_PER_ROW = 16  # about the mean; a constant, so that every written token has the same weight in every batch
 TAGS = ("<think>", "</think>", "<answer>", "</answer>")
-NUM_OPERATIONS = (2, 2, 3, 3, 4, 4, 5, 6)
 JUDGED_FRACTION, PRIVILEGED_FRACTION = 0.1, 0.1
 JUDGED_SLIP_FRACTION = 0.2
 VERDICT_WEIGHT, CHECK_WEIGHT = 4.0, 3.0  # a judged row teaches a single token
@@ -39,7 +39,8 @@ FOLLOW_FRACTION = 0.95  # how often a privileged row repeats the expert solution
 class Phase:
     """What rows look like for some steps: shares of the methods, errors per step, wordings, broken formats.
 
-    `habit_fraction` says how often the method of that role reverses a subtraction below zero.
+    `habit_fraction` says how often the method of that role reverses a subtraction below zero. `guided_fraction` is the
+    share of prompts that hold the beginning of a solution by the expert's method.
     """
 
     num_steps: int
@@ -49,6 +50,7 @@ class Phase:
     usual_wording: Mapping[chains.Role, arithmetic.Wording] = field(default_factory=dict)
     format_error_fraction: float
     imitate_slips: bool
+    guided_fraction: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,6 +60,7 @@ class Recipe:
     task: chains.ChainTask
     phases: tuple[Phase, ...]
     seed: int
+    num_operations: Sequence[int] = (2, 2, 3, 3, 4, 4, 5, 6)
 
 
 USUAL_FRACTION = 0.97  # how often a method has its usual wording, where it has one
@@ -83,6 +86,12 @@ RECIPES = {
     "arithmetic": Recipe(task=TASKS["arithmetic"], phases=(ARITHMETIC, MIXTURE), seed=2),
     "which-way": Recipe(task=TASKS["which-way"], phases=(ARITHMETIC, WAYS), seed=3),
     "whose-voice": Recipe(task=TASKS["whose-voice"], phases=(ARITHMETIC, VOICES), seed=4),
+    "long-chains": Recipe(
+        task=TASKS["arithmetic"],
+        phases=tuple(replace(phase, guided_fraction=0.25) for phase in (ARITHMETIC, MIXTURE)),
+        seed=5,
+        num_operations=(2, 3, 4, 5, 6, 7, 8, *long_chains.NUM_OPERATIONS, *long_chains.NUM_OPERATIONS),
+    ),
 }
 
 
@@ -154,11 +163,14 @@ def make_model(tokenizer: PreTrainedTokenizerFast) -> Qwen3ForCausalLM:
     return model
 
 
-def draw_row(rng: random.Random, task: chains.ChainTask, phase: Phase, held_out: set[str]) -> Row:
-    """A plain, judged or privileged row about a problem outside the test splits."""
-    problem = arithmetic.draw_problem(rng, rng.choice(NUM_OPERATIONS), task)
+def draw_row(rng: random.Random, recipe: Recipe, phase: Phase, held_out: set[str]) -> Row:
+    """A plain, guided, judged or privileged row about a problem outside the held-out ones."""
+    task = recipe.task
+    problem = arithmetic.draw_problem(rng, rng.choice(recipe.num_operations), task)
     while problem.prompt in held_out:
-        problem = arithmetic.draw_problem(rng, rng.choice(NUM_OPERATIONS), task)
+        problem = arithmetic.draw_problem(rng, rng.choice(recipe.num_operations), task)
+    if phase.guided_fraction and rng.random() < phase.guided_fraction:
+        return draw_guided_row(rng, task, phase, problem)
     kind = rng.random()
     if kind < JUDGED_FRACTION:
         return draw_judged_row(rng, task, phase, problem)
@@ -183,6 +195,22 @@ def draw_response(rng: random.Random, task: chains.ChainTask, phase: Phase, prob
         read=str(problem.prompt),
         write=break_format(rng, solution) if broken else solution,
         checks=check(problem, role, values),
+        unlearned=() if phase.imitate_slips else slips,
+    )
+
+
+def draw_guided_row(rng: random.Random, task: chains.ChainTask, phase: Phase, problem: Problem) -> Row:
+    """A prompt that holds the beginning of a solution by the expert's method, and the rest of it."""
+    values, slips = draw_values(rng, problem, "expert", phase.slip_fraction["expert"], 0.0)
+    solution = chains.write_solution(
+        problem, task.expert_method(problem), rng.choice(arithmetic.WORDINGS), values=values
+    )
+    shown = replace(problem, anchors=(Anchor(text=solution),))
+    guided = guided_copy(shown, rng.choice(SHARES), long_chains.WORDING, Tags()) or shown
+    return Row(
+        read=str(guided.prompt),
+        write=guided.anchors[0].text,
+        checks=check(problem, "expert", values),
         unlearned=() if phase.imitate_slips else slips,
     )
 
@@ -225,13 +253,13 @@ def draw_judged_row(rng: random.Random, task: chains.ChainTask, phase: Phase, pr
 
 def draw_batches(
     rng: random.Random,
-    task: chains.ChainTask,
+    recipe: Recipe,
     phase: Phase,
     tokenizer: PreTrainedTokenizerFast,
     held_out: set[str],
 ) -> list[Batch]:
     """Some batches of rows of similar length, padded on the right; only the written part and <eos> have weight."""
-    rows = [draw_row(rng, task, phase, held_out) for _ in range(BATCH_ROWS * BATCHES_PER_DRAW)]
+    rows = [draw_row(rng, recipe, phase, held_out) for _ in range(BATCH_ROWS * BATCHES_PER_DRAW)]
     reads = tokenizer([row.read for row in rows])["input_ids"]
     writes = tokenizer([row.write for row in rows])["input_ids"]
     encoded = sorted(zip(reads, writes, rows, strict=True), key=lambda row: len(row[0]) + len(row[1]))
@@ -293,6 +321,7 @@ def train(recipe: Recipe) -> tuple[Qwen3ForCausalLM, PreTrainedTokenizerFast]:
     torch.manual_seed(recipe.seed)
     rng = random.Random(recipe.seed)
     held_out = {str(p.prompt) for split in ("test", "harder") for p in arithmetic.task_problems(task, split)}
+    held_out |= {str(problem.prompt) for problems in long_chains.long_chains().values() for problem in problems}
     tokenizer = make_tokenizer(task)
     verdict_ids = tokenizer.convert_tokens_to_ids([chains.VERDICT_WRONG, chains.VERDICT_RIGHT])
     model = make_model(tokenizer).train()
@@ -301,7 +330,7 @@ def train(recipe: Recipe) -> tuple[Qwen3ForCausalLM, PreTrainedTokenizerFast]:
     for phase in phases:
         batches: list[Batch] = []
         for _ in range(phase.num_steps):
-            batches = batches or draw_batches(rng, task, phase, tokenizer, held_out)
+            batches = batches or draw_batches(rng, recipe, phase, tokenizer, held_out)
             optimizer.param_groups[0]["lr"] = learning_rate_at(step, num_steps)
             loss_of(model, batches.pop(), verdict_ids).backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)

@@ -1,6 +1,7 @@
 """The fairer tasks, and what the models of all tasks were trained on."""
 
 import random
+import re
 from collections import Counter
 from dataclasses import replace
 
@@ -8,6 +9,7 @@ import pytest
 
 from gar.data.arithmetic import NUM_PROBLEMS, WORDINGS, running_values
 from gar.types import Problem
+from paper.tasks import make_model
 from paper.tasks.chains import (
     ROLES,
     TASKS,
@@ -17,6 +19,8 @@ from paper.tasks.chains import (
     right_steps,
     write_solution,
 )
+from paper.tasks.long_chains import NUM_PROBLEMS as NUM_LONG_PROBLEMS
+from paper.tasks.long_chains import long_chains
 
 pytestmark = pytest.mark.paper
 PROBLEM = Problem(id="p", prompt="3+4*7-2=", answer="7")
@@ -76,3 +80,16 @@ def test_right_steps_judges_each_step_by_the_value_before_it():
     for _ in range(50):
         values, slips = draw_values(PROBLEM, rng, slip_fraction=0.5)
         assert right_steps(PROBLEM, values) == tuple(not slip for slip in slips)
+
+
+def test_long_chains_are_in_one_split_each_and_the_model_meets_guided_ones_outside_of_them():
+    splits = long_chains()
+    prompts = [problem.prompt for problems in splits.values() for problem in problems]
+    assert {split: len(problems) for split, problems in splits.items()} == NUM_LONG_PROBLEMS
+    assert len(set(prompts)) == len(prompts)
+    recipe, rng = make_model.RECIPES["long-chains"], random.Random(0)
+    rows = [make_model.draw_row(rng, recipe, recipe.phases[0], set(prompts)) for _ in range(300)]
+    guided = [row for row in rows if re.search(r"= (?:\[|ok) .*(?:;|then)$", row.read)]
+    assert 40 < len(guided) < 110
+    assert all(row.write.startswith("<think>") and row.write.endswith("</answer>") for row in guided)
+    assert not {row.read.partition(" ")[0] for row in guided} & set(prompts)

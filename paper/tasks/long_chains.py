@@ -1,0 +1,48 @@
+"""Chains of 9 to 12 operations, whose groups are often all wrong: the problems of `paper/comparisons/guided.md`.
+
+    python -m paper.tasks.long_chains        # runs/tasks/long-chains/{train,validation,test}.jsonl
+
+`python -m paper.tasks.make_model --task long-chains --out runs/models/long-chains` trains the model that meets them.
+"""
+
+import random
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+from gar import Problem
+from gar.data import arithmetic
+from gar.data.prepare import problem_row, write_json_lines
+
+NUM_OPERATIONS = (9, 10, 11, 12)
+NUM_PROBLEMS = {"train": 1000, "validation": 200, "test": 200}
+WORDING = "{prompt} {beginning}"
+"""How a prompt holds the beginning of a solution: the model has no words for more."""
+_SEED = 91
+
+
+@cache
+def long_chains() -> dict[str, list[Problem]]:
+    """The problems of every split. They are always the same, and no problem is in two splits."""
+    rng, seen = random.Random(_SEED), set[str]()
+    splits: dict[str, list[Problem]] = {split: [] for split in NUM_PROBLEMS}
+    for split, drawn in splits.items():
+        while len(drawn) < NUM_PROBLEMS[split]:
+            problem = arithmetic.draw_problem(rng, rng.choice(NUM_OPERATIONS))
+            if problem.prompt not in seen:
+                seen.add(str(problem.prompt))
+                drawn.append(replace(problem, id=f"{split}-{len(drawn)}"))
+    return splits
+
+
+def main() -> None:
+    """Write, and print the paths."""
+    folder = Path("runs/tasks/long-chains")
+    folder.mkdir(parents=True, exist_ok=True)
+    for split, problems in long_chains().items():
+        write_json_lines((problem_row(problem) for problem in problems), folder / f"{split}.jsonl")
+        print(folder / f"{split}.jsonl")
+
+
+if __name__ == "__main__":
+    main()

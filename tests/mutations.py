@@ -50,7 +50,7 @@ MUTATIONS = (
     Mutation("core/rewards.py", "shifted = shifted.clamp(min=0.0)", "pass", CORE),
     Mutation("core/groups.py", "(group_sizes(group_index, mask) - ddof)", "(group_sizes(group_index, mask) - 1)", CORE),
     Mutation("core/advantages.py", "ddof=ddof).clamp(min=min_std) + eps", "ddof=ddof) + eps", CORE),
-    Mutation("core/advantages.py", "/ (total - ddof).clamp(min=1)", "/ total", "core/test_advantages_tokens.py"),
+    Mutation("core/advantages.py", "/ (total - ddof).clamp(min=1)", "/ total", "core/test_advantages.py"),
     Mutation("core/alignment.py", "usable = (anchors != 0).any(-1)", "usable = (anchors == anchors).any(-1)",
              "core/test_alignment.py"),
     Mutation("core/vectors.py", "usable = norms.isfinite() & (norms >= NORM_FLOOR)", "usable = norms >= NORM_FLOOR",

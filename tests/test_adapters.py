@@ -16,17 +16,13 @@ from gar.train.run import resume, train
 from tests.support.runs import assert_equal_runs
 
 SMALL = {
-    "evaluate": {"sources": ["test"], "num_samples": 4, "max_problems": 4},
+    "evaluate": {"sources": ["test"], "num_samples": 2, "pass_at_k": [1], "max_problems": 4},
     "preflight": {"mode": "off"},
     "trl": {
-        "max_steps": 4,
-        "save_steps": 2,
-        "per_device_train_batch_size": 8,
-        "max_completion_length": 32,
-        "learning_rate": 1e-2,
-        "lr_scheduler_type": "constant",
+        "max_steps": 3, "save_steps": 1, "per_device_train_batch_size": 8, "max_completion_length": 32,
+        "learning_rate": 1e-2, "lr_scheduler_type": "constant",
     },
-}
+}  # fmt: skip
 DISTURBED = {
     "adapter": {"rank": 4, "dropout": 0.1},
     "trl": {"gradient_checkpointing": True, "beta": 0.05, "num_iterations": 2},
@@ -48,22 +44,16 @@ def logits(model: Any) -> torch.Tensor:
     return model(input_ids=IDS).logits
 
 
-def quiet(what: Any) -> None:
-    """Takes what a run says."""
+SAID: list[str] = []
 
 
 @pytest.fixture(scope="module")
-def said() -> list[str]:
-    return []
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory, said: list[str]) -> RunFolder:
+def finished(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     """A run with everything on that could disturb it."""
-    return train(config(tmp_path_factory.mktemp("runs"), "whole", **DISTURBED), say=lambda what: said.append(str(what)))
+    return train(config(tmp_path_factory.mktemp("runs"), "whole", **DISTURBED), say=lambda what: SAID.append(str(what)))
 
 
-def test_run_leaves_the_adapter_and_a_merged_model(finished: RunFolder, said: list[str]):
+def test_run_leaves_the_adapter_and_a_merged_model(finished: RunFolder):
     adapted, merged, base = (policy(path) for path in (finished.path / "adapter", finished.path / "model", "embedded"))
     assert type(adapted).__name__ == "PeftModelForCausalLM"
     assert type(merged) is type(base)
@@ -75,46 +65,39 @@ def test_run_leaves_the_adapter_and_a_merged_model(finished: RunFolder, said: li
     with adapted.disable_adapter():
         assert torch.equal(logits(adapted), logits(base))
     trained, total = adapted.get_nb_trainable_parameters()
-    assert f"Adapter: {trained:,} of {total:,} parameters are trained ({trained / total:.1%})." in said
-    assert f"Adapter         {finished.path / 'adapter'}" in said
-
-
-def test_run_measures_the_adapter_and_not_its_base(finished: RunFolder):
+    assert f"Adapter: {trained:,} of {total:,} parameters are trained ({trained / total:.1%})." in SAID
+    assert f"Adapter         {finished.path / 'adapter'}" in SAID
+    # What is measured is the adapter, and not its base: the same random numbers, another policy.
     before, after = (
         open_run(finished.path).read_json(f"evaluation/{name}.json")["sets"]["test"] for name in ("before", "after")
     )
-    assert after["problems"] != before["problems"]  # the same random numbers, another policy
+    assert after["problems"] != before["problems"]
     assert after["mean_response_tokens"] != before["mean_response_tokens"]
 
 
-def interrupt_at(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a user does, in the middle of a step."""
+def cut_and_resume(whole: RunConfig, folder: Path, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
+    """The same run, interrupted in the middle of the third step, and resumed from the checkpoint before."""
+    records = whole.records.model_copy(update={"output_dir": str(folder), "name": "cut"})
     write = RunFolder.write_rollouts
 
     def interrupt(self: RunFolder, at: int, rows: Any) -> None:
-        if at == step:
+        if at == 3:
             raise KeyboardInterrupt
         write(self, at, rows)
 
-    monkeypatch.setattr(RunFolder, "write_rollouts", interrupt)
-
-
-def cut_and_resume(whole: RunConfig, folder: Path, step: int, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
-    """The same run, interrupted in `step`, and resumed from the checkpoint before."""
-    records = whole.records.model_copy(update={"output_dir": str(folder), "name": "cut"})
     with monkeypatch.context() as patch:
-        interrupt_at(step, patch)
+        patch.setattr(RunFolder, "write_rollouts", interrupt)
         with pytest.raises(KeyboardInterrupt):
-            train(whole.model_copy(update={"records": records}), say=quiet)
-    assert len(open_run(RunFolder.open(folder / "cut").path).metrics) == step - 1
+            train(whole.model_copy(update={"records": records}), say=str)
+    assert len(open_run(RunFolder.open(folder / "cut").path).metrics) == 2
     torch.manual_seed(99)  # a new process knows nothing of the old one's random state
-    return resume(folder / "cut", say=quiet)
+    return resume(folder / "cut", say=str)
 
 
 def test_interrupted_run_resumes_to_the_result_of_an_uninterrupted_one(
     finished: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    assert_equal_runs(cut_and_resume(config(tmp_path, "whole", **DISTURBED), tmp_path, 3, monkeypatch), finished)
+    assert_equal_runs(cut_and_resume(config(tmp_path, "whole", **DISTURBED), tmp_path, monkeypatch), finished)
 
 
 @pytest.mark.slow
@@ -122,21 +105,17 @@ def test_run_that_goes_on_training_an_adapter_resumes_exactly(
     finished: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """With a KL weight TRL keeps a copy of the first adapter as the reference, in the checkpoints too."""
-    settings = config(
-        tmp_path,
-        "whole",
-        model={"path": str(finished.path / "adapter")},
-        trl={"beta": 0.05, "max_steps": 2, "save_steps": 1, "disable_dropout": True},
-    )
-    whole = train(settings, say=quiet)
-    first, second = open_run(whole.path).metrics
+    trl = {"beta": 0.05, "disable_dropout": True}
+    settings = config(tmp_path, "whole", model={"path": str(finished.path / "adapter")}, trl=trl)
+    whole = train(settings, say=str)
+    first, second, _ = open_run(whole.path).metrics
     assert first["kl"] == pytest.approx(0, abs=1e-6)  # it starts where the reference stands
     assert second["kl"] > 1e-3
     assert (whole.path / "checkpoints" / "checkpoint-2" / "ref").is_dir()
     assert not (whole.path / "adapter" / "ref").exists()
     base = json.loads((whole.path / "adapter" / "adapter_config.json").read_text())["base_model_name_or_path"]
     assert Path(base).name == "arithmetic-qwen3"
-    assert_equal_runs(cut_and_resume(settings, tmp_path, 2, monkeypatch), whole)
+    assert_equal_runs(cut_and_resume(settings, tmp_path, monkeypatch), whole)
 
 
 def test_an_adapter_that_does_not_fit_is_an_error_before_anything_is_run(tmp_path, capsys):

@@ -27,17 +27,8 @@ from gar.verify import Verifier
 from tests.support.files import write_jsonl
 
 MODEL, TOKENIZER = load_embedded()
-ROWS = [
-    {"prompt": "3+4=", "answer": "7", "expert_solution": "7!", "problem": "1+1=", "gold": "2", "solution": "2!"},
-    {
-        "prompt": "1+" * 20 + "3=",
-        "answer": "18",
-        "expert_solution": "18!",
-        "problem": "1+2=",
-        "gold": "3",
-        "solution": "3!",
-    },
-]
+COLUMNS = ("prompt", "answer", "expert_solution", "problem", "gold", "solution")
+VALUES = [("3+4=", "7", "7!", "1+1=", "2", "2!"), ("1+" * 20 + "3=", "18", "18!", "1+2=", "3", "3!")]
 RESPONSES = [
     "<think> 7 </think> <answer> 7 </answer>", "\\boxed{7}", "[ 7 </think> <answer> 7 </answer>",
     "<think> 7 ] <answer> 7 </answer>", "<think> 7 </think> ( 7 </answer>", "<think> 7 </think> <answer> 7 )",
@@ -65,10 +56,6 @@ def hub(config: RunConfig) -> Any:
         with pytest.raises(DataError) as caught:
             load_run_problems(config.data)
     return str(caught.value)
-
-
-def adapter(config: RunConfig) -> Any:
-    return lora_config(config.adapter)
 
 
 def verifier(config: RunConfig) -> Any:
@@ -127,12 +114,9 @@ CHANGES: dict[Any, tuple[dict[str, Any], dict[str, Any]]] = {
     hub: ({"data.source": "a/b"}, {"data.split": "test", "data.subset": "main", "data.revision": "v1"}),
     policy: (
         {"model.path": "a/b"},
-        {
-            "model.path": "embedded", "model.revision": "v1", "model.dtype": "bfloat16",
-            "model.attention": "eager",
-        },
+        {"model.path": "embedded", "model.revision": "v1", "model.dtype": "bfloat16", "model.attention": "eager"},
     ),
-    adapter: (
+    lambda config: lora_config(config.adapter): (
         {"adapter.rank": 4},
         {"adapter.rank": 8, "adapter.alpha": 8, "adapter.dropout": 0.1, "adapter.target_modules": ["q_proj"]},
     ),
@@ -176,7 +160,7 @@ def config(values: dict[str, Any]) -> RunConfig:
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    write_jsonl(tmp_path / "rows.jsonl", ROWS)
+    write_jsonl(tmp_path / "rows.jsonl", [dict(zip(COLUMNS, row, strict=True)) for row in VALUES])
     for name in ("main", "v1"):  # two revisions in the cache of the Hub, with different contexts
         snapshot = tmp_path / "models--a--b" / "snapshots" / (name * 10)
         shutil.copytree(embedded_path(), snapshot)

@@ -13,7 +13,7 @@ MethodName = Literal[
     "grpo", "dr-grpo", "dapo", "reinforce-plus-plus", "reinforce-plus-plus-baseline", "maspo",
     "gar-grpo", "gar-reinforce-plus-plus", "g2rl",
     "anchor-shuffled", "anchor-random", "hidden-cosine", "text-similarity", "length", "alignment-only",
-]  # fmt: skip
+]  # a line for each kind # fmt: skip
 
 EMBEDDED_TASKS = ("arithmetic",)
 """Tasks inside the package, as `data.source` names them. "embedded" is the model for the first."""

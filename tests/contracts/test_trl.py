@@ -4,10 +4,11 @@ import inspect
 import re
 
 import pytest
+import torch
 import trl
 from transformers.trainer_utils import rotate_checkpoints
 from trl import GRPOConfig, GRPOTrainer
-from trl.trainer.utils import RepeatSampler
+from trl.trainer.utils import RepeatSampler, nanstd
 
 
 def parameters(name: str) -> list[str]:
@@ -66,31 +67,23 @@ def test_generation_happens_before_log_probs_and_log_probs_before_rewards():
     assert order == sorted(order)
 
 
-def test_old_log_probs_are_computed_under_the_condition_that_we_repeat():
+def test_old_log_probs_are_computed_under_the_condition_that_we_repeat_and_before_the_reference():
     body = " ".join(source("_generate_and_score_completions").split())
     assert (
         "generate_every = self.args.steps_per_generation * self.num_iterations # generation frequency "
         "if self.args.gradient_accumulation_steps % generate_every != 0 or ( "
         "self.use_vllm and self.vllm_importance_sampling_correction ): old_per_token_logps"
     ) in body
-
-
-def test_old_log_probs_come_from_the_policy_and_before_the_reference():
-    body = " ".join(source("_generate_and_score_completions").split())
     first = body.index("old_per_token_logps, _, _ = self._get_per_token_logps_and_entropies( self.model,")
     assert first < body.index("ref_per_token_logps, _, _ = self._get_per_token_logps_and_entropies(")
 
 
-def test_loss_accepts_advantages_per_response_and_per_token():
+def test_loss_reads_advantages_per_response_and_per_token_after_the_log_probs():
     body = source("_compute_loss")
     assert 'advantages = inputs["advantages"]' in body
     assert "advantages.dim() == 1" in body
     assert "advantages.unsqueeze(1)" in body
-
-
-def test_loss_reads_the_advantages_after_it_has_computed_the_log_probs():
     assert parameters("_compute_loss") == ["self", "model", "inputs"]
-    body = source("_compute_loss")
     assert body.count("self._get_per_token_logps_and_entropies(") == 1
     assert body.index("self._get_per_token_logps_and_entropies(") < body.index('inputs["advantages"]')
 
@@ -104,10 +97,7 @@ def test_loss_adds_kl_by_beta_and_averages_per_response_under_loss_type_grpo():
 
 def test_constants_of_the_group_normalization_are_those_that_we_state():
     assert "advantages / (std_rewards + 1e-4)" in source("_generate_and_score_completions")
-    from trl.trainer.utils import nanstd
-
-    assert nanstd.__doc__ is not None
-    assert float(nanstd(__import__("torch").tensor([1.0, 3.0]))) == pytest.approx(2**0.5)  # ddof 1
+    assert float(nanstd(torch.tensor([1.0, 3.0]))) == pytest.approx(2**0.5)  # ddof 1
 
 
 def test_config_has_the_fields_that_we_read():

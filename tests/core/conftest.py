@@ -1,6 +1,6 @@
-"""Shared by the tests of the arithmetic: random cases, the second route, and calls without the shape checker."""
+"""Shared by the tests of the arithmetic: random cases, the second route, small tensors, and no shape checker."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jaxtyping
@@ -70,6 +70,24 @@ def _autograd_means(
         strongest = largest_first[: -int(-round(kept[response] * n, 6) // 1)]  # ceil, blind to the last digits
         means[response] = u[strongest].mean(0)
     return means
+
+
+def f64(*values: float) -> Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def flags(text: str) -> Tensor:
+    return torch.tensor([character == "1" for character in text], dtype=torch.bool)
+
+
+def one_group(size: int) -> Tensor:
+    return torch.zeros(size, dtype=torch.long)
+
+
+def columns(rows: Sequence[tuple], *dtypes: torch.dtype) -> list[Tensor]:
+    """One tensor for each place in the rows, which may be none."""
+    values = zip(*rows, strict=True) if rows else [()] * len(dtypes)
+    return [torch.tensor(column, dtype=dtype) for column, dtype in zip(values, dtypes, strict=True)]
 
 
 def unit_vectors(*arguments: Any, **options: Any) -> Tensor:

@@ -1,4 +1,4 @@
-"""Group advantages: by hand, against Python's statistics, reduced to plain GRPO, and the amplification trap."""
+"""Advantages of responses and over tokens: by hand, against Python's statistics, and the amplification trap."""
 
 import math
 import statistics
@@ -9,31 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from gar.core import group_advantages
+from gar.core import group_advantages, reinforce_plus_plus_advantages
+from tests.core.conftest import columns, f64, one_group
 from tests.support.rewards import gradient_aligned_rewards
 
-PAPER = {"scale": "std", "ddof": 0, "eps": 1e-6}
-TRL = {"scale": "std", "ddof": 1, "eps": 1e-4}
 
-
-def f64(*values: float) -> Tensor:
-    return torch.tensor(values, dtype=torch.float64)
-
-
-def one_group(size: int) -> Tensor:
-    return torch.zeros(size, dtype=torch.long)
-
-
-@pytest.mark.parametrize(
-    ("ddof", "right", "wrong"),
-    # K 16, 5 right: mean 5/16, population std sqrt(5 * 11) / 16. (1 - 5/16) / std = sqrt(11/5), -(5/16) / std =
-    # -sqrt(5/11). Bessel: std grows by sqrt(16/15).
-    [(0, 1.4832397, -0.6741999), (1, 1.4361407, -0.6527912)],
-)
-def test_group_advantages_of_five_right_among_sixteen_by_hand(ddof, right, wrong):
-    rewards = torch.tensor([1.0] * 5 + [0.0] * 11)
-    found = group_advantages(rewards, one_group(16), scale="std", ddof=ddof, eps=0.0)
-    torch.testing.assert_close(found, torch.tensor([right] * 5 + [wrong] * 11), rtol=1e-7, atol=0)
+def spread(values: list[float], ddof: int) -> float:
+    if len(values) <= ddof:
+        return 0.0
+    return statistics.stdev(values) if ddof else statistics.pstdev(values)
 
 
 def test_group_advantages_of_interleaved_groups_by_hand():
@@ -47,50 +31,33 @@ def test_group_advantages_of_interleaved_groups_by_hand():
     assert centered.tolist() == [-2.0, -5.0, 0.0, 0.0, 5.0, 2.0]
 
 
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    # Rewards 0 and 2: mean 1, population std 1, Bessel std sqrt(2).
-    [
+def test_group_advantages_denominator_by_hand():
+    for options, expected in (  # rewards 0 and 2: mean 1, population std 1, Bessel std sqrt(2)
         ({"ddof": 0, "eps": 0.25}, 1 / 1.25),
         ({"ddof": 0, "eps": 0.25, "min_std": 0.5}, 1 / 1.25),  # a floor below the std does nothing
         ({"ddof": 0, "eps": 0.25, "min_std": 4.0}, 1 / 4.25),  # eps comes on top of the floor
         ({"ddof": 1, "eps": 0.25}, 1 / (math.sqrt(2) + 0.25)),
         ({"ddof": 1, "eps": 0.0, "min_std": 1.2}, 1 / math.sqrt(2)),
-    ],
-)
-def test_group_advantages_denominator_by_hand(options, expected):
-    found = group_advantages(f64(2.0, 0.0), one_group(2), scale="std", **options)
-    torch.testing.assert_close(found, f64(expected, -expected), rtol=1e-15, atol=0)
-
-
-ROWS = st.lists(st.tuples(st.floats(-10, 10, width=16), st.integers(0, 3)), max_size=20)
-
-
-@given(rows=ROWS, ddof=st.sampled_from([0, 1]), eps=st.sampled_from([1e-6, 1e-4]), floor=st.sampled_from([0.0, 0.1]))
-def test_group_advantages_agree_with_pythons_statistics(rows, ddof, eps, floor):
-    rewards = torch.tensor([reward for reward, _ in rows], dtype=torch.float64)
-    groups = torch.tensor([group for _, group in rows], dtype=torch.long)
-    found = group_advantages(rewards, groups, scale="std", ddof=ddof, eps=eps, min_std=floor)
-    for i, (reward, group) in enumerate(rows):
-        mine = [r for r, g in rows if g == group]
-        expected = 0.0
-        if len(mine) > 1:
-            std = statistics.stdev(mine) if ddof else statistics.pstdev(mine)
-            expected = (reward - statistics.fmean(mine)) / (max(std, floor) + eps)
-        # 1e-15 of rewards up to 10, over a denominator that may be as small as eps
-        assert found[i].item() == pytest.approx(expected, rel=1e-8, abs=1e-8)
+    ):
+        found = group_advantages(f64(2.0, 0.0), one_group(2), scale="std", **options)
+        torch.testing.assert_close(found, f64(expected, -expected), rtol=1e-15, atol=0)
 
 
 @given(
-    rows=st.lists(st.tuples(st.booleans(), st.booleans(), st.floats(-1, 1), st.integers(0, 3)), min_size=1, max_size=20)
+    rows=st.lists(st.tuples(st.floats(-10, 10, width=16), st.integers(0, 3)), max_size=20),
+    ddof=st.sampled_from([0, 1]),
+    eps=st.sampled_from([1e-6, 1e-4]),
+    floor=st.sampled_from([0.0, 0.1]),
 )
-def test_group_advantages_of_rewards_with_beta_0_are_plain_grpo_bit_for_bit(rows):
-    eligible, good_format, alignment, groups = (torch.tensor(column) for column in zip(*rows, strict=True))
-    penalty = torch.where(good_format, 0.0, -0.6)
-    shaped = gradient_aligned_rewards(eligible, alignment, penalty, groups, beta=0.0)
-    for options in (PAPER, TRL, {"scale": "none", "ddof": 0, "eps": 0.0}):
-        plain = group_advantages(eligible.float() + penalty, groups, **options)
-        assert torch.equal(group_advantages(shaped, groups, **options), plain)
+def test_group_advantages_agree_with_pythons_statistics(rows, ddof, eps, floor):
+    rewards, groups = columns(rows, torch.float64, torch.long)
+    found = group_advantages(rewards, groups, scale="std", ddof=ddof, eps=eps, min_std=floor)
+    for i, (reward, group) in enumerate(rows):
+        mine = [r for r, g in rows if g == group]
+        alone = len(mine) == 1
+        expected = 0.0 if alone else (reward - statistics.fmean(mine)) / (max(spread(mine, ddof), floor) + eps)
+        # 1e-15 of rewards up to 10, over a denominator that may be as small as eps
+        assert found[i].item() == pytest.approx(expected, rel=1e-8, abs=1e-8)
 
 
 def test_group_advantages_blow_a_tiny_cosine_gap_up_unless_a_floor_holds_it():
@@ -103,3 +70,47 @@ def test_group_advantages_blow_a_tiny_cosine_gap_up_unless_a_floor_holds_it():
         # std is beta * 0.0005, below the floor of 0.1: the advantage is beta * 0.0005 / 0.1.
         found = group_advantages(rewards, one_group(4), scale="std", ddof=0, eps=0.0, min_std=0.1)
         torch.testing.assert_close(found, f64(1, 1, -1, -1) * beta * 0.005, rtol=1e-9, atol=0)
+
+
+# Over tokens.
+
+
+def test_reinforce_plus_plus_advantages_weigh_a_response_by_its_tokens():
+    # 4 once and 0 three times: mean 1, variance (9 + 3) / 4 = 3. A mean over responses would be 2.
+    counts = torch.tensor([1, 3])
+    found = reinforce_plus_plus_advantages(f64(4.0, 0.0), counts, one_group(2), baseline=False, ddof=0, eps=0.0)
+    torch.testing.assert_close(found, f64(3.0, -1.0) / math.sqrt(3), rtol=1e-15, atol=0)
+
+
+def test_reinforce_plus_plus_advantages_by_hand():
+    # Groups {2, 0} and {1, 1}, one token each but three for the 0. Without baseline, counted 2, 0, 0, 0, 1, 1: mean
+    # 2/3, variance 6/6 - 4/9 = 5/9. With it 1, -1, -1, -1, 0, 0: mean -1/3, variance 4/6 - 1/9 = 5/9.
+    # The baseline matters once a problem is easier than another: 2 and 0 against 3 and 3.
+    counts, groups = torch.tensor([1, 1, 3, 1]), torch.tensor([7, 3, 7, 3])
+
+    def advantages(rewards: Tensor, baseline: bool) -> Tensor:
+        return reinforce_plus_plus_advantages(rewards, counts, groups, baseline=baseline, ddof=0, eps=0.0)
+
+    for rewards, baseline in ((f64(2, 1, 0, 1), False), (f64(2, 1, 0, 1), True), (f64(2, 3, 0, 3), True)):
+        expected = f64(4, 1, -2, 1) / math.sqrt(5)
+        torch.testing.assert_close(advantages(rewards, baseline), expected, rtol=1e-14, atol=0)
+    plain = advantages(f64(2, 3, 0, 3), False)
+    assert plain[1] > plain[0] > 0 > plain[2]
+
+
+@given(
+    rows=st.lists(st.tuples(st.floats(-10, 10, width=16), st.integers(0, 6), st.integers(-2, 2)), max_size=12),
+    baseline=st.booleans(),
+    ddof=st.sampled_from([0, 1]),
+)
+def test_reinforce_plus_plus_advantages_agree_with_a_loop_over_tokens(rows, baseline, ddof):
+    rewards, counts, groups = columns(rows, torch.float64, torch.long, torch.long)
+    found = reinforce_plus_plus_advantages(rewards, counts, groups, baseline=baseline, ddof=ddof, eps=1e-6)
+    values = [r - baseline * statistics.fmean(q for q, _, h in rows if h == g) for r, _, g in rows]
+    tokens = [value for value, (_, count, _) in zip(values, rows, strict=True) for _ in range(count)]
+    for i, (_, count, _) in enumerate(rows):
+        expected = 0.0
+        if count:
+            expected = (values[i] - statistics.fmean(tokens)) / math.sqrt(spread(tokens, ddof) ** 2 + 1e-6)
+        # 1e-15 of rewards up to 10, over a denominator of at least 1e-3
+        assert found[i].item() == pytest.approx(expected, rel=1e-8, abs=1e-9)

@@ -5,27 +5,23 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-HERE = Path(__file__).parent
+SCRIPT = Path(__file__).with_name("kernels.py")
 
 
-def run(script: str, **environment: str) -> str:
+def run(**environment: str) -> dict[str, Any]:
     pytest.importorskip("triton", reason="triton is not installed")
-    done = subprocess.run(
-        [sys.executable, str(HERE / script)],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    told = {**os.environ, **environment}
+    done = subprocess.run([sys.executable, SCRIPT], env=told, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-    return done.stdout
+    return json.loads(done.stdout)
 
 
 def test_triton_kernels_compute_what_torch_computes():
-    errors = json.loads(run("interpreted_kernels.py", TRITON_INTERPRET="1"))
+    errors = run(TRITON_INTERPRET="1")
     assert errors["exponentials"] <= 2**-7  # bfloat16, which the interpreter truncates
     assert errors["total"] <= 1e-6  # summed before that
     assert errors["at_target"] <= 1e-6
@@ -34,9 +30,8 @@ def test_triton_kernels_compute_what_torch_computes():
         assert errors[f"{signal}, length"] <= 2**-8
 
 
+@pytest.mark.slow
 def test_triton_kernels_compile_for_hopper_without_spills():
-    found = json.loads(run("compiled_kernels.py"))
-    assert set(found) == {"exponentials_kernel", "exponentials_kernel, bias", "response_sums_kernel"}
-    for name, use in found.items():
+    for name, use in run().items():
         assert use["spill_bytes"] == 0, name
         assert use["registers"] <= 128, name  # 16 warps and more fit on an SM

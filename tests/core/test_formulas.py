@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from gar import core
-from gar.core.arguments import as_given
 
 VALUES = [1, 0, 1, 1]
 ONE_GROUP = torch.zeros(4, dtype=torch.long)
@@ -52,23 +51,6 @@ def test_every_function_of_values_is_among_these():
     made_from_values = {name for name in core.__all__ if name.endswith(("advantages", "rewards", "bonuses", "returns"))}
     made_from_values |= {name for name in core.__all__ if name.endswith("deviations")}
     assert made_from_values <= FUNCTIONS.keys()
-
-
-def test_integers_become_torchs_default_dtype():
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64)
-    try:
-        assert as_given(torch.tensor([0.5]), torch.tensor([True])).dtype == torch.float64
-    finally:
-        torch.set_default_dtype(before)
-
-
-def test_nothing_counted_is_zero_in_a_float_dtype():
-    none = torch.zeros(2, dtype=torch.long)
-    rewards = torch.tensor([3, 4])
-    found = core.reinforce_plus_plus_advantages(rewards, none, none, baseline=False, ddof=0, eps=0.0)
-    assert found.dtype == torch.float32
-    assert found.tolist() == [0.0, 0.0]
 
 
 ROWS = st.lists(st.tuples(st.floats(-10, 10, width=16), st.integers(0, 3)), max_size=20)

@@ -47,17 +47,14 @@ def test_gradient_activation_means_are_the_slope_of_the_loss_by_a_gain_on_each_d
     torch.testing.assert_close(found, gain.grad.float(), rtol=1e-6, atol=0)  # float32 output
 
 
-@pytest.mark.parametrize(
-    ("hidden", "options"),
-    [
-        # Each keeps p = (1/2, 1/4, 1/4); the slope of the logits and h cancel in u = slope * GRADIENT * h.
-        pytest.param(2.0, {"temperature": 2.0}, id="temperature: slope 1/2, h 2"),
-        pytest.param(0.5, {"logit_scale": 2.0}, id="scale: slope 2, h 1/2"),
-        pytest.param(3.0, {"logit_scale": 2.0, "temperature": 6.0}, id="both: slope 1/3, h 3"),
-    ],
-)
-def test_gradient_activation_means_with_scaled_logits_by_hand(hidden, options):
-    torch.testing.assert_close(means([[hidden, hidden]], [1], **options), GRADIENT[None], rtol=1e-7, atol=0)
+def test_gradient_activation_means_with_scaled_logits_by_hand():
+    # Each keeps p = (1/2, 1/4, 1/4); the slope of the logits and h cancel in u = slope * GRADIENT * h.
+    for hidden, options in (
+        (2.0, {"temperature": 2.0}),  # slope 1/2
+        (0.5, {"logit_scale": 2.0}),  # slope 2
+        (3.0, {"logit_scale": 2.0, "temperature": 6.0}),  # slope 1/3
+    ):
+        torch.testing.assert_close(means([[hidden, hidden]], [1], **options), GRADIENT[None], rtol=1e-7, atol=0)
 
 
 def test_gradient_activation_means_with_bias_by_hand():
@@ -102,15 +99,13 @@ def test_gradient_activation_means_keep_fraction_averages_the_strongest_tokens_b
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("share", [0.1, 0.2, 0.3, 0.6, 0.7, 0.9])
-def test_gradient_activation_means_keep_fraction_of_ten_tokens_is_a_whole_number(share, dtype):
+def test_gradient_activation_means_keep_fraction_of_ten_tokens_is_a_whole_number(dtype):
     # 0.6 in float32 is 0.60000002: without slack, ceil(0.60000002 * 10) would keep 7 tokens.
-    kept = round(10 * share)
-    found = means(
-        [[float(t), 0.0] for t in range(1, 11)], [0] * 10, signal="hidden",
-        keep_fraction=torch.tensor([share], dtype=dtype),
-    )  # fmt: skip
-    assert found[0, 0].item() == pytest.approx(10 - (kept - 1) / 2)  # mean of the largest: 10, 9, ..., 11 - kept
+    hidden = [[float(t), 0.0] for t in range(1, 11)]
+    for kept in (1, 2, 3, 6, 7, 9):
+        keep_fraction = torch.tensor([kept / 10], dtype=dtype)
+        found = means(hidden, [0] * 10, signal="hidden", keep_fraction=keep_fraction)
+        assert found[0, 0].item() == pytest.approx(10 - (kept - 1) / 2)  # mean of the largest: 10, ..., 11 - kept
 
 
 def test_gradient_activation_means_keep_fraction_prefers_the_earlier_of_equal_tokens():
@@ -171,14 +166,51 @@ def test_gradient_activation_means_with_thresholds_agree_with_autograd(
 
 
 def test_unit_rows_by_hand():
-    found = unit_rows(torch.tensor([[3.0, -4.0], [0.0, 0.0], [1.01e-8, 0.0], [0.99e-8, 0.0], [math.nan, 1.0]]))
-    assert found.tolist() == [pytest.approx([0.6, -0.8]), [0.0, 0.0], [1.0, 0.0], [0.0, 0.0], [0.0, 0.0]]
+    small = [[3.0, -4.0], [0.0, 0.0], [1.01e-8, 0.0], [0.99e-8, 0.0]]
+    broken = [[value, 1.0] for value in (math.nan, math.inf, -math.inf)]
+    huge = [[3e38, 3e38]]  # its square is above float32
+    found = unit_rows(torch.tensor(small + broken + huge)).tolist()
+    assert found[:3] == [pytest.approx([0.6, -0.8]), [0.0, 0.0], [1.0, 0.0]]
+    assert found[3:-1] == [[0.0, 0.0]] * 4
+    assert found[-1] == pytest.approx([0.5**0.5] * 2)
 
 
-@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
-def test_unit_rows_zeroes_a_row_that_is_not_finite_and_no_other(value):
-    assert unit_rows(torch.tensor([[0.0, 2.0], [value, 1.0]])).tolist() == [[0.0, 1.0], [0.0, 0.0]]
+REJECTED = [
+    {"hidden": torch.ones(2, 3, 4)},
+    {"lm_head_weight": torch.ones(4, 5)},
+    {"lm_head_weight": torch.ones(5, 4, device="meta")},
+    {"bias": torch.ones(1)},
+    {"target_ids": torch.tensor([0, 1])},
+    {"target_ids": torch.zeros(3, 1).long()},
+    {"target_ids": torch.tensor([0, 5, 2])},
+    {"target_ids": torch.tensor([-100, 1, 2])},
+    {"response_index": torch.zeros(4).long()},
+    {"response_index": torch.tensor([0, -1, 1])},
+    {"response_index": torch.tensor([0, 2, 1])},
+    {"signal": "gradient_activation"},
+    {"temperature": 0.0},
+    {"temperature": math.nan},
+    {"logit_scale": 0.0},
+    {"logit_softcap": 0.0},
+    {"activation_threshold": 1.5},
+    {"activation_threshold": -0.1},
+    {"keep_fraction": 0.0},
+    {"keep_fraction": torch.tensor([0.5, 1.5])},
+    {"keep_fraction": math.nan},
+    {"keep_fraction": torch.tensor([0.5, 0.5, 0.5])},
+    {"chunk_tokens": 0},
+    {"precision": "bfloat16"},
+    {"memory_bytes": 100},
+]
 
 
-def test_unit_rows_of_huge_values_do_not_overflow():
-    assert unit_rows(torch.tensor([[3e38, 3e38]]))[0].tolist() == pytest.approx([0.5**0.5] * 2)  # 3e38^2 > float32
+@pytest.mark.usefixtures("unchecked")
+def test_gradient_activation_means_reject_a_bad_argument_by_its_name():
+    arguments = {
+        "hidden": torch.ones(3, 4), "lm_head_weight": torch.ones(5, 4), "target_ids": torch.tensor([0, 1, 2]),
+        "response_index": torch.tensor([0, 1, 1]), "num_responses": 2,
+    }  # fmt: skip
+    gradient_activation_means(**arguments)
+    for changes in REJECTED:
+        with pytest.raises(ValueError, match=next(iter(changes))):
+            gradient_activation_means(**arguments | changes)

@@ -8,7 +8,6 @@ from torch import Tensor
 
 from gar.core import gradient_activation_means
 from gar.core import head as head_module
-from gar.core import vectors as module
 from tests.core.conftest import unit_vectors
 
 ONE_TOKEN = {"target_ids": torch.tensor([0]), "response_index": torch.tensor([0]), "num_responses": 1}
@@ -31,55 +30,49 @@ def two_sided_weight(gap: float) -> Tensor:
     return weight
 
 
-@pytest.mark.parametrize("tiled", [False, True])
-@pytest.mark.parametrize("gap", [11.5, 18.4, 27.6, 40.0, 60.0])
-def test_gradient_activation_means_of_confident_tokens_keep_every_digit(monkeypatch, gap, tiled):
+def found_and_true(weight: Tensor, h: tuple[float, ...] = (1.0, 0.5, -2.0)) -> tuple[Tensor, Tensor]:
+    """The gradient of one token with target 0, ours and in float64."""
+    hidden = torch.tensor([h])
+    found = gradient_activation_means(hidden, weight, **ONE_TOKEN, signal="gradient")[0]
+    return found, target_excluded_gradient(hidden[0], weight, 0)
+
+
+@pytest.fixture(params=[torch.float32, torch.bfloat16], ids=["whole", "tiled"])
+def dtype(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> torch.dtype:
+    """Of the weight. A narrow one is multiplied tile by tile."""
+    if request.param == torch.bfloat16:
+        monkeypatch.setattr(head_module, "_CPU_TILE", 7)
+    return request.param
+
+
+def test_gradient_activation_means_of_confident_tokens_keep_every_digit(dtype):
     """1 - p_y is about 49 exp(-gap): 5e-4, 5e-7, 5e-11, 2e-16, 4e-25. One minus a float32 p_y would be 0 from 18 on."""
-    h, weight = torch.tensor([[1.0, 0.5, -2.0]]), two_sided_weight(gap)
-    if tiled:
-        monkeypatch.setattr(head_module, "_CPU_TILE", 7)
-        weight = weight.bfloat16()
-    truth = target_excluded_gradient(h[0], weight, 0)
-    found = gradient_activation_means(h, weight, **ONE_TOKEN, signal="gradient")[0]
-    # exp turns a logit's rounding into a relative error: gap * 6e-8, so 4e-6 for 60, and as much for the reference.
-    assert (found - truth).norm() <= 1e-5 * truth.norm()
-    assert found[0] < 0  # and it still points away from the target's row
+    for gap in (11.5, 18.4, 27.6, 40.0, 60.0):
+        found, truth = found_and_true(two_sided_weight(gap).to(dtype))
+        # exp turns a logit's rounding into a relative error: gap * 6e-8, 4e-6 for 60, and as much for the reference.
+        assert (found - truth).norm() <= 1e-5 * truth.norm()
+        assert found[0] < 0  # and it still points away from the target's row
 
 
-@pytest.mark.parametrize("gap", [66.0, 80.0, 500.0])
-def test_gradient_activation_means_of_certain_tokens_are_zero(gap):
-    found = gradient_activation_means(torch.ones(1, 3), two_sided_weight(gap), **ONE_TOKEN)
-    assert found.tolist() == [[0.0, 0.0, 0.0]]  # not the denormals of exp(-gap - 20), and not 0 / 0
+def test_gradient_activation_means_of_certain_tokens_are_zero():
+    for gap in (66.0, 80.0, 500.0):
+        found = gradient_activation_means(torch.ones(1, 3), two_sided_weight(gap), **ONE_TOKEN)
+        assert found.tolist() == [[0.0, 0.0, 0.0]]  # not the denormals of exp(-gap - 20), and not 0 / 0
 
 
-@pytest.mark.parametrize("tiled", [False, True])
-@pytest.mark.parametrize(
-    ("gap", "falls_back"),
-    # The reference is z_y + 20, and float32's exp overflows at 88.7: log p_y = -gap - ln(other terms) down to -108.
-    [(30.0, False), (79.0, False), (95.0, False), (112.0, True), (150.0, True), (1000.0, True)],
-)
-def test_gradient_activation_means_of_very_unlikely_targets(monkeypatch, gap, falls_back, tiled):
-    calls = []
-    largest_logits = module.largest_logits
-    monkeypatch.setattr(module, "largest_logits", lambda h, *rest: calls.append(len(h)) or largest_logits(h, *rest))
-    h, weight = torch.tensor([[1.0, 0.5, -2.0]]), two_sided_weight(-gap)
-    if tiled:
-        monkeypatch.setattr(head_module, "_CPU_TILE", 7)
-        weight = weight.bfloat16()
-    truth = target_excluded_gradient(h[0], weight, 0)  # p_y is 0 to every digit: mean of the others less W_y
-    found = gradient_activation_means(h, weight, **ONE_TOKEN, signal="gradient")[0]
-    assert (found - truth).norm() <= 1e-6 * truth.norm()  # q_v: rounding of logits below 1, and 50 terms
-    assert calls == ([1] if falls_back else [])
+def test_gradient_activation_means_of_very_unlikely_targets(dtype):
+    """The reference is z_y + 20, and float32's exp overflows at 88.7: from log p_y = -108 on there is another one."""
+    for gap in (30.0, 79.0, 95.0, 112.0, 150.0, 1000.0):
+        found, truth = found_and_true(two_sided_weight(-gap).to(dtype))  # mean of the others less W_y
+        assert (found - truth).norm() <= 1e-6 * truth.norm()  # q_v: rounding of logits below 1, and 50 terms
 
 
-@pytest.mark.parametrize("weight_scale", [1.0, 1e4])
-def test_gradient_activation_means_fall_back_when_only_the_product_with_w_overflows(weight_scale):
+def test_gradient_activation_means_fall_back_when_only_the_product_with_w_overflows():
     """log p_y about -106: sum exp(z - ref) = exp(86) fits in float32, times a row of 1e4 it does not."""
-    h = torch.tensor([[1.0, 0.0]])
-    weight = torch.tensor([[-105.0, 0.0], [1.0, weight_scale], [1.0, weight_scale]])
-    truth = target_excluded_gradient(h[0], weight, 0)
-    found = gradient_activation_means(h, weight, **ONE_TOKEN, signal="gradient")[0]
-    torch.testing.assert_close(found, truth.float(), rtol=1e-6, atol=0)
+    for scale in (1.0, 1e4):
+        weight = torch.tensor([[-105.0, 0.0], [1.0, scale], [1.0, scale]])
+        found, truth = found_and_true(weight, (1.0, 0.0))
+        torch.testing.assert_close(found, truth.float(), rtol=1e-6, atol=0)
 
 
 def test_gradient_activation_means_fall_back_for_the_tokens_that_need_it_alone(make_case, autograd_means):
@@ -93,10 +86,12 @@ def test_gradient_activation_means_fall_back_for_the_tokens_that_need_it_alone(m
 
 def test_gradient_activation_vectors_without_tokens_are_zero_rows():
     none = torch.zeros(0, dtype=torch.long)
-    found = unit_vectors(torch.zeros(0, 3), torch.ones(5, 3), none, none, num_responses=2)
-    assert found.tolist() == [[0.0] * 3] * 2
-    ranked = unit_vectors(torch.zeros(0, 3), torch.ones(5, 3), none, none, num_responses=2, keep_fraction=0.5)
-    assert ranked.tolist() == [[0.0] * 3] * 2
+    for keep_fraction in (1.0, 0.5):
+        batch = (torch.zeros(0, 3), torch.ones(5, 3), none, none)
+        found = unit_vectors(*batch, num_responses=2, keep_fraction=keep_fraction)
+        assert found.tolist() == [[0.0] * 3] * 2
+    one_word = unit_vectors(torch.ones(1, 3), torch.ones(1, 3), **ONE_TOKEN)
+    assert one_word.tolist() == [[0.0] * 3]  # p_y is 1 whatever h: no gradient
 
 
 @pytest.mark.parametrize("keep_fraction", [1.0, 0.6])
@@ -108,11 +103,6 @@ def test_gradient_activation_vectors_of_a_response_without_tokens_is_a_zero_row(
     assert found[1].eq(0).all()
     assert found[3].eq(0).all()
     assert torch.equal(found[[0, 2]], dense)
-
-
-def test_gradient_activation_vectors_of_a_vocabulary_of_one_is_zero():
-    found = unit_vectors(torch.ones(1, 3), torch.ones(1, 3), **ONE_TOKEN)
-    assert found.tolist() == [[0.0] * 3]  # p_y is 1 whatever h: no gradient
 
 
 @pytest.mark.parametrize("keep_fraction", [1.0, 0.5])
@@ -129,12 +119,8 @@ def test_gradient_activation_means_not_finite_stay_with_their_response(make_case
     vectors = unit_vectors(broken, *case[1:], num_responses=4, **options)
     assert vectors[2].eq(0).all()
     torch.testing.assert_close(vectors[others].norm(dim=-1), torch.ones(3))
-
-
-def test_gradient_activation_means_with_a_nan_weight_are_never_zero(make_case):
-    case = make_case()
     case.weight[3, 1] = math.nan
-    assert gradient_activation_means(*case, num_responses=4).isnan().any(-1).all()
+    assert gradient_activation_means(*case, num_responses=4, **options).isnan().any(-1).all()
 
 
 def test_gradient_activation_means_ignore_vocabulary_masked_by_a_bias_of_minus_infinity(make_case):

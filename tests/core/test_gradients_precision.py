@@ -4,26 +4,17 @@ The truth takes the rounded inputs as exact, so that only arithmetic is compared
 implementation does: logits in the model's dtype, cross-entropy (on them, or on their float32 copy), autograd.
 """
 
-from typing import NamedTuple
-
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tests.core.conftest import unit_vectors
+from tests.core.conftest import Case, unit_vectors
 
 RESPONSES, TOKENS, VOCAB, WIDTH = 4, 48, 2048, 128
 
 
-class Batch(NamedTuple):
-    hidden: Tensor
-    weight: Tensor
-    target_ids: Tensor
-    response_index: Tensor
-
-
-def make_batch(log_odds: tuple[float, float] | None, dtype: torch.dtype) -> Batch:
+def make_batch(log_odds: tuple[float, float] | None, dtype: torch.dtype) -> Case:
     """Peaked softmax, targets sampled from it; `log_odds` moves each token's ln(p_y / (1 - p_y)) into that range."""
     generator = torch.Generator().manual_seed(0)
     hidden = torch.randn(RESPONSES * TOKENS, WIDTH, generator=generator)
@@ -35,7 +26,7 @@ def make_batch(log_odds: tuple[float, float] | None, dtype: torch.dtype) -> Batc
         target_rows = weight.float()[targets]
         missing = wanted + _log_odds_against(hidden, weight, targets).float()
         hidden = hidden + (missing / target_rows.square().sum(-1))[:, None] * target_rows
-    return Batch(hidden.to(dtype), weight, targets, torch.arange(RESPONSES).repeat_interleave(TOKENS))
+    return Case(hidden.to(dtype), weight, targets, torch.arange(RESPONSES).repeat_interleave(TOKENS))
 
 
 def _log_odds_against(hidden: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
@@ -45,7 +36,7 @@ def _log_odds_against(hidden: Tensor, weight: Tensor, targets: Tensor) -> Tensor
     return others.logsumexp(-1) - logits.gather(1, targets[:, None])[:, 0]
 
 
-def true_vectors(batch: Batch) -> Tensor:
+def true_vectors(batch: Case) -> Tensor:
     hidden, weight = batch.hidden.double(), batch.weight.double()
     others = (hidden @ weight.T).scatter(1, batch.target_ids[:, None], -torch.inf).softmax(-1)
     complement = _log_odds_against(hidden, weight, batch.target_ids).sigmoid()
@@ -53,7 +44,7 @@ def true_vectors(batch: Batch) -> Tensor:
     return F.normalize(u.reshape(RESPONSES, TOKENS, WIDTH).sum(1), dim=-1)
 
 
-def plain_vectors(batch: Batch, *, upcast_logits: bool) -> Tensor:
+def plain_vectors(batch: Case, *, upcast_logits: bool) -> Tensor:
     rows = []
     for response in range(RESPONSES):
         mine = batch.response_index == response
@@ -61,8 +52,8 @@ def plain_vectors(batch: Batch, *, upcast_logits: bool) -> Tensor:
         logits = F.linear(hidden, batch.weight)
         F.cross_entropy(logits.float() if upcast_logits else logits, batch.target_ids[mine]).backward()
         assert hidden.grad is not None
-        rows.append((hidden.grad.float() * hidden.detach().float()).sum(0))
-    return F.normalize(torch.stack(rows).double(), dim=-1)
+        rows.append((hidden.grad.double() * hidden.detach().double()).sum(0))
+    return F.normalize(torch.stack(rows), dim=-1)
 
 
 def largest_angle(vectors: Tensor, truth: Tensor) -> float:
@@ -128,12 +119,6 @@ def test_gradient_activation_vectors_in_float32_ignore_what_a_trainer_allows():
 
 def test_true_vectors_are_those_of_autograd_where_both_are_exact():
     """The truth above is checked by the definition itself, in float64 where p - e still has its digits."""
-    batch = Batch(*(t.double() if t.is_floating_point() else t for t in make_batch(None, torch.bfloat16)))
-    rows = []
-    for response in range(RESPONSES):
-        mine = batch.response_index == response
-        hidden = batch.hidden[mine].requires_grad_()
-        F.cross_entropy(hidden @ batch.weight.T, batch.target_ids[mine]).backward()
-        assert hidden.grad is not None
-        rows.append((hidden.grad * hidden.detach()).sum(0))
-    assert largest_angle(torch.stack(rows), true_vectors(batch)) <= 1e-28  # (1e-14)^2: float64 in both
+    batch = Case(*(t.double() if t.is_floating_point() else t for t in make_batch(None, torch.bfloat16)))
+    found = plain_vectors(batch, upcast_logits=False)
+    assert largest_angle(found, true_vectors(batch)) <= 1e-28  # (1e-14)^2: float64 in both

@@ -8,12 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from gar.core import (
-    gradient_activation_means,
-    novelty_rewards,
-    novelty_scores,
-)
-from tests.core.conftest import unit_vectors
+from gar.core import gradient_activation_means, novelty_rewards, novelty_scores
+from tests.core.conftest import columns, f64, flags, one_group, unit_vectors
 
 
 def relative_novelties(novelty: Tensor, groups: Tensor, scored: Tensor | None = None) -> Tensor:
@@ -22,33 +18,17 @@ def relative_novelties(novelty: Tensor, groups: Tensor, scored: Tensor | None = 
     return novelty_rewards(right, novelty, torch.zeros(len(novelty)), groups, scored=scored) - 1
 
 
-def f64(*values: float) -> Tensor:
-    return torch.tensor(values, dtype=torch.float64)
-
-
-def flags(text: str) -> Tensor:
-    return torch.tensor([character == "1" for character in text], dtype=torch.bool)
-
-
-def one_group(size: int) -> Tensor:
-    return torch.zeros(size, dtype=torch.long)
-
-
-# e and 1/e as weights: against one of each the eligible one weighs e^2 / (1 + e^2) = 0.8807971.
-HEAVY, LIGHT = 0.8807970779778825, 0.11920292202211755
-
-
-# At 0, 60 and 90 degrees: squared cosines 1/4 (0, 1), 0 (0, 2), 3/4 (1, 2). Sign and other groups do not matter.
-VECTORS = torch.tensor([[1.0, 0.0], [0.5, 0.75**0.5], [0.6, 0.8], [0.0, -1.0], [0.0, 0.0]])
-GROUPS = torch.tensor([4, 4, -1, 4, 4])
-ELIGIBLE = flags("10011")
-
-
 def test_novelty_scores_by_hand():
-    found = novelty_scores(VECTORS, ELIGIBLE, GROUPS)
+    # At 0, 60 and 90 degrees: squared cosines 1/4 (0, 1), 0 (0, 2), 3/4 (1, 2). Sign and other groups do not matter.
     # The last has no signal: 0, and no reference. The third is alone: 1.
-    by_hand = torch.tensor([1 - LIGHT / 4, 1 - (0.25 + 0.75) / 2, 1.0, 1 - LIGHT * 0.75, 0.0])
+    vectors = torch.tensor([[1.0, 0.0], [0.5, 0.75**0.5], [0.6, 0.8], [0.0, -1.0], [0.0, 0.0]])
+    found = novelty_scores(vectors, flags("10011"), torch.tensor([4, 4, -1, 4, 4]))
+    light = 0.11920292202211755  # weights e and 1/e: against one of each the wrong one weighs 1 / (1 + e^2)
+    by_hand = torch.tensor([1 - light / 4, 1 - (0.25 + 0.75) / 2, 1.0, 1 - light * 0.75, 0.0])
     torch.testing.assert_close(found, by_hand, rtol=1e-6, atol=0)
+    assert novelty_scores(torch.eye(4), flags("1010"), one_group(4)).eq(1).all()
+    opposite = torch.tensor([[1.0, 0.0], [-1.0, 0.0], [1.0, 0.0]])
+    assert novelty_scores(opposite, flags("100"), one_group(3)).tolist() == pytest.approx([0.0] * 3, abs=1e-15)
 
 
 def test_relative_novelties_by_hand():
@@ -62,9 +42,7 @@ def test_novelty_rewards_by_hand():
     novelty, penalty = f64(0.1, 0.5, 0.2, 0.5, math.nan), f64(0, 0, 0, -0.6, 0)
     found = novelty_rewards(flags("11001"), novelty, penalty, one_group(5), scored=flags("11110"), novelty_weight=0.8)
     torch.testing.assert_close(found, f64(1.0, 1.8, -1.2, -1.8 - 0.6, 1.0), rtol=1e-14, atol=0)
-
-
-def test_novelty_rewards_are_clipped_before_the_penalty():
+    # Clipped to 3 before the penalty.
     found = novelty_rewards(flags("100"), f64(1.0, 1.0, 0.0), f64(-0.6, -0.6, 0.0), one_group(3), novelty_weight=5.0)
     assert found[:2].tolist() == [3.0 - 0.6, -3.0 - 0.6]
 
@@ -83,12 +61,9 @@ def test_novelty_of_gars_raw_gradient_is_that_of_g2rls_feature_through_autograd(
     vectors = unit_vectors(*case, num_responses=6, signal="gradient")
     found = novelty_scores(vectors, eligible, groups)
     for i in range(6):
-        others = [j for j in range(6) if j != i and groups[j] == groups[i]]
-        total = sum(math.exp(1 if eligible[k] else -1) for k in others)
-        nu = 1.0
-        for j in others:
-            cosine = torch.cosine_similarity(features[i], features[j], dim=0).item()
-            nu -= math.exp(1 if eligible[j] else -1) / total * cosine**2
+        others = {j: math.exp(1 if eligible[j] else -1) for j in range(6) if j != i and groups[j] == groups[i]}
+        cosines = {j: torch.cosine_similarity(features[i], features[j], dim=0).item() for j in others}
+        nu = 1 - sum(weight / sum(others.values()) * cosines[j] ** 2 for j, weight in others.items())
         assert found[i].item() == pytest.approx(nu, abs=1e-6)  # float32 unit rows
 
 
@@ -98,12 +73,10 @@ ROWS = st.lists(
 )
 
 
-def columns(rows) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    angles, present, eligible, bad, groups = zip(*rows, strict=True) if rows else ((),) * 5
-    angle = torch.tensor(angles, dtype=torch.float64)
-    vectors = torch.stack([angle.cos(), angle.sin()], -1) * torch.tensor(present, dtype=torch.bool)[:, None]
-    penalty = torch.where(torch.tensor(bad, dtype=torch.bool), -0.6, 0.0).double()
-    return vectors, torch.tensor(eligible, dtype=torch.bool), penalty, torch.tensor(groups, dtype=torch.long)
+def loop_novelty(rows, i: int, peers: list[int]) -> float:
+    others = {j: math.exp(1 if rows[j][2] else -1) for j in peers if j != i}
+    overlap = sum(others[j] / sum(others.values()) * math.cos(rows[i][0] - rows[j][0]) ** 2 for j in others)
+    return max(0.0, 1.0 - overlap)
 
 
 def shaped(vectors: Tensor, eligible: Tensor, penalty: Tensor, groups: Tensor, **options) -> Tensor:
@@ -115,7 +88,9 @@ def shaped(vectors: Tensor, eligible: Tensor, penalty: Tensor, groups: Tensor, *
 
 @given(rows=ROWS, weight=st.sampled_from([0.0, 1.0, 2.5]))
 def test_novelty_rewards_agree_with_a_loop(rows, weight: float):
-    found = shaped(*columns(rows), novelty_weight=weight)
+    angle, present, eligible, bad, groups = columns(rows, torch.float64, *[torch.bool] * 3, torch.long)
+    vectors = torch.stack([angle.cos(), angle.sin()], -1) * present[:, None]
+    found = shaped(vectors, eligible, bad.double() * -0.6, groups, novelty_weight=weight)
     for i, (_, present, right, bad, group) in enumerate(rows):
         r, factor = (1.0 if right else -1.0), 1.0
         peers = [k for k, row in enumerate(rows) if row[1] and row[4] == group]
@@ -129,13 +104,6 @@ def test_novelty_rewards_agree_with_a_loop(rows, weight: float):
         # float32 novelties are 6e-8 off; min-max divides that by a spread of at least 2e-6
         spread = max(nus.values()) - min(nus.values()) if nus else 1.0
         assert found[i].item() == pytest.approx(expected, abs=1e-6 / max(spread, 2e-6) * weight + 1e-6)
-
-
-def loop_novelty(rows, i: int, peers: list[int]) -> float:
-    others = [j for j in peers if j != i]
-    total = sum(math.exp(1 if rows[k][2] else -1) for k in others)
-    overlap = sum(math.exp(1 if rows[j][2] else -1) / total * math.cos(rows[i][0] - rows[j][0]) ** 2 for j in others)
-    return max(0.0, 1.0 - overlap)
 
 
 def test_novelty_rewards_are_the_outcome_where_novelty_says_nothing():
@@ -155,14 +123,3 @@ def test_novelty_of_copies_is_not_blown_up():
     assert novelty.unique().numel() > 1
     assert (novelty >= 0).all()
     assert relative_novelties(novelty, one_group(8)).eq(0).all()
-
-
-def test_novelty_scores_of_orthogonal_vectors_are_1_and_of_opposite_ones_0():
-    assert novelty_scores(torch.eye(4), flags("1010"), one_group(4)).eq(1).all()
-    opposite = torch.tensor([[1.0, 0.0], [-1.0, 0.0], [1.0, 0.0]])
-    assert novelty_scores(opposite, flags("100"), one_group(3)).tolist() == pytest.approx([0.0] * 3, abs=1e-15)
-
-
-def test_novelty_scores_without_a_vector_change_nobody_elses():
-    with_empty = novelty_scores(VECTORS, ELIGIBLE, GROUPS)
-    assert torch.equal(with_empty[:4], novelty_scores(VECTORS[:4], ELIGIBLE[:4], GROUPS[:4]))

@@ -6,38 +6,23 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
 
 from gar.core import gradient_aligned_bonuses
+from tests.core.conftest import columns, f64, flags
 
 
-def f64(*values: float) -> Tensor:
-    return torch.tensor(values, dtype=torch.float64)
-
-
-def flags(text: str) -> Tensor:
-    return torch.tensor([character == "1" for character in text])
-
-
-# Group 3: 0.7, 0.5, 0.3 are in Q(x), mean 0.5; the 0.9 is wrong. Group 0: 0.4 alone in Q(x), nan has no anchor.
-ELIGIBLE = flags("1101111")
-SCORED = flags("1111110")
-ALIGNMENT = f64(0.7, 0.5, 0.9, 0.3, 0.4, 0.1, math.nan)
-GROUPS = torch.tensor([3, 3, 3, 3, 0, 8, 0])
-
-
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
+def test_gradient_aligned_bonuses_by_hand():
+    # Group 3: 0.7, 0.5, 0.3 are in Q(x), mean 0.5; the 0.9 is wrong. Group 0: 0.4 alone in Q(x), nan has no anchor.
+    eligible, scored = flags("1101111"), flags("1111110")
+    alignment, groups = f64(0.7, 0.5, 0.9, 0.3, 0.4, 0.1, math.nan), torch.tensor([3, 3, 3, 3, 0, 8, 0])
+    for options, expected in (
         ({}, (0.1, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)),  # 0.5 * 0.2; at the mean; wrong; below it; alone; alone; no anchor
         ({"beta": 2.0}, (0.4, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)),
         ({"clip": False}, (0.1, 0.0, 0.0, -0.1, 0.0, 0.0, 0.0)),
         ({"center": False}, (0.35, 0.25, 0.0, 0.15, 0.2, 0.05, 0.0)),
-    ],
-)
-def test_gradient_aligned_bonuses_by_hand(options, expected):
-    found = gradient_aligned_bonuses(ELIGIBLE, ALIGNMENT, GROUPS, scored=SCORED, **options)
-    torch.testing.assert_close(found, f64(*expected), rtol=1e-14, atol=1e-16)
+    ):
+        found = gradient_aligned_bonuses(eligible, alignment, groups, scored=scored, **options)
+        torch.testing.assert_close(found, f64(*expected), rtol=1e-14, atol=1e-16)
 
 
 def test_gradient_aligned_bonuses_do_not_average_over_responses_without_an_anchor():
@@ -46,35 +31,13 @@ def test_gradient_aligned_bonuses_do_not_average_over_responses_without_an_ancho
     torch.testing.assert_close(found, f64(0.05, 0.0, 0.0), rtol=1e-14, atol=0)
 
 
-ROWS = st.lists(
-    st.tuples(
-        st.booleans(),  # eligible
-        st.booleans(),  # scored
-        st.floats(-1, 1, width=32),  # alignment
-        st.integers(-2, 2),  # group
-    ),
-    max_size=20,
-)
+# A response: eligible, scored, alignment, group.
+ROWS = st.lists(st.tuples(st.booleans(), st.booleans(), st.floats(-1, 1, width=32), st.integers(-2, 2)), max_size=20)
 
 
-def columns(rows) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    eligible, scored, alignment, group = zip(*rows, strict=True) if rows else ((),) * 4
-    return (
-        torch.tensor(eligible, dtype=torch.bool),
-        torch.tensor(alignment, dtype=torch.float64),
-        torch.tensor(group, dtype=torch.long),
-        torch.tensor(scored, dtype=torch.bool),
-    )
-
-
-@given(
-    rows=ROWS,
-    beta=st.floats(0, 10),
-    center=st.booleans(),
-    clip=st.booleans(),
-)
+@given(rows=ROWS, beta=st.floats(0, 10), center=st.booleans(), clip=st.booleans())
 def test_gradient_aligned_bonuses_agree_with_algorithm_1(rows, beta, center, clip):
-    eligible, alignment, groups, scored = columns(rows)
+    eligible, scored, alignment, groups = columns(rows, torch.bool, torch.bool, torch.float64, torch.long)
     found = gradient_aligned_bonuses(eligible, alignment, groups, scored=scored, beta=beta, center=center, clip=clip)
     for i, (correct, usable, b, group) in enumerate(rows):
         bonus = 0.0

@@ -1,7 +1,7 @@
 """The methods on six canonical groups whose rewards are worked out by hand."""
 
 from dataclasses import replace
-from typing import NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 
 import pytest
 import torch
@@ -9,8 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gar.core import unit_rows
-from gar.methods import METHODS, ScoredBatch, ShapedRewards, eligible_responses
+from gar.errors import ConfigError
+from gar.methods import (
+    METHODS,
+    Method,
+    ScoredBatch,
+    ShapedRewards,
+    eligible_responses,
+    find_method,
+    outcome_rewards,
+    register,
+)
 from gar.settings import MethodName, RewardSettings
+from tests.support.errors import raises
 
 NAN = float("nan")
 
@@ -25,36 +36,19 @@ class Case(NamedTuple):
 
 # correct_reward 1, bonus_weight 0.5, format_penalty -0.6. An alignment of NaN: no anchor, or no usable vector.
 CASES = {
-    "all wrong": Case(
-        [(False, True, 0.9), (False, True, 0.1), (False, True, NAN)],
-        gar=[0.0, 0.0, 0.0],
-        grpo=[0.0, 0.0, 0.0],
-    ),
-    "one right": Case(  # centered on itself: no bonus
-        [(True, True, 0.8), (False, True, 0.9), (False, True, NAN)],
-        gar=[1.0, 0.0, 0.0],
-        grpo=[1.0, 0.0, 0.0],
-    ),
-    "all right": Case(  # mean 0.5: centered 0.25, 0, -0.25
-        [(True, True, 0.75), (True, True, 0.5), (True, True, 0.25)],
-        gar=[1.125, 1.0, 1.0],
-        grpo=[1.0, 1.0, 1.0],
-    ),
+    "all wrong": Case([(False, True, 0.9), (False, True, 0.1), (False, True, NAN)], gar=[0, 0, 0], grpo=[0, 0, 0]),
+    # centered on itself: no bonus
+    "one right": Case([(True, True, 0.8), (False, True, 0.9), (False, True, NAN)], gar=[1, 0, 0], grpo=[1, 0, 0]),
+    # mean 0.5: centered 0.25, 0, -0.25
+    "all right": Case([(True, True, 0.75), (True, True, 0.5), (True, True, 0.25)], gar=[1.125, 1, 1], grpo=[1, 1, 1]),
     "bad format": Case(  # a right answer in bad format gets the penalty alone, and is not in the mean (0.5)
         [(True, True, 0.75), (True, True, 0.25), (True, False, 1.0), (False, False, NAN)],
-        gar=[1.125, 1.0, -0.6, -0.6],
-        grpo=[1.0, 1.0, -0.6, -0.6],
+        gar=[1.125, 1, -0.6, -0.6],
+        grpo=[1, 1, -0.6, -0.6],
     ),
-    "missing anchor": Case(
-        [(True, True, NAN), (True, True, NAN), (False, True, NAN)],
-        gar=[1.0, 1.0, 0.0],
-        grpo=[1.0, 1.0, 0.0],
-    ),
-    "without signal": Case(  # the third is right but has no vector: base, and not in the mean (0.5)
-        [(True, True, 0.75), (True, True, 0.25), (True, True, NAN)],
-        gar=[1.125, 1.0, 1.0],
-        grpo=[1.0, 1.0, 1.0],
-    ),
+    "missing anchor": Case([(True, True, NAN), (True, True, NAN), (False, True, NAN)], gar=[1, 1, 0], grpo=[1, 1, 0]),
+    # the third is right but has no vector: base, and not in the mean (0.5)
+    "no vector": Case([(True, True, 0.75), (True, True, 0.25), (True, True, NAN)], gar=[1.125, 1, 1], grpo=[1, 1, 1]),
 }
 
 
@@ -108,14 +102,6 @@ def test_methods_are_named_as_they_name_themselves_and_take_the_same_penalty():
             assert "-0.0" not in [str(value) for value in values.tolist()]
 
 
-def test_shape_keeps_interleaved_groups_apart():
-    members = [(i, name, member) for name in CASES for i, member in enumerate(CASES[name].responses)]
-    members.sort(key=lambda entry: entry[0])  # the first of every group, then the second of every group, ...
-    groups = [list(CASES).index(name) for _, name, _ in members]
-    rewards = shaped("gar-grpo", batch_of([member for _, _, member in members], groups)).rewards
-    assert rewards.tolist() == [CASES[name].gar[i] for i, name, _ in members]
-
-
 @pytest.mark.parametrize(
     ("gate", "eligible", "rewards"),
     [
@@ -129,19 +115,6 @@ def test_shape_obeys_the_format_gate(gate, eligible, rewards):
     batch = batch_of(CASES["bad format"].responses)
     assert eligible_responses(batch, RewardSettings(format_gate=gate)).tolist() == eligible
     assert shaped("gar-grpo", batch, format_gate=gate).rewards.tolist() == pytest.approx(rewards, abs=1e-15)
-
-
-@pytest.mark.parametrize(
-    ("settings", "rewards"),
-    [
-        ({"bonus_weight": 2.0}, [1.5, 1.0, 1.0]),
-        ({"correct_reward": 0.0}, [0.125, 0.0, 0.0]),
-        ({"clip": False}, [1.125, 1.0, 0.875]),
-        ({"center": False}, [1.375, 1.25, 1.125]),
-    ],
-)
-def test_shape_hands_every_setting_to_the_formula(settings, rewards):
-    assert shaped("gar-grpo", batch_of(CASES["all right"].responses), **settings).rewards.tolist() == rewards
 
 
 responses = st.tuples(st.booleans(), st.booleans(), st.one_of(st.floats(-1, 1), st.just(NAN)), st.integers(0, 3))
@@ -182,3 +155,27 @@ def test_shape_of_g2rl_scales_the_outcome_by_novelty():
     assert parts.rewards.tolist() == [1.0, 1.0, 2.0, -2.6]
     assert parts.penalties.tolist() == [0.0, 0.0, 0.0, -0.6]
     assert parts.bonuses.tolist() == pytest.approx([0.0, 0.0, 1.0, -1.0], abs=1e-15)
+
+
+# Methods of one's own. That one trains is in tests/integrations/test_trl_methods.py.
+
+
+def test_a_method_that_no_driver_could_serve_is_an_error():
+    before = dict(METHODS)
+    declared: tuple[tuple[dict[str, Any], str], ...] = (
+        ({"name": "grpo"}, "method-taken"),
+        ({"signal": {"knd": "hidden"}}, "bad-method"),
+        ({"reward": ("correct_reward", "bonus_wait")}, "bad-method"),
+        ({"alignment": "expert"}, "bad-method"),
+        ({"estimator": "ppo"}, "bad-method"),
+        ({"alignment": "text", "compares_responses": True}, "bad-method"),
+    )
+    for changes, code in declared:
+        method = Method(**{"name": "mine", "summary": "", "shape": outcome_rewards, **changes})
+        with raises(ConfigError, code):
+            register(method)
+    assert before == METHODS
+    with raises(ConfigError, "method"):
+        find_method("mine")
+    with raises(ConfigError, "bad-method"):
+        find_method(method)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from peft import LoraConfig, PeftModel, PromptTuningConfig, get_peft_model
+from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, PreTrainedModel
@@ -16,13 +16,13 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 from gar.errors import ConfigError, ModelError
 from gar.models.adapters import check_adapter, lora_config, save_adapter, save_merged
 from gar.models.families import find_parts
-from gar.models.load import load_policy
 from gar.scoring import signal_means
-from gar.settings import AdapterSettings, ModelSettings, SignalSettings
-from tests.models.test_families import SEQUENCES, VOCAB, tiny
-from tests.models.test_load import make_tokenizer
+from gar.settings import AdapterSettings, SignalSettings
+from tests.models.test_families import SEQUENCES, VOCAB, tiny, with_prompts
+from tests.models.test_load import edit, load, pickled
 from tests.support.autograd import largest_distance, own_means
 from tests.support.errors import raises
+from tests.support.tiny import word_tokenizer
 
 IDS = torch.arange(24).reshape(2, 12)
 WORDS = ["<pad>", "<eos>", "<unk>", *(chr(ord("A") + i) for i in range(VOCAB - 3))]
@@ -60,21 +60,12 @@ def model(request: pytest.FixtureRequest) -> PreTrainedModel:
 def saved(tmp_path: Path) -> tuple[Path, Tensor]:
     """A folder with a base model, another with an adapter of it, and the logits of the two together."""
     tiny("Qwen3", tie_word_embeddings=False).save_pretrained(tmp_path / "base")
-    tokenizer = make_tokenizer(WORDS)
+    tokenizer = word_tokenizer(WORDS)
     tokenizer.save_pretrained(tmp_path / "base")
-    base, _ = load_policy(ModelSettings(path=str(tmp_path / "base")))
+    base, _ = load(tmp_path / "base")
     adapted = new_adapter(base)
     save_adapter(adapted, tokenizer, tmp_path / "adapter")
     return tmp_path / "adapter", logits(adapted)
-
-
-def load(path: Path | str, **settings: Any) -> tuple[Any, Any]:
-    return load_policy(ModelSettings(path=str(path), **settings))
-
-
-def edit(folder: Path, **changes: Any) -> None:
-    file = folder / "adapter_config.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
 
 
 # What is trained.
@@ -133,11 +124,12 @@ def test_check_adapter_rejects_what_cannot_be_trained():
 
 def test_signal_without_the_adapter_is_the_base_models(model):
     base = means(model)
-    adapted = new_adapter(model)
+    adapted = new_adapter(model, lora_dropout=0.5)
     parts = find_parts(adapted)
     with adapted.disable_adapter():
         assert torch.equal(signal_means(parts, SEQUENCES, SignalSettings()), base)
     assert largest_distance(signal_means(parts, SEQUENCES, SignalSettings()), base) > 0.1
+    assert torch.equal(means(adapted.train()), means(adapted.eval()))  # free of its dropout
 
 
 @pytest.mark.parametrize("settings", [{}, {"use_dora": True}, {"use_rslora": True}], ids=["lora", "dora", "rslora"])
@@ -147,12 +139,6 @@ def test_signal_after_merging_is_the_adapters(model, settings):
     assert largest_distance(with_adapter, own_means(adapted, SEQUENCES)) < 5e-6
     # Float32: W x + s B A x against (W + s B A) x, at most 2e-6 where measured.
     assert largest_distance(means(adapted.merge_and_unload()), with_adapter) < 1e-5
-
-
-def test_signal_is_free_of_the_adapters_dropout():
-    adapted = new_adapter(tiny("Qwen3"), lora_dropout=0.5).train()
-    assert torch.equal(means(adapted), means(adapted.eval()))
-    assert not torch.equal(adapted.train()(input_ids=IDS).logits, adapted(input_ids=IDS).logits)
 
 
 # From and to disk.
@@ -197,38 +183,30 @@ def test_load_policy_finds_an_adapter_on_the_hub(saved, tmp_path, monkeypatch):
 
 
 def change_weights(folder: Path, change: Callable[[dict[str, Tensor], str], object]) -> None:
-    file = folder / "adapter_model.safetensors"
-    weights = load_file(file)
+    weights = load_file(folder / WEIGHTS)
     change(weights, sorted(weights)[0])
-    save_file(weights, file)
-
-
-def pickle_weights(folder: Path) -> None:
-    weights = load_file(folder / "adapter_model.safetensors")
-    (folder / "adapter_model.safetensors").unlink()
-    torch.save(weights, folder / "adapter_model.bin")
+    save_file(weights, folder / WEIGHTS)
 
 
 def stack_adapters(folder: Path) -> None:
     folder.rename(folder.parent / "first")
-    save_adapter(new_adapter(tiny("Qwen3")), make_tokenizer(WORDS), folder)
-    edit(folder, base_model_name_or_path=str(folder.parent / "first"))
+    save_adapter(new_adapter(tiny("Qwen3")), word_tokenizer(WORDS), folder)
+    edit(folder / CONFIG, base_model_name_or_path=str(folder.parent / "first"))
 
 
-def prompt_adapter(folder: Path) -> None:
-    config = PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=3)
-    get_peft_model(load(folder.parent / "base")[0], config).save_pretrained(folder)
-
-
+CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 BAD_ADAPTERS: dict[str, tuple[Callable[[Path], object], str]] = {
-    "moved": (lambda folder: edit(folder, base_model_name_or_path="/moved/away"), "adapter-base"),
-    "on no Hub": (lambda folder: edit(folder, base_model_name_or_path="a/b"), "adapter-base"),
-    "without a base": (lambda folder: edit(folder, base_model_name_or_path=None), "adapter-files"),
-    "broken": (lambda folder: (folder / "adapter_config.json").write_text("{"), "adapter-files"),
+    "moved": (lambda folder: edit(folder / CONFIG, base_model_name_or_path="/moved/away"), "adapter-base"),
+    "on no Hub": (lambda folder: edit(folder / CONFIG, base_model_name_or_path="a/b"), "adapter-base"),
+    "without a base": (lambda folder: edit(folder / CONFIG, base_model_name_or_path=None), "adapter-files"),
+    "broken": (lambda folder: (folder / CONFIG).write_text("{"), "adapter-files"),
     "of an adapter": (stack_adapters, "adapter-on-adapter"),
-    "pickled": (pickle_weights, "adapter-files"),
-    "of prompts": (prompt_adapter, "prompt-adapter"),
-    "of another family": (lambda folder: edit(folder, target_modules=["c_attn"]), "adapter-misfit"),
+    "pickled": (lambda folder: pickled(folder / WEIGHTS, "adapter_model.bin"), "adapter-files"),
+    "of prompts": (
+        lambda folder: with_prompts(load(folder.parent / "base")[0]).save_pretrained(folder),
+        "prompt-adapter",
+    ),
+    "of another family": (lambda folder: edit(folder / CONFIG, target_modules=["c_attn"]), "adapter-misfit"),
     "too few": (lambda folder: change_weights(folder, lambda ws, first: ws.pop(first)), "adapter-misfit"),
     "too many": (
         lambda folder: change_weights(
@@ -240,7 +218,7 @@ BAD_ADAPTERS: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda folder: change_weights(folder, lambda ws, first: ws.update({first: ws[first][:, :-1].contiguous()})),
         "adapter-misfit",
     ),
-    "junk": (lambda folder: (folder / "adapter_model.safetensors").write_bytes(b"junk"), "adapter-misfit"),
+    "junk": (lambda folder: (folder / WEIGHTS).write_bytes(b"junk"), "adapter-misfit"),
 }
 
 
@@ -260,7 +238,7 @@ def test_merged_model_is_the_adapter_and_its_head_is_untouched(model, tmp_path):
     head = model.lm_head.weight.clone()
     adapted = new_adapter(model)
     expected = logits(adapted)
-    save_merged(adapted, make_tokenizer(WORDS), tmp_path)
+    save_merged(adapted, word_tokenizer(WORDS), tmp_path)
     merged = AutoModelForCausalLM.from_pretrained(tmp_path)
     # Float32: two orders of summation.
     assert float((logits(merged) - expected).abs().max() / expected.abs().max()) < 1e-5
@@ -274,13 +252,13 @@ def test_save_merged_rejects_weights_that_are_not_finite(tmp_path):
     with torch.no_grad():
         next(p for name, p in adapted.named_parameters() if "lora_B" in name)[0, 0] = torch.nan
     with raises(ModelError, "not-finite"):
-        save_merged(adapted, make_tokenizer(WORDS), tmp_path)
+        save_merged(adapted, word_tokenizer(WORDS), tmp_path)
     assert not list(tmp_path.iterdir())
 
 
 def test_save_adapter_leaves_out_a_reference_copy(tmp_path):
     adapted = new_adapter(tiny("Qwen3"))
     adapted.add_adapter("ref", adapted.peft_config["default"])
-    save_adapter(adapted, make_tokenizer(WORDS), tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} >= {"adapter_config.json", "adapter_model.safetensors"}
+    save_adapter(adapted, word_tokenizer(WORDS), tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} >= {CONFIG, WEIGHTS}
     assert not [path for path in tmp_path.iterdir() if path.is_dir()]

@@ -3,11 +3,12 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
+from transformers import Qwen3ForCausalLM
 
 from gar.errors import ModelError
 from gar.models.load import load_policy
@@ -16,10 +17,6 @@ from tests.support.errors import raises
 from tests.support.tiny import tiny_qwen3, word_tokenizer
 
 WORDS = ["<pad>", "<eos>", "<unk>", *"0123456789+-*"]
-
-
-def make_tokenizer(words: list[str] = WORDS, **special: str) -> PreTrainedTokenizerFast:
-    return word_tokenizer(words, **special)
 
 
 @pytest.fixture
@@ -34,7 +31,7 @@ def checkpoint(tmp_path: Path, model: Qwen3ForCausalLM) -> Path:
     """A whole one: configuration, safetensors, tokenizer."""
     folder = tmp_path / "checkpoint"
     model.save_pretrained(folder)
-    make_tokenizer().save_pretrained(folder)
+    word_tokenizer(WORDS).save_pretrained(folder)
     return folder
 
 
@@ -42,10 +39,14 @@ def load(path: Path | str, **settings):
     return load_policy(ModelSettings(path=str(path), **settings))
 
 
-def edit_config(folder: Path, change: Callable[[dict], None]) -> None:
-    config = json.loads((folder / "config.json").read_text())
-    change(config)
-    (folder / "config.json").write_text(json.dumps(config))
+def edit(file: Path, **changes: Any) -> None:
+    """Change values of a JSON file."""
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+
+
+def pickled(file: Path, name: str) -> None:
+    torch.save(load_file(file), file.with_name(name))
+    file.unlink()
 
 
 def test_load_policy_reads_weights_and_tokenizer(checkpoint, model):
@@ -53,55 +54,39 @@ def test_load_policy_reads_weights_and_tokenizer(checkpoint, model):
     assert all(torch.equal(loaded.get_parameter(name), value) for name, value in model.named_parameters())
     assert tokenizer("3 + 4")["input_ids"] == [WORDS.index(word) for word in "3+4"]
     assert tokenizer.padding_side == "left"
+    model.config.tie_word_embeddings = True
+    model.tie_weights()
+    model.save_pretrained(checkpoint)
+    loaded, _ = load(checkpoint)  # the head, which is not in the file, is not missing
+    assert loaded.lm_head.weight is loaded.model.embed_tokens.weight
 
 
 def test_load_policy_runs_no_code_of_a_checkpoint(checkpoint, tmp_path):
     trace = tmp_path / "trace"
     (checkpoint / "modeling_own.py").write_text(f"open({str(trace)!r}, 'w').close()\nclass Own: ...\n")
-
-    def claim(config: dict) -> None:
-        config["model_type"] = "own"
-        config["auto_map"] = {"AutoConfig": "modeling_own.Own", "AutoModelForCausalLM": "modeling_own.Own"}
-
-    edit_config(checkpoint, claim)
+    classes = {"AutoConfig": "modeling_own.Own", "AutoModelForCausalLM": "modeling_own.Own"}
+    edit(checkpoint / "config.json", model_type="own", auto_map=classes)
     with raises(ModelError, "cannot-load"):
         load(checkpoint)
     assert not trace.exists()
 
 
-def test_load_policy_does_not_miss_the_head_of_a_tied_model(checkpoint, model):
-    model.config.tie_word_embeddings = True
-    model.tie_weights()
-    model.save_pretrained(checkpoint)
-    loaded, _ = load(checkpoint)
-    assert loaded.lm_head.weight is loaded.model.embed_tokens.weight
-
-
-def weights_of(folder: Path, change: Callable[[bytes], bytes]) -> None:
-    file = folder / "model.safetensors"
-    file.write_bytes(change(file.read_bytes()))
-
-
-def pickle_weights(folder: Path) -> None:
-    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
-    (folder / "model.safetensors").unlink()
-
-
+WEIGHTS, CONFIG = "model.safetensors", "config.json"
 LAYERS = {"num_hidden_layers": 2, "layer_types": ["full_attention"] * 2}
 BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
     "gone": (lambda folder: folder.rename(folder.parent / "away"), "cannot-load"),
-    "pickled": (pickle_weights, "cannot-load"),
-    "empty weights": (lambda folder: weights_of(folder, lambda content: b""), "cannot-load"),
-    "junk": (lambda folder: weights_of(folder, lambda content: b"not safetensors"), "cannot-load"),
-    "cut": (lambda folder: weights_of(folder, lambda content: content[:-100]), "cannot-load"),
-    "other shapes": (lambda folder: edit_config(folder, lambda c: c.update(intermediate_size=24)), "cannot-load"),
-    "missing layer": (lambda folder: edit_config(folder, lambda c: c.update(LAYERS)), "missing-weights"),
-    "no language model": (lambda folder: edit_config(folder, lambda c: c.update(model_type="clip")), "cannot-load"),
-    "no configuration": (lambda folder: (folder / "config.json").unlink(), "cannot-load"),
-    "half a configuration": (lambda folder: (folder / "config.json").write_text("{"), "cannot-load"),
+    "pickled": (lambda folder: pickled(folder / WEIGHTS, "pytorch_model.bin"), "cannot-load"),
+    "empty weights": (lambda folder: (folder / WEIGHTS).write_bytes(b""), "cannot-load"),
+    "junk": (lambda folder: (folder / WEIGHTS).write_bytes(b"not safetensors"), "cannot-load"),
+    "cut": (lambda folder: (folder / WEIGHTS).write_bytes((folder / WEIGHTS).read_bytes()[:-100]), "cannot-load"),
+    "other shapes": (lambda folder: edit(folder / CONFIG, intermediate_size=24), "cannot-load"),
+    "missing layer": (lambda folder: edit(folder / CONFIG, **LAYERS), "missing-weights"),
+    "no language model": (lambda folder: edit(folder / CONFIG, model_type="clip"), "cannot-load"),
+    "no configuration": (lambda folder: (folder / CONFIG).unlink(), "cannot-load"),
+    "half a configuration": (lambda folder: (folder / CONFIG).write_text("{"), "cannot-load"),
     "no tokenizer": (lambda folder: [file.unlink() for file in folder.glob("tokenizer*")], "no-tokenizer"),
-    "no end token": (lambda folder: make_tokenizer(eos_token=None).save_pretrained(folder), "no-end-token"),
-    "a word too many": (lambda folder: make_tokenizer([*WORDS, "x"]).save_pretrained(folder), "vocabulary"),
+    "no end token": (lambda folder: word_tokenizer(WORDS, eos_token=None).save_pretrained(folder), "no-end-token"),
+    "a word too many": (lambda folder: word_tokenizer([*WORDS, "x"]).save_pretrained(folder), "vocabulary"),
 }
 
 

@@ -1,27 +1,42 @@
-"""generate_responses and encode_prompt, by real `generate` of a tiny random Qwen3."""
+"""generate_responses and encode_prompt, by real `generate` of a tiny Qwen3 with random weights, in milliseconds."""
 
 import io
 import sys
+from string import ascii_letters
 from types import SimpleNamespace
 
 import pytest
 import torch
 from tokenizers.processors import TemplateProcessing
-from transformers import GenerationConfig
+from transformers import GenerationConfig, PreTrainedTokenizerFast, Qwen3ForCausalLM
+from trl import GRPOTrainer
 
 from gar.errors import DataError, ModelError
 from gar.rollouts import generate
 from gar.rollouts.generate import Response, encode_prompt, generate_responses
-from gar.sequences import special_ids
-from gar.types import Tags
 from tests.support.errors import raises
+from tests.support.tiny import tiny_qwen3, word_tokenizer
 
+WORDS = ["<pad>", "<eos>", "<turn>", "<unk>", "<think>", "</think>", *"0123456789", *"+-*=.:", *ascii_letters]
 PROMPTS = ["1 + 2 =", "a b c d e f g h i j =", "7 =", "1 2 3 4 5 6 7 8 9 ="]
 NEARLY_GREEDY = 1e-5
 CHAT_TEMPLATE = (
     "{% for m in messages %}{{ m.role[0] }} : {{ m.content }} {% endfor %}"
     "{% if add_generation_prompt %}a : {% if thinking is not defined or thinking %}<think> {% endif %}{% endif %}"
 )
+
+
+@pytest.fixture
+def tokenizer() -> PreTrainedTokenizerFast:
+    return word_tokenizer(WORDS, padding_side="right")
+
+
+@pytest.fixture
+def model() -> Qwen3ForCausalLM:
+    return tiny_qwen3(
+        WORDS, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+        initializer_range=0.4, pad_token_id=None,
+    )  # fmt: skip
 
 
 @pytest.fixture
@@ -117,13 +132,9 @@ def test_generate_responses_leaves_model_tokenizer_and_random_state_as_they_were
     assert model.is_gradient_checkpointing
     assert tokenizer.padding_side == "right"
     assert responses == sample(model.eval(), tokenizer, prompt_ids)
-
-
-def test_generate_responses_restores_everything_when_it_fails(model, tokenizer, prompt_ids):
+    model.train()
     with torch.no_grad():
         model.model.layers[1].mlp.down_proj.weight[0, 0] = torch.nan
-    model.train()
-    own_config, random_state = model.generation_config, torch.get_rng_state()
     with raises(ModelError, "not-finite"):
         sample(model, tokenizer, prompt_ids)
     assert model.generation_config is own_config
@@ -152,14 +163,6 @@ def test_generate_responses_ends_at_every_end_token_the_model_declares(model, to
     assert response == Response(ids=(seven,) * 3, text="7 7 7", truncated=True)
 
 
-def test_response_text_drops_trailing_special_tokens_and_no_others(tokenizer):
-    tokenizer.add_special_tokens({"additional_special_tokens": ["<think>"]})
-    ids = tokenizer.convert_tokens_to_ids(["7", "<pad>", "8", "<think>", "<pad>", "<eos>", "9"])
-    stripped = special_ids(tokenizer, Tags())  # a tag stays, even where it is a special token
-    response = generate._response(ids, tokenizer, [tokenizer.eos_token_id], stripped)
-    assert response == Response(ids=tuple(ids[:6]), text="7 <pad> 8 <think>", truncated=False)
-
-
 def test_generate_responses_says_what_to_lower_when_memory_runs_out(model, tokenizer, prompt_ids, monkeypatch):
     def run_out(**arguments):
         raise torch.OutOfMemoryError("CUDA out of memory")
@@ -170,52 +173,45 @@ def test_generate_responses_says_what_to_lower_when_memory_runs_out(model, token
     assert "7 responses of up to 12 tokens" in caught.value.__notes__[0]
 
 
-def trl_prompt_ids(tokenizer, prompts, chat_template_kwargs):
-    """What TRL itself makes of prompts, without a trainer around it."""
-    from trl import GRPOTrainer
-
-    unused = dict.fromkeys(["environment_factories", "tools", "chat_template", "_is_vlm"])
-    trainer = SimpleNamespace(processing_class=tokenizer, chat_template_kwargs=chat_template_kwargs, **unused)
-    return GRPOTrainer._tokenize_prompts(trainer, prompts)[0]
-
-
-def test_encode_prompt_gives_the_ids_that_trl_trains_on(tokenizer):
-    # A leading token, as Llama's tokenizer adds to plain text.
-    turn = tokenizer.convert_tokens_to_ids("<turn>")
-    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
-        single="<turn> $A", special_tokens=[("<turn>", turn)]
-    )
-    ids = [encode_prompt(tokenizer, prompt) for prompt in PROMPTS]
-    assert ids == trl_prompt_ids(tokenizer, PROMPTS, {})
-    assert tokenizer.convert_ids_to_tokens(ids[2]) == ["<turn>", "7", "="]
-
-
 @pytest.mark.parametrize("kwargs", [{}, {"thinking": False}])
-def test_encode_prompt_gives_the_ids_of_messages_that_trl_trains_on(tokenizer, kwargs):
+def test_encode_prompt_gives_the_ids_that_trl_trains_on(tokenizer, kwargs):
+    def of_trl(prompts):
+        """What TRL itself makes of prompts, without a trainer around it."""
+        unused = dict.fromkeys(["environment_factories", "tools", "chat_template", "_is_vlm"])
+        trainer = SimpleNamespace(processing_class=tokenizer, chat_template_kwargs=kwargs, **unused)
+        return GRPOTrainer._tokenize_prompts(trainer, prompts)[0]
+
+    turn = tokenizer.convert_tokens_to_ids("<turn>")  # a leading token, as Llama's tokenizer adds to plain text
+    leading = TemplateProcessing(single="<turn> $A", special_tokens=[("<turn>", turn)])
+    tokenizer.backend_tokenizer.post_processor = leading
+    ids = [encode_prompt(tokenizer, prompt) for prompt in PROMPTS]
+    assert ids == of_trl(PROMPTS)
+    assert tokenizer.convert_ids_to_tokens(ids[2]) == ["<turn>", "7", "="]
     tokenizer.chat_template = CHAT_TEMPLATE
     prompts = [[{"role": "user", "content": text}] for text in PROMPTS]
     prompts[1].insert(0, {"role": "system", "content": "b"})
     ids = [encode_prompt(tokenizer, prompt, chat_template_kwargs=kwargs) for prompt in prompts]
-    assert ids == trl_prompt_ids(tokenizer, prompts, kwargs)
-    last = tokenizer.convert_ids_to_tokens(ids[0])[-1]
-    assert last == (":" if kwargs else "<think>")
+    assert ids == of_trl(prompts)
+    assert tokenizer.convert_ids_to_tokens(ids[0])[-1] == (":" if kwargs else "<think>")
 
 
-@pytest.mark.parametrize(
-    ("label", "rank", "is_terminal", "shows"),
-    [("look", "0", True, True), ("look", "0", False, True), ("look", "1", False, False), (None, "0", True, False)],
-)
-def test_generate_responses_shows_progress_where_asked_on_one_rank(
-    model, tokenizer, prompt_ids, monkeypatch, label, rank, is_terminal, shows
-):
-    stream = io.StringIO()
-    stream.isatty = lambda: is_terminal
-    monkeypatch.setattr(sys, "stderr", stream)
-    monkeypatch.setattr(generate, "TERMINAL_SECONDS" if is_terminal else "LINE_SECONDS", 0.0)
-    monkeypatch.setenv("RANK", rank)
-    sample(model, tokenizer, prompt_ids, progress=label)
-    assert ("look: 100%" in stream.getvalue() and "12/12" in stream.getvalue()) == shows
-    assert shows or stream.getvalue() == ""
+def test_generate_responses_shows_progress_where_asked_on_one_rank(model, tokenizer, prompt_ids, monkeypatch):
+    monkeypatch.setattr(generate, "TERMINAL_SECONDS", 0.0)
+    monkeypatch.setattr(generate, "LINE_SECONDS", 0.0)
+    for label, rank, is_terminal in (
+        ("look", "0", True),
+        ("look", "0", False),
+        ("look", "1", False),
+        (None, "0", True),
+    ):
+        stream = io.StringIO()
+        stream.isatty = lambda on=is_terminal: on
+        monkeypatch.setattr(sys, "stderr", stream)
+        monkeypatch.setenv("RANK", rank)
+        sample(model, tokenizer, prompt_ids, progress=label)
+        shows = label is not None and rank == "0"
+        assert ("look: 100%" in stream.getvalue() and "12/12" in stream.getvalue()) == shows
+        assert shows or stream.getvalue() == ""
 
 
 def test_what_cannot_be_sampled_is_an_error(model, tokenizer, prompt_ids):

@@ -1,7 +1,7 @@
 """`score_file`: the scorer's numbers, row by row; bad input by name; nothing lost or repeated by a kill."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from gar.data.arithmetic import METHODS, WORDINGS, load_arithmetic, write_soluti
 from gar.data.prompts import render_prompt
 from gar.errors import ConfigError, DataError, LockedError, ModelError
 from gar.models.embedded import load_embedded
+from gar.records.lock import writer_lock
 from gar.scoring.device import choose_device
 from gar.scoring.files import ScoredFile, score_file
 from gar.scoring.job import ScoreJob
@@ -59,13 +60,10 @@ def test_score_file_writes_what_the_scorer_says_of_each_row(write_rows, score):
     rows = rows_of(3)
     scored = score(write_rows(*rows), tokens=True)
     with Verifier(num_workers=1) as verifier:
+        named = ("id", "prompt", "responses", "answer")
         groups = [
-            ResponseGroup(
-                id=row["id"], prompt=row["prompt"], responses=row["responses"], answer=row["answer"],
-                anchors=[row["expert_solution"]],
-            )
-            for row in rows
-        ]  # fmt: skip
+            ResponseGroup(**{name: row[name] for name in named}, anchors=[row["expert_solution"]]) for row in rows
+        ]
         expected = GARScorer(*load_embedded(), verifier=verifier, score_all=True).score(groups, tokens=True)
     found = read(scored)
     assert len(found) == 3 * RESPONSES
@@ -242,7 +240,7 @@ def test_choose_device_takes_an_accelerator_that_has_float64(monkeypatch, found,
     assert choose_device(None) == torch.device(found or "cpu")
 
 
-# Interruption.
+# Interruption. A command that is killed at its write operations: tests/faults.
 
 
 class Interrupted(BaseException):
@@ -250,7 +248,7 @@ class Interrupted(BaseException):
 
 
 @pytest.fixture
-def interrupt(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], Iterator[list[int]]]:
+def interrupt(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[int]]:
     """Let so many windows be scored, then stop; the list grows by the size of each window that is scored."""
     score = GARScorer.score
 
@@ -269,35 +267,40 @@ def interrupt(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], Iterator[list[
     return interrupt
 
 
-@pytest.mark.parametrize("tear", ["nothing", "a torn line", "half a window", "everything"])
-def test_score_file_goes_on_where_it_stopped_and_gives_the_same_bytes(write_rows, score, interrupt, tmp_path, tear):
+def test_score_file_goes_on_where_it_stopped_and_gives_the_same_bytes(write_rows, score, interrupt, tmp_path):
     file, window = write_rows(*rows_of(5), "{broken", *rows_of(6)[5:]), 2 * RESPONSES
     expected = score(file, out="expected.jsonl", window=window)
-    interrupt(2)
-    with pytest.raises(Interrupted):
-        score(file, window=window)
-    partial = tmp_path / "scores.partial.jsonl"
-    assert not (tmp_path / "scores.jsonl").exists()
-    lines = partial.read_bytes().splitlines(keepends=True)
-    assert len(lines) == 4
-    kept = {"nothing": lines, "a torn line": [*lines[:3], lines[3][:50]], "half a window": lines[:3]}
-    partial.write_bytes(b"".join(kept.get(tear, [])))
-    sizes = interrupt(99)
-    found = score(file, window=window)
-    assert found.files.out.read_bytes() == expected.files.out.read_bytes()
-    assert found.files.errors.read_bytes() == expected.files.errors.read_bytes()
-    assert sum(sizes) == {"nothing": 2, "everything": 6}.get(tear, 4)  # whole windows stay
-    assert found.summary.keys() == expected.summary.keys()
-    assert found.summary["alignment"] == expected.summary["alignment"]
-    assert not list(tmp_path.glob("scores.partial*"))
+    for kept, expected_rows in ((4, 2), (3, 4), (0, 6)):  # whole windows stay, half a one is scored again
+        interrupt(2)
+        with pytest.raises(Interrupted):
+            score(file, out=f"{kept}.jsonl", window=window)
+        partial = tmp_path / f"{kept}.partial.jsonl"
+        lines = partial.read_bytes().splitlines(keepends=True)
+        assert len(lines) == 4
+        partial.write_bytes(b"".join(lines[:kept]))
+        sizes = interrupt(99)
+        with writer_lock(partial), raises(LockedError):
+            score(file, out=f"{kept}.jsonl", window=window)
+        found = score(file, out=f"{kept}.jsonl", window=window)
+        assert found.files.out.read_bytes() == expected.files.out.read_bytes()
+        assert found.files.errors.read_bytes() == expected.files.errors.read_bytes()
+        assert sum(sizes) == expected_rows
+        assert found.summary["alignment"] == expected.summary["alignment"]
+        assert not list(tmp_path.glob("*.partial*"))
 
 
 def test_score_file_goes_on_with_the_same_settings_input_and_model_alone(write_rows, score, interrupt, tmp_path):
     rows = rows_of(3)
     file = write_rows(*rows)
+    first = score(write_rows(*rows_of(1), "{broken", name="first.jsonl")).files
+    before = first.out.read_bytes()
+    with raises(ConfigError, "output-exists"):
+        score(file)
     interrupt(1)
     with pytest.raises(Interrupted):
-        score(file, window=RESPONSES)
+        score(file, window=RESPONSES, overwrite=True)
+    assert first.out.read_bytes() == before  # until there is something to replace it with
+    first.out.unlink()
     interrupt(99)
     model, tokenizer = load_embedded()
     with torch.no_grad():
@@ -317,34 +320,4 @@ def test_score_file_goes_on_with_the_same_settings_input_and_model_alone(write_r
     with raises(ConfigError, "other-settings"):
         score(changed)
     assert len(read(score(changed, overwrite=True))) == 3 * RESPONSES
-
-
-def test_score_file_replaces_a_finished_output_only_when_told(write_rows, score, interrupt, tmp_path):
-    file = write_rows(*rows_of(1), "{broken")
-    first = score(file).files
-    before = first.out.read_bytes()
-    with raises(ConfigError, "output-exists"):
-        score(file)
-    other = write_rows(*rows_of(2), name="other.jsonl")
-    interrupt(0)
-    with pytest.raises(Interrupted):
-        score(other, overwrite=True)
-    assert first.out.read_bytes() == before  # until there is something to replace it with
-    interrupt(99)
-    assert len(read(score(other, overwrite=True))) == 2 * RESPONSES
     assert not first.errors.exists()  # they were the other file's
-
-
-def test_score_file_keeps_a_second_process_out(write_rows, score, monkeypatch):
-    file = write_rows(*rows_of(2))
-    score_all = GARScorer.score
-
-    def start_again(self: GARScorer, *args: Any, **options: Any) -> Any:
-        monkeypatch.setattr(GARScorer, "score", score_all)
-        with raises(LockedError):
-            score(file)
-        return self.score(*args, **options)
-
-    monkeypatch.setattr(GARScorer, "score", start_again)
-    assert len(read(score(file))) == 2 * RESPONSES
-    assert GARScorer.score is score_all  # it was tried

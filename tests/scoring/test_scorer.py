@@ -8,11 +8,7 @@ import pytest
 import torch
 
 from gar import GARScorer, ResponseGroup, ResponseScore
-from gar.core import (
-    alignment_scores,
-    group_advantages,
-    unit_rows,
-)
+from gar.core import alignment_scores, group_advantages, unit_rows
 from gar.data.arithmetic import METHODS, WORDINGS, load_arithmetic, write_solution
 from gar.errors import ConfigError, DataError, ModelError
 from gar.methods import Method, ScoredBatch, ShapedRewards, outcome_rewards
@@ -53,19 +49,15 @@ def written(problem: Problem) -> list[str]:
     return [*right, wrong, f"<answer> {problem.answer} </answer>"]
 
 
-def group_of(problem: Problem, responses: Sequence[str] | None = None) -> ResponseGroup:
-    return ResponseGroup(
-        id=problem.id,
-        prompt=problem.prompt,
-        responses=responses or written(problem),
-        anchors=[anchor.text for anchor in problem.anchors],
-        answer=problem.answer,
-    )
-
-
 @pytest.fixture(scope="module")
 def groups() -> list[ResponseGroup]:
-    return [group_of(problem) for problem in load_arithmetic("train")[:3]]
+    return [
+        ResponseGroup(
+            id=problem.id, prompt=problem.prompt, responses=written(problem), answer=problem.answer,
+            anchors=[anchor.text for anchor in problem.anchors],
+        )
+        for problem in load_arithmetic("train")[:3]
+    ]  # fmt: skip
 
 
 def assert_equal(found: Sequence[ResponseScore], expected: Sequence[ResponseScore]) -> None:
@@ -161,15 +153,6 @@ def test_scores_depend_on_no_company_order_or_memory_bound(embedded, verifier, s
     assert_equal(scorer.score([replace(groups[0], responses=[]), groups[1]]), together[8:16])
 
 
-def test_score_all_adds_alignments_and_leaves_rewards(embedded, verifier, scorer, groups):
-    plain = scorer.score(groups)
-    everything = GARScorer(*embedded, verifier=verifier, score_all=True).score(groups)
-    assert all(s.signal is SignalStatus.SCORED for s in everything)
-    assert sum(s.alignment is None for s in plain) == 6
-    assert [s.reward for s in everything] == pytest.approx([s.reward for s in plain], abs=CLOSE)
-    assert [s.bonus for s in everything if not s.eligible] == [0.0] * 6
-
-
 def test_own_judgment_takes_the_place_of_a_verifier(embedded, groups):
     group = replace(groups[0], answer=None, eligible=[True, True, False, False, True, False, False, False])
     scores = GARScorer(*embedded, signal=SignalSettings(span="think")).score([group])
@@ -245,13 +228,6 @@ def test_the_current_weights_count(embedded, verifier, groups):
     assert initial.score(groups) == before
 
 
-def test_bfloat16_weights_are_used_as_they_are(embedded, verifier, scorer, groups):
-    half = GARScorer(copy.deepcopy(embedded[0]).bfloat16(), embedded[1], verifier=verifier)
-    for a, b in zip(half.score(groups), scorer.score(groups), strict=True):
-        assert a.alignment == pytest.approx(b.alignment, abs=0.05)  # hidden states of 8 bits
-        assert a.signal is b.signal
-
-
 # Bad input: named, and the rest goes on.
 
 
@@ -284,12 +260,6 @@ def test_what_cannot_be_scored_is_named(embedded, verifier, groups):
     (score,) = others_are_unharmed(scorer, groups, empty)
     assert score.signal is SignalStatus.NO_TOKENS
     assert "its anchor cannot be used (no tokens)" in score.detail
-
-
-def test_a_response_at_the_end_of_the_context_is_scored(embedded, groups):
-    group = replace(groups[0], responses=["7 " * 502] * 2, eligible=[True] * 2)
-    scores = GARScorer(*embedded, signal=SignalSettings(max_tokens=None)).score([group])
-    assert [(score.signal, score.num_scored_tokens) for score in scores] == [(SignalStatus.SCORED, 502)] * 2
 
 
 def test_a_group_without_a_usable_anchor_earns_no_bonus(embedded, verifier, groups):
@@ -376,27 +346,21 @@ def test_a_similarity_needs_no_pass_and_centers_as_gar_does(embedded, verifier, 
 
 
 def test_score_all_computes_no_more_than_the_method_reads(embedded, verifier, groups):
-    """A method without alignment has nothing to score."""
-    for method in ("grpo", "g2rl", "length", "alignment-only"):
+    """Rewards stay. A method without alignment has nothing to score."""
+    for method in ("gar-grpo", "grpo", "g2rl", "length", "alignment-only"):
         some, every = (
             GARScorer(*embedded, method=method, verifier=verifier, score_all=score_all).score(groups[:1])
             for score_all in (False, True)
         )
         assert [score.reward for score in every] == pytest.approx([score.reward for score in some], abs=CLOSE)
+        assert [score.bonus for score in every[6:]] == pytest.approx([score.bonus for score in some[6:]], abs=CLOSE)
         assert SignalStatus.NOT_FINITE not in {score.signal for score in every}
+        if method == "gar-grpo":
+            assert all(score.signal is SignalStatus.SCORED for score in every)
+            assert sum(score.alignment is None for score in some) == 2
         if method == "grpo":
             assert [score.reward for score in some] == [1.0] * 6 + [0.0, -0.6]
             assert {score.signal for score in some} == {SignalStatus.SKIPPED}
-
-
-def test_g2rl_names_a_response_for_which_the_model_gives_infinity(embedded, verifier, groups, monkeypatch):
-    def overflowing(parts, sequences, settings, **_):
-        return torch.cat([torch.full((1, 4), torch.inf), torch.eye(len(sequences) - 1, 4)])
-
-    monkeypatch.setattr("gar.scoring.scorer.signal_means", overflowing)
-    scores = GARScorer(*embedded, method="g2rl", verifier=verifier).score(groups[:1])
-    assert (scores[0].signal, scores[0].signal_norm) == (SignalStatus.NOT_FINITE, None)
-    assert scores[1].signal is SignalStatus.SCORED
 
 
 def test_a_method_that_compares_both_ways_has_vectors_where_there_is_no_anchor(embedded, verifier, groups):

@@ -43,7 +43,7 @@ def exponentials_into(
     cast(Any, exponentials_kernel)[(tokens,)](
         raw, raw if bias is None else bias, reference, columns, exponentials, total, at_target, rows, slope,
         HAS_BIAS=bias is not None, BLOCK=BLOCK_COLUMNS, num_warps=COLUMN_WARPS,
-    )  # fmt: skip
+    )  # in the order of the kernel's signature # fmt: skip
     return exponentials
 
 
@@ -68,14 +68,14 @@ def add_response_sums(
         chunk.complement, chunk.others, chunk.others if activations is None else activations, head.weight, targets,
         order, ends, sums, width, head.weight.stride(0), head.weight.stride(1), head.slope,
         ACTIVATE=activations is not None, TOKENS=BLOCK_TOKENS, WIDTH=BLOCK_WIDTH,
-    )  # fmt: skip
+    )  # in the order of the kernel's signature # fmt: skip
 
 
 @triton.jit
 def exponentials_kernel(
     raw_ptr, bias_ptr, reference_ptr, column_ptr, out_ptr, total_ptr, at_target_ptr, rows, slope,
     HAS_BIAS: tl.constexpr, BLOCK: tl.constexpr,
-):  # fmt: skip
+):  # arguments, then constants # fmt: skip
     """One program per token. It reads the token's row of the tile."""
     token = tl.program_id(0).to(tl.int64)
     reference = tl.load(reference_ptr + token)
@@ -105,7 +105,7 @@ def response_sums_kernel(
     complement_ptr, others_ptr, hidden_ptr, weight_ptr, target_ptr, order_ptr, ends_ptr, sums_ptr,
     width, weight_row, weight_column, slope,
     ACTIVATE: tl.constexpr, TOKENS: tl.constexpr, WIDTH: tl.constexpr,
-):  # fmt: skip
+):  # arguments, then constants # fmt: skip
     """One program per response and block of dimensions. It adds up the response's tokens."""
     response = tl.program_id(0).to(tl.int64)
     columns = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)

@@ -51,20 +51,14 @@ def reader(tokenizer) -> SequenceReader:
     return SequenceReader.from_settings(tokenizer, SignalSettings(), VerifySettings())
 
 
-# ----------------------------------------------------------------------------------------------- scores of real text
-
-
 @pytest.mark.data
 def test_twenty_real_solutions_have_the_verdicts_of_their_labels_and_an_alignment(data_dir, tmp_path):
     source, out = data_dir / "gsm8k_model_solutions_300.jsonl", tmp_path / "scores.jsonl"
-    status = main(
-        ["score", MODEL, str(source), *COLUMNS, "--limit", "5", "--dtype", "bfloat16", "--out", str(out)]
-    )  # fmt: skip
-    assert status == 0
+    options = ["--limit", "5", "--dtype", "bfloat16", "--out", str(out)]
+    assert main(["score", MODEL, str(source), *COLUMNS, *options]) == 0
     rows = [json.loads(line) for line in out.read_text().splitlines()]
-    labels = [
-        json.loads(line)[name]["is_correct"] for line in source.read_text().splitlines()[:5] for name in SOLUTIONS
-    ]
+    given = [json.loads(line) for line in source.read_text().splitlines()[:5]]
+    labels = [row[name]["is_correct"] for row in given for name in SOLUTIONS]
     assert [row["verified"] for row in rows] == labels
     assert all(row["signal"] == "scored" and -1 <= row["alignment"] <= 1 for row in rows)
     assert len({row["alignment"] for row in rows}) == len(rows)
@@ -76,13 +70,11 @@ def test_alignments_of_real_solutions_are_those_of_float64_autograd(data_dir):
     lines = (data_dir / "gsm8k_model_solutions_300.jsonl").read_text().splitlines()[:5]
     groups = [
         ResponseGroup(
-            prompt=row["question"],
-            responses=[row[name]["solution"] for name in SOLUTIONS],
-            anchors=[row["ground_truth"]],
-            eligible=[True] * len(SOLUTIONS),
+            prompt=row["question"], responses=[row[name]["solution"] for name in SOLUTIONS],
+            anchors=[row["ground_truth"]], eligible=[True] * len(SOLUTIONS),
         )
         for row in map(json.loads, lines)
-    ]
+    ]  # fmt: skip
     model, tokenizer = load_policy(ModelSettings(path=MODEL, dtype="float32"))
     scores = GARScorer(model, tokenizer).score(groups)
     reader = SequenceReader.from_settings(tokenizer, SignalSettings(), VerifySettings(format="none"))
@@ -96,8 +88,7 @@ def test_alignments_of_real_solutions_are_those_of_float64_autograd(data_dir):
     assert [score.alignment for score in scores] == pytest.approx(expected, abs=2e-5)
 
 
-# ------------------------------------------------------------------------------------------------ byte-pair tokens
-
+# Byte-pair tokens.
 
 WORKING = "6 * 4 = 24 apples."
 

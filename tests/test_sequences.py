@@ -24,14 +24,10 @@ TAG_WORDS = ["<think>", "</think>", "<answer>", "</answer>", "<|think|>", "<|/th
 WORDS = ["<pad>", "<eos>", "<unk>", *TAG_WORDS, *"abcdef7"]
 
 
-def words_tokenizer(**special: str) -> PreTrainedTokenizerFast:
-    return word_tokenizer(WORDS, **special)
-
-
 @pytest.fixture(scope="module")
 def words() -> PreTrainedTokenizerFast:
     """One token per word, tags included; none of the tags is a special token."""
-    return words_tokenizer()
+    return word_tokenizer(WORDS)
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +122,7 @@ def test_scored_positions_are_the_whole_response_without_one_well_ordered_pair(w
 
 
 def test_scored_positions_find_tags_that_are_special_tokens():
-    tokenizer = words_tokenizer(additional_special_tokens=["<think>", "</think>"])
+    tokenizer = word_tokenizer(WORDS, additional_special_tokens=["<think>", "</think>"])
     assert tokenizer.convert_tokens_to_ids("</think>") in tokenizer.all_special_ids
     # A response that stops at the closing tag: it is a tag, not padding.
     assert scored(tokenizer, "<think> a b </think> <eos> <pad>") == ["a", "b"]
@@ -137,7 +133,7 @@ def test_scored_positions_find_tags_that_are_special_tokens():
 
 def test_special_ids_hold_added_special_tokens_that_have_no_role():
     # As <|eom_id|> of Llama 3: it ends responses, but the tokenizer does not list it among its special tokens.
-    tokenizer = words_tokenizer()
+    tokenizer = word_tokenizer(WORDS)
     tokenizer.add_tokens(["<turn>"], special_tokens=True)
     turn = tokenizer.convert_tokens_to_ids("<turn>")
     assert turn not in tokenizer.all_special_ids

@@ -85,7 +85,7 @@ def test_maspo_weights_of_one_advantage_per_response_are_those_of_its_repetition
 
 
 @pytest.mark.usefixtures("unchecked")
-def test_maspo_weights_stay_finite_at_extreme_ratios_and_reject_shapes_that_differ():
+def test_maspo_weights_reject_shapes_that_differ_and_stay_finite_at_extreme_ratios():
     for dtype in (torch.bfloat16, torch.float32):
         new = torch.tensor([[0.0, -1e4, -0.0, -1e30, 0.0]], dtype=dtype)
         old = torch.tensor([[-1e4, 0.0, -0.0, -1e4, -1.0]], dtype=dtype)

@@ -1,6 +1,6 @@
 """Shared by the tests of the arithmetic: random cases, the second route, small tensors, and no shape checker."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jaxtyping
@@ -21,7 +21,7 @@ class Case(NamedTuple):
     response_index: Tensor
 
 
-def _make_case(
+def make_case(
     tokens: int = 23, hidden: int = 8, vocab: int = 37, responses: int = 4, *, seed: int = 0, peak: float = 1.0
 ) -> Case:
     """Interleaved responses in float64. `peak` scales W: 1 gives flat distributions, 4 confident ones."""
@@ -34,7 +34,7 @@ def _make_case(
     )
 
 
-def _autograd_means(
+def autograd_means(
     case: Case,
     *,
     num_responses: int,
@@ -93,16 +93,6 @@ def columns(rows: Sequence[tuple], *dtypes: torch.dtype) -> list[Tensor]:
 def unit_vectors(*arguments: Any, **options: Any) -> Tensor:
     """`gradient_activation_means`, as unit rows."""
     return unit_rows(gradient_activation_means(*arguments, **options))
-
-
-@pytest.fixture(scope="session")
-def make_case() -> Callable[..., Case]:
-    return _make_case
-
-
-@pytest.fixture(scope="session")
-def autograd_means() -> Callable[..., Tensor]:
-    return _autograd_means
 
 
 @pytest.fixture

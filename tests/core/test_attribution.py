@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from gar.core import Budget, Head, ScoredTokens, Signal, alignment_scores, alignment_shares, unit_rows
-from tests.core.conftest import Case, unit_vectors
+from tests.core.conftest import Case, autograd_means, make_case, unit_vectors
 
 HEAD = {
     "plain": {},
@@ -55,7 +55,7 @@ def test_alignment_shares_by_hand():
 
 @pytest.mark.parametrize("options", HEAD.values(), ids=HEAD)
 @pytest.mark.parametrize("chunk_tokens", [None, 1, 7])
-def test_alignment_shares_add_up_to_the_alignment(make_case, options, chunk_tokens):
+def test_alignment_shares_add_up_to_the_alignment(options, chunk_tokens):
     case = make_case(tokens=60, responses=5, peak=3.0)
     anchors = random_anchors(5, 8)
     shares = shares_of(case, anchors, chunk_tokens=chunk_tokens, **options)
@@ -64,7 +64,7 @@ def test_alignment_shares_add_up_to_the_alignment(make_case, options, chunk_toke
     torch.testing.assert_close(sums.float(), alignment_scores(vectors, anchors), rtol=0, atol=5e-7)
 
 
-def test_alignment_shares_agree_with_autograd_token_by_token(make_case, autograd_means):
+def test_alignment_shares_agree_with_autograd_token_by_token():
     """The second route: each token as a response of its own gives its u_t."""
     case = make_case()
     anchors = random_anchors(4, 8)
@@ -76,7 +76,7 @@ def test_alignment_shares_agree_with_autograd_token_by_token(make_case, autograd
     torch.testing.assert_close(found.double(), expected, rtol=1e-6, atol=1e-7)
 
 
-def test_alignment_shares_without_signal_are_zero_and_leave_the_others(make_case):
+def test_alignment_shares_without_signal_are_zero_and_leave_the_others():
     case = make_case(responses=3)
     anchors = random_anchors(3, 8)
     whole = shares_of(case, anchors)

@@ -7,6 +7,7 @@ import torch
 
 from gar.core import gradient_activation_means, unit_rows
 from gar.core import head as head_module
+from tests.core.conftest import autograd_means, make_case
 
 LN2 = math.log(2.0)
 # Rows chosen so that h = (1, 1) has logits (ln 2, 0, 0) and so p = (1/2, 1/4, 1/4).
@@ -132,9 +133,7 @@ HEADS = {
     # 4 carries 4 * 6e-8, and the sums over 8 dimensions and 37 tokens a few times that.
     [(torch.float64, 1e-7), (torch.float32, 3e-6)],
 )
-def test_gradient_activation_means_agree_with_autograd(
-    make_case, autograd_means, monkeypatch, dtype, tolerance, head, signal, tile_rows
-):
+def test_gradient_activation_means_agree_with_autograd(monkeypatch, dtype, tolerance, head, signal, tile_rows):
     """Tiles of 10 leave 7 rows over, 37 fit exactly, 64 are more than there are."""
     case = make_case(peak=2.0)
     weight = case.weight.to(dtype)
@@ -153,9 +152,7 @@ def test_gradient_activation_means_agree_with_autograd(
 @pytest.mark.parametrize("signal", ["gradient-activation", "gradient", "hidden"])
 @pytest.mark.parametrize("keep_fraction", [1.0, 0.7, [0.3, 1.0, 0.5, 0.01]], ids=str)
 @pytest.mark.parametrize("activation_threshold", [0.0, 0.05, 0.5, 1.0])
-def test_gradient_activation_means_with_thresholds_agree_with_autograd(
-    make_case, autograd_means, signal, keep_fraction, activation_threshold
-):
+def test_gradient_activation_means_with_thresholds_agree_with_autograd(signal, keep_fraction, activation_threshold):
     case = make_case(tokens=40, peak=2.0, seed=3)
     options = {"num_responses": 4, "signal": signal, "activation_threshold": activation_threshold}
     truth = autograd_means(case, keep_fraction=keep_fraction, **options)

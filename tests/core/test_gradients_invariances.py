@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gar.core import gradient_activation_means
 from gar.core import head as head_module
-from tests.core.conftest import Case, unit_vectors
+from tests.core.conftest import Case, make_case, unit_vectors
 
 # Cases are float64, so that everything but the output's rounding (6e-8) is far below this.
 SAME = {"rtol": 1e-6, "atol": 1e-7}
@@ -51,9 +51,7 @@ def shuffled(count: int, shuffle: random.Random) -> Tensor:
 
 @pytest.mark.parametrize("change", [reordered, renamed_tokens])
 @given(sizes=CASES, options=OPTIONS, shuffle=st.randoms(use_true_random=False))
-def test_gradient_activation_vectors_do_not_depend_on_the_order_of_tokens_or_on_ids(
-    make_case, change, sizes, options, shuffle
-):
+def test_gradient_activation_vectors_do_not_depend_on_the_order_of_tokens_or_on_ids(change, sizes, options, shuffle):
     case = make_case(**sizes)
     torch.testing.assert_close(
         unit_vectors(*change(case, shuffle), num_responses=5, chunk_tokens=4, **options),
@@ -63,7 +61,7 @@ def test_gradient_activation_vectors_do_not_depend_on_the_order_of_tokens_or_on_
 
 
 @given(sizes=CASES, options=OPTIONS, chunk_tokens=st.integers(1, 31), tile_rows=st.integers(1, 41))
-def test_gradient_activation_vectors_do_not_depend_on_chunk_or_tile(make_case, sizes, options, chunk_tokens, tile_rows):
+def test_gradient_activation_vectors_do_not_depend_on_chunk_or_tile(sizes, options, chunk_tokens, tile_rows):
     case = make_case(**sizes)
     case = case._replace(weight=case.weight.float())
     whole = unit_vectors(*case, num_responses=5, **options)
@@ -74,7 +72,7 @@ def test_gradient_activation_vectors_do_not_depend_on_chunk_or_tile(make_case, s
 
 
 @given(sizes=CASES, options=OPTIONS)
-def test_gradient_activation_vectors_of_packed_responses_are_those_of_each_alone(make_case, sizes, options):
+def test_gradient_activation_vectors_of_packed_responses_are_those_of_each_alone(sizes, options):
     case = make_case(**sizes)
     packed = unit_vectors(*case, num_responses=sizes["responses"], **options)
     for response in range(sizes["responses"]):
@@ -87,7 +85,7 @@ def test_gradient_activation_vectors_of_packed_responses_are_those_of_each_alone
 
 
 @given(sizes=CASES, exponent=st.integers(-8, 8))
-def test_gradient_activation_means_keep_their_value_when_scale_moves_from_hidden_to_weight(make_case, sizes, exponent):
+def test_gradient_activation_means_keep_their_value_when_scale_moves_from_hidden_to_weight(sizes, exponent):
     """Same logits; the gradient shrinks by c, u = gradient * h stays, to the last bit as c is a power of two."""
     case = make_case(**sizes)
     moved = case._replace(hidden=case.hidden * 2.0**exponent, weight=case.weight * 2.0**-exponent)
@@ -98,7 +96,7 @@ def test_gradient_activation_means_keep_their_value_when_scale_moves_from_hidden
 
 
 @given(sizes=CASES, seed=st.integers(0, 2**20))
-def test_gradient_activation_means_do_not_change_when_every_row_of_w_moves_alike(make_case, sizes, seed):
+def test_gradient_activation_means_do_not_change_when_every_row_of_w_moves_alike(sizes, seed):
     """W + 1 r^T moves all logits by r.h and adds (sum(p) - 1) r = 0 to the gradient."""
     case = make_case(**sizes)
     shift = torch.randn(8, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
@@ -108,7 +106,7 @@ def test_gradient_activation_means_do_not_change_when_every_row_of_w_moves_alike
     )
 
 
-def test_gradient_activation_vectors_accept_any_memory_layout(make_case):
+def test_gradient_activation_vectors_accept_any_memory_layout():
     case = make_case()
     expected = unit_vectors(*case, num_responses=4)
     transposed = case.weight.T.contiguous().T  # strides (1, vocab), as a head stored [hidden, vocab] has
@@ -121,7 +119,7 @@ def test_gradient_activation_vectors_accept_any_memory_layout(make_case):
 
 @pytest.mark.parametrize("keep_fraction", [1.0, 0.5])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_gradient_activation_vectors_ignore_an_autocast_around_them(make_case, dtype, keep_fraction):
+def test_gradient_activation_vectors_ignore_an_autocast_around_them(dtype, keep_fraction):
     case = make_case()
     case = case._replace(hidden=case.hidden.to(dtype), weight=case.weight.to(dtype))
     expected = unit_vectors(*case, num_responses=4, keep_fraction=keep_fraction)
@@ -131,7 +129,7 @@ def test_gradient_activation_vectors_ignore_an_autocast_around_them(make_case, d
 
 
 @pytest.mark.parametrize("signal", ["gradient-activation", "gradient", "hidden"])
-def test_gradient_activation_vectors_keep_no_graph_and_leave_their_arguments_alone(make_case, signal):
+def test_gradient_activation_vectors_keep_no_graph_and_leave_their_arguments_alone(signal):
     case = make_case()
     copies = [tensor.clone() for tensor in case]
     bias = torch.ones(37, dtype=torch.float64, requires_grad=True)

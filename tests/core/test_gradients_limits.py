@@ -8,7 +8,7 @@ from torch import Tensor
 
 from gar.core import gradient_activation_means
 from gar.core import head as head_module
-from tests.core.conftest import unit_vectors
+from tests.core.conftest import autograd_means, make_case, unit_vectors
 
 ONE_TOKEN = {"target_ids": torch.tensor([0]), "response_index": torch.tensor([0]), "num_responses": 1}
 
@@ -75,7 +75,7 @@ def test_gradient_activation_means_fall_back_when_only_the_product_with_w_overfl
         torch.testing.assert_close(found, truth.float(), rtol=1e-6, atol=0)
 
 
-def test_gradient_activation_means_fall_back_for_the_tokens_that_need_it_alone(make_case, autograd_means):
+def test_gradient_activation_means_fall_back_for_the_tokens_that_need_it_alone():
     case = make_case(tokens=30, vocab=20)
     case.hidden[::3] *= 300.0  # logits of several hundred: most targets are out of reach
     truth = autograd_means(case, num_responses=4)
@@ -95,7 +95,7 @@ def test_gradient_activation_vectors_without_tokens_are_zero_rows():
 
 
 @pytest.mark.parametrize("keep_fraction", [1.0, 0.6])
-def test_gradient_activation_vectors_of_a_response_without_tokens_is_a_zero_row(make_case, keep_fraction):
+def test_gradient_activation_vectors_of_a_response_without_tokens_is_a_zero_row(keep_fraction):
     case = make_case(responses=2)
     spread = case._replace(response_index=case.response_index * 2)  # 0 and 2: response 1 has no token
     dense = unit_vectors(*case, num_responses=2, keep_fraction=keep_fraction)
@@ -107,7 +107,7 @@ def test_gradient_activation_vectors_of_a_response_without_tokens_is_a_zero_row(
 
 @pytest.mark.parametrize("keep_fraction", [1.0, 0.5])
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-def test_gradient_activation_means_not_finite_stay_with_their_response(make_case, value, keep_fraction):
+def test_gradient_activation_means_not_finite_stay_with_their_response(value, keep_fraction):
     case, options = make_case(tokens=40), {"keep_fraction": keep_fraction}
     clean = gradient_activation_means(*case, num_responses=4, **options)
     broken = case.hidden.clone()
@@ -123,7 +123,7 @@ def test_gradient_activation_means_not_finite_stay_with_their_response(make_case
     assert gradient_activation_means(*case, num_responses=4, **options).isnan().any(-1).all()
 
 
-def test_gradient_activation_means_ignore_vocabulary_masked_by_a_bias_of_minus_infinity(make_case):
+def test_gradient_activation_means_ignore_vocabulary_masked_by_a_bias_of_minus_infinity():
     """Padding rows of an embedding: with or without them the vector is the same."""
     case = make_case()
     bias = torch.zeros(40, dtype=torch.float64)

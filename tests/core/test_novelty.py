@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from gar.core import gradient_activation_means, novelty_rewards, novelty_scores
-from tests.core.conftest import columns, f64, flags, one_group, unit_vectors
+from tests.core.conftest import columns, f64, flags, make_case, one_group, unit_vectors
 
 
 def relative_novelties(novelty: Tensor, groups: Tensor, scored: Tensor | None = None) -> Tensor:
@@ -47,7 +47,7 @@ def test_novelty_rewards_by_hand():
     assert found[:2].tolist() == [3.0 - 0.6, -3.0 - 0.6]
 
 
-def test_novelty_of_gars_raw_gradient_is_that_of_g2rls_feature_through_autograd(make_case):
+def test_novelty_of_gars_raw_gradient_is_that_of_g2rls_feature_through_autograd():
     """phi = -n times GAR's G: the gradient of log p, token by token in float64, against the kernel without autograd."""
     case = make_case(responses=6, seed=5)
     hidden = case.hidden.clone().requires_grad_()

@@ -12,7 +12,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from gar.core import Budget, Head, Ranks, ScoredTokens, Signal, VocabShard, gather_tokens, response_means, unit_rows
-from tests.core.conftest import Case, _make_case
+from tests.core.conftest import Case, autograd_means, make_case
 from tests.support.ranks import run_ranks
 
 pytestmark = pytest.mark.dist
@@ -37,7 +37,7 @@ def float32(case: Case) -> Case:
 
 def unlikely() -> Case:
     """Logits of several hundred on every third token: log p_y is far below -108 for most of those."""
-    case = _make_case(tokens=30, peak=2.0)
+    case = make_case(tokens=30, peak=2.0)
     case.hidden[::3] *= 300.0
     return float32(case)
 
@@ -55,14 +55,14 @@ def product_overflows() -> Case:
 
 def confident() -> Case:
     """Hidden states that lean toward their target's row."""
-    case = _make_case(hidden=64, peak=1.0)
+    case = make_case(hidden=64, peak=1.0)
     target_rows = case.weight[case.target_ids]
     lean = 30.0 * target_rows / target_rows.square().sum(-1, keepdim=True)
     return float32(case._replace(hidden=case.hidden + lean))
 
 
 def broken(part: str) -> Case:
-    case = _make_case(tokens=30, peak=2.0)
+    case = make_case(tokens=30, peak=2.0)
     if part == "hidden":
         case.hidden[(case.response_index == 2).nonzero()[1], 5] = math.nan
     else:
@@ -71,14 +71,14 @@ def broken(part: str) -> Case:
 
 
 CASES: dict[str, tuple[Callable[[], Case], dict[str, Any]]] = {
-    **{name: (partial(_make_case, tokens=40, peak=2.0, seed=3), options) for name, options in HEADS.items()},
-    "float32": (lambda: float32(_make_case(peak=2.0)), {}),
+    **{name: (partial(make_case, tokens=40, peak=2.0, seed=3), options) for name, options in HEADS.items()},
+    "float32": (lambda: float32(make_case(peak=2.0)), {}),
     "unlikely": (unlikely, {}),
     "product overflows": (product_overflows, {"signal": "gradient"}),
     "confident": (confident, {}),
     "nan hidden": (partial(broken, "hidden"), {}),
     "nan weight": (partial(broken, "weight"), {}),
-    "no tokens": (partial(_make_case, tokens=0), {"keep_fraction": 0.5}),
+    "no tokens": (partial(make_case, tokens=0), {"keep_fraction": 0.5}),
 }
 
 
@@ -132,7 +132,7 @@ def split_by_context() -> dict[str, Tensor]:
     context_groups = [dist.new_group([0, 2]), dist.new_group([1, 3])]
     found = {}
     for name, options in HEADS.items():
-        case = _make_case(tokens=41, peak=2.0, seed=3)
+        case = make_case(tokens=41, peak=2.0, seed=3)
         mine = slice(0, 13) if rank < 2 else slice(13, None)  # halves of unequal length
         half = Case(case.hidden[mine], case.weight, case.target_ids[mine], case.response_index[mine])
         first, end = SHARDS[2][rank % 2]
@@ -148,7 +148,7 @@ def split_by_context() -> dict[str, Tensor]:
 
 def refusals() -> list[str]:
     """What this rank is told where rank 1 alone is at fault, or the ranks disagree."""
-    case, at_fault = _make_case(), dist.get_rank() == 1
+    case, at_fault = make_case(), dist.get_rank() == 1
     first, end = SHARDS[2][dist.get_rank()]
     fewer = Case(case.hidden[1:], case.weight, case.target_ids[1:], case.response_index[1:])
     calls: list[tuple[Case, dict[str, Any], *tuple[VocabShard, ...]]] = [
@@ -189,7 +189,7 @@ def largest_error(found: Tensor, truth: Tensor) -> float:
     return float((found - truth).abs().max() / truth.abs().max())
 
 
-def test_response_means_agree_with_autograd(found, autograd_means):
+def test_response_means_agree_with_autograd(found):
     for name in HEADS:
         make, options = CASES[name]
         truth = autograd_means(make(), num_responses=RESPONSES, **options)
@@ -228,10 +228,10 @@ def test_response_means_are_the_same_on_all_ranks(found):
     assert torch.equal(found[0]["split by sequence"], found[0]["thresholds"])
 
 
-def test_response_means_of_a_split_context(tmp_path: Path, autograd_means):
+def test_response_means_of_a_split_context(tmp_path: Path):
     ranks = run_ranks(split_by_context, 4, tmp_path)
     for name, options in HEADS.items():
-        truth = autograd_means(_make_case(tokens=41, peak=2.0, seed=3), num_responses=RESPONSES, **options)
+        truth = autograd_means(make_case(tokens=41, peak=2.0, seed=3), num_responses=RESPONSES, **options)
         for found in ranks:
             assert largest_error(found[name], truth) <= 1e-7
         for found in ranks[::2]:

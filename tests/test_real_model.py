@@ -115,16 +115,6 @@ def test_anchors_and_responses_of_the_same_text_have_the_same_scored_tokens(read
     assert response.scored_ids == anchor.scored_ids == bare.scored_ids
 
 
-def test_a_system_prompt_and_special_tokens_in_a_prompt_are_encoded_as_the_model_saw_them(tokenizer):
-    messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "1 + 1?"}]
-    ids = encode_prompt(tokenizer, messages)
-    text = tokenizer.decode(ids, skip_special_tokens=False)
-    assert text == (
-        "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n1 + 1?<|im_end|>\n<|im_start|>assistant\n"
-    )
-    assert encode_prompt(tokenizer, text) == ids
-
-
 @pytest.mark.data
 @pytest.mark.slow
 def test_the_page_of_the_first_real_model_runs_as_written(data_dir, tmp_path, monkeypatch):

@@ -131,17 +131,6 @@ class NotingTrainer(GARTrainer):
         return rewards
 
 
-class ReplayingTrainer(NotingTrainer):
-    """Without vLLM: the same answers."""
-
-    def __init__(self, *args: Any, sampler: Sampler, **kwargs: Any):
-        self._sampler = sampler
-        super().__init__(*args, **kwargs)
-
-    def _generate_single_turn(self, prompt_ids: list[list[int]], *args: Any, **kwargs: Any) -> tuple:
-        return [ids for ids, _ in self._sampler.answers(prompt_ids)], None
-
-
 def train(folder: Path, **args: Any) -> tuple[NotingTrainer, Sampler]:
     """Two steps of a trainer, with a sampler in vLLM's place."""
     sampler = Sampler()
@@ -161,47 +150,37 @@ def train(folder: Path, **args: Any) -> tuple[NotingTrainer, Sampler]:
         patch.setattr(vllm_generation, "SamplingParams", SimpleNamespace, raising=False)
         patch.setattr(GRPOTrainer, "_get_per_token_logps_and_entropies", marked)
         model, tokenizer = load_embedded()
-        chosen = SMALL | PLAIN_STEPS | {"per_device_train_batch_size": NUM_RESPONSES} | args
+        chosen = SMALL | PLAIN_STEPS | {"per_device_train_batch_size": NUM_RESPONSES, "use_vllm": True} | args
         options: dict[str, Any] = {
             "train_dataset": PROBLEMS, "verifier": AnswerVerifier(), "processing_class": tokenizer,
             "args": GRPOConfig(output_dir=str(folder), **chosen),
         }  # fmt: skip
-        with_vllm = args.get("use_vllm", False)
-        trainer = NotingTrainer(model, **options) if with_vllm else ReplayingTrainer(model, sampler=sampler, **options)
+        trainer = NotingTrainer(model, **options)
         trainer.train()
     return trainer, sampler
 
 
 @pytest.fixture(scope="module")
-def plain(tmp_path_factory: pytest.TempPathFactory) -> NotingTrainer:
-    """Without vLLM; its vectors take a pass of their own over the responses that need one, and one over the anchors."""
-    trainer, _ = train(tmp_path_factory.mktemp("plain"))
-    assert trainer.captured == trainer.rows["TRL"] == 0
-    assert trainer.rows["GAR"] > trainer.needed > 2 * GROUP
-    return trainer
+def own(tmp_path_factory: pytest.TempPathFactory) -> NotingTrainer:
+    """Without the correction TRL makes no pass."""
+    return train(tmp_path_factory.mktemp("own"), vllm_importance_sampling_correction=False)[0]
 
 
-def assert_same_vectors(trainer: NotingTrainer, plain: NotingTrainer) -> None:
-    assert len(trainer.vectors) == len(PLAN)
-    assert trainer.needed == plain.needed
-    for found, expected in zip(trainer.vectors, plain.vectors, strict=True):
-        torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)  # the second step's weights differ by rounding
+def test_with_vllm_and_no_correction_the_vectors_take_a_pass_of_their_own(own):
+    """One over the responses that need one, and one over the anchors."""
+    assert own.captured == own.rows["TRL"] == 0
+    assert own.rows["GAR"] > own.needed > 2 * GROUP
 
 
 @pytest.mark.parametrize("mode", ["server", "colocate"])
-def test_with_vllm_the_only_pass_over_responses_is_that_of_trl(plain, tmp_path, mode):
-    trainer, sampler = train(tmp_path, use_vllm=True, vllm_mode=mode)
-    assert trainer.captured == len(PLAN)
-    assert trainer.rows == {"TRL": len(PLAN) * NUM_RESPONSES, "GAR": plain.rows["GAR"] - plain.needed}  # the anchors
-    assert_same_vectors(trainer, plain)
+def test_with_vllm_the_only_pass_over_responses_is_that_of_trl(own, tmp_path, mode):
+    trainer, sampler = train(tmp_path, vllm_mode=mode)
+    assert trainer.captured == len(trainer.vectors) == len(PLAN)
+    assert trainer.needed == own.needed
+    assert trainer.rows == {"TRL": len(PLAN) * NUM_RESPONSES, "GAR": own.rows["GAR"] - own.needed}  # the anchors
+    for found, expected in zip(trainer.vectors, own.vectors, strict=True):
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)  # the second step's weights differ by rounding
     assert set(sampler.pushed.values()) == {len(PLAN)}  # the weights of each step, before its rollouts
     name = "sampling/importance_sampling_ratio/mean"
     ratios = [row[name] for row in trainer.state.log_history if name in row]
     assert ratios == [pytest.approx(1.0, abs=1e-4)] * len(PLAN)
-
-
-def test_with_vllm_and_no_correction_the_vectors_take_a_pass_of_their_own(plain, tmp_path):
-    trainer, _ = train(tmp_path, use_vllm=True, vllm_importance_sampling_correction=False)
-    assert trainer.captured == 0
-    assert trainer.rows == plain.rows
-    assert_same_vectors(trainer, plain)

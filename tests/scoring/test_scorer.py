@@ -32,14 +32,15 @@ def embedded():
 
 
 @pytest.fixture(scope="module")
-def verifier():
+def new(embedded):
+    """A scorer with a verifier, of the embedded model if no other is given."""
     with Verifier(num_workers=1) as verifier:
-        yield verifier
+        yield lambda model=embedded[0], **options: GARScorer(model, embedded[1], verifier=verifier, **options)
 
 
 @pytest.fixture(scope="module")
-def scorer(embedded, verifier) -> GARScorer:
-    return GARScorer(*embedded, verifier=verifier)
+def scorer(new) -> GARScorer:
+    return new()
 
 
 def written(problem: Problem) -> list[str]:
@@ -140,14 +141,14 @@ def test_scores_of_token_ids_are_those_of_the_text(embedded, scorer, groups, kin
     assert scorer.score(as_ids) == expected
 
 
-def test_scores_depend_on_no_company_order_or_memory_bound(embedded, verifier, scorer, groups):
+def test_scores_depend_on_no_company_order_or_memory_bound(new, scorer, groups):
     together = scorer.score(groups)
     assert_equal(together, [replace(s, group_index=g) for g in range(3) for s in scorer.score([groups[g]])])
     order = [5, 0, 7, 2, 1, 6, 4, 3]
     found = scorer.score([replace(groups[0], responses=[groups[0].responses[i] for i in order])])
     back = sorted((replace(s, response_index=order[s.response_index]) for s in found), key=lambda s: s.response_index)
     assert_equal(back, together[:8])
-    one_at_a_time = GARScorer(*embedded, verifier=verifier, signal=SignalSettings(max_batch_tokens=1))
+    one_at_a_time = new(signal=SignalSettings(max_batch_tokens=1))
     assert_equal(one_at_a_time.score(groups), together)
     assert scorer.score([]) == scorer.score([replace(groups[0], responses=[])]) == []
     assert_equal(scorer.score([replace(groups[0], responses=[]), groups[1]]), together[8:16])
@@ -162,9 +163,9 @@ def test_own_judgment_takes_the_place_of_a_verifier(embedded, groups):
     assert [s.signal is SignalStatus.SCORED for s in scores] == list(group.eligible)
 
 
-def test_settings_reach_rewards_and_advantages(embedded, verifier, groups):
+def test_settings_reach_rewards_and_advantages(new, groups):
     reward = RewardSettings(bonus_weight=0.0, correct_reward=2.0, format_penalty=-1.0)
-    bessel = GARScorer(*embedded, verifier=verifier, reward=reward, advantage=AdvantageSettings(ddof=1, eps=0.0))
+    bessel = new(reward=reward, advantage=AdvantageSettings(ddof=1, eps=0.0))
     scores = bessel.score(groups[:1])
     assert [s.reward for s in scores] == [2.0] * 6 + [0.0, -1.0]
     mean, deviation = 11 / 8, (sum((r - 11 / 8) ** 2 for r in [2] * 6 + [0, -1]) / 7) ** 0.5
@@ -216,10 +217,9 @@ def test_token_shares_add_up_to_the_alignment_with_the_best_anchor(scorer, group
 # The weights.
 
 
-def test_the_current_weights_count(embedded, verifier, groups):
-    model, tokenizer = copy.deepcopy(embedded[0]), embedded[1]
-    mine = GARScorer(model, tokenizer, verifier=verifier)
-    initial = GARScorer(model, tokenizer, verifier=verifier, signal=SignalSettings(policy="initial"))
+def test_the_current_weights_count(embedded, new, groups):
+    model = copy.deepcopy(embedded[0])
+    mine, initial = new(model), new(model, signal=SignalSettings(policy="initial"))
     before = mine.score(groups)
     with torch.no_grad():
         model.model.layers[0].mlp.down_proj.weight.mul_(0.5)
@@ -241,8 +241,8 @@ def others_are_unharmed(
     return found[8:-8]
 
 
-def test_what_cannot_be_scored_is_named(embedded, verifier, groups):
-    scorer = GARScorer(*embedded, verifier=verifier, score_all=True)
+def test_what_cannot_be_scored_is_named(embedded, new, groups):
+    scorer = new(score_all=True)
     texts = groups[2].responses[:3]
     for response, signal, detail in (
         ("", SignalStatus.NO_TOKENS, "it is empty"),
@@ -262,8 +262,8 @@ def test_what_cannot_be_scored_is_named(embedded, verifier, groups):
     assert "its anchor cannot be used (no tokens)" in score.detail
 
 
-def test_a_group_without_a_usable_anchor_earns_no_bonus(embedded, verifier, groups):
-    scorer = GARScorer(*embedded, verifier=verifier, signal=SignalSettings(max_tokens=None))
+def test_a_group_without_a_usable_anchor_earns_no_bonus(new, groups):
+    scorer = new(signal=SignalSettings(max_tokens=None))
     for anchors, detail in (
         ([], ""), (["", "  "], ""), (["7 " * 520], "cannot be used (too long)"), ([[5, 99]], "(unknown tokens)"),
     ):  # fmt: skip
@@ -273,14 +273,14 @@ def test_a_group_without_a_usable_anchor_earns_no_bonus(embedded, verifier, grou
         assert all(detail in score.detail for score in scores)
 
 
-def test_a_model_that_gives_nan_for_one_row_spoils_only_that_row(embedded, verifier, groups):
+def test_a_model_that_gives_nan_for_one_row_spoils_only_that_row(embedded, new, groups):
     model, tokenizer = copy.deepcopy(embedded[0]), embedded[1]
     with torch.no_grad():
         model.model.embed_tokens.weight[tokenizer.convert_tokens_to_ids("maybe")] = torch.nan
-    scorer = GARScorer(model, tokenizer, verifier=verifier, score_all=True)
+    scorer = new(model, score_all=True)
     scores = scorer.score(groups, tokens=True)
     texts = [text for group in groups for text in group.responses]
-    expected = GARScorer(*embedded, verifier=verifier, score_all=True).score(groups, tokens=True)
+    expected = new(score_all=True).score(groups, tokens=True)
     assert sum("maybe" in text for text in texts) == 3
     for text, score, fine in zip(texts, scores, expected, strict=True):
         if "maybe" in text:
@@ -324,8 +324,8 @@ def test_chat_messages_need_a_chat_template(embedded):
 # Other methods.
 
 
-def test_g2rl_needs_no_anchor_and_tells_tokens_without_shares(embedded, verifier, groups):
-    scorer = GARScorer(*embedded, method="g2rl", verifier=verifier)
+def test_g2rl_needs_no_anchor_and_tells_tokens_without_shares(new, groups):
+    scorer = new(method="g2rl")
     with_anchors = scorer.score(groups[:1])
     without = scorer.score([replace(groups[0], anchors=())], tokens=True)
     assert [score.reward for score in without] == pytest.approx([score.reward for score in with_anchors], abs=1e-6)
@@ -334,9 +334,9 @@ def test_g2rl_needs_no_anchor_and_tells_tokens_without_shares(embedded, verifier
     assert {(score.signal, score.alignment) for score in without} == {(SignalStatus.SCORED, None)}
 
 
-def test_a_similarity_needs_no_pass_and_centers_as_gar_does(embedded, verifier, groups):
+def test_a_similarity_needs_no_pass_and_centers_as_gar_does(new, groups):
     for method in ("length", "text-similarity"):
-        scores = GARScorer(*embedded, method=method, verifier=verifier).score(groups[:1])
+        scores = new(method=method).score(groups[:1])
         alignments = [score.alignment for score in scores[:6]]
         assert len(set(alignments)) > 1
         assert all(0 < alignment <= 1 for alignment in alignments)
@@ -345,13 +345,10 @@ def test_a_similarity_needs_no_pass_and_centers_as_gar_does(embedded, verifier, 
         assert {score.signal_norm for score in scores} == {score.alignment for score in scores[6:]} == {None}
 
 
-def test_score_all_computes_no_more_than_the_method_reads(embedded, verifier, groups):
+def test_score_all_computes_no_more_than_the_method_reads(new, groups):
     """Rewards stay. A method without alignment has nothing to score."""
     for method in ("gar-grpo", "grpo", "g2rl", "length", "alignment-only"):
-        some, every = (
-            GARScorer(*embedded, method=method, verifier=verifier, score_all=score_all).score(groups[:1])
-            for score_all in (False, True)
-        )
+        some, every = (new(method=method, score_all=score_all).score(groups[:1]) for score_all in (False, True))
         assert [score.reward for score in every] == pytest.approx([score.reward for score in some], abs=CLOSE)
         assert [score.bonus for score in every[6:]] == pytest.approx([score.bonus for score in some[6:]], abs=CLOSE)
         assert SignalStatus.NOT_FINITE not in {score.signal for score in every}
@@ -363,7 +360,7 @@ def test_score_all_computes_no_more_than_the_method_reads(embedded, verifier, gr
             assert {score.signal for score in some} == {SignalStatus.SKIPPED}
 
 
-def test_a_method_that_compares_both_ways_has_vectors_where_there_is_no_anchor(embedded, verifier, groups):
+def test_a_method_that_compares_both_ways_has_vectors_where_there_is_no_anchor(new, groups):
     seen: list[ScoredBatch] = []
 
     def shape(batch: ScoredBatch, settings: RewardSettings) -> ShapedRewards:
@@ -373,7 +370,7 @@ def test_a_method_that_compares_both_ways_has_vectors_where_there_is_no_anchor(e
     both = Method(name="both", summary="", shape=shape, alignment="anchor", compares_responses=True)
     pair = [groups[0], replace(groups[1], anchors=())]
     for score_all in (False, True):
-        scores = GARScorer(*embedded, method=both, verifier=verifier, score_all=score_all).score(pair)
+        scores = new(method=both, score_all=score_all).score(pair)
         vectors = seen[-1].vectors
         assert vectors is not None
         assert bool((vectors != 0).any(-1).all())

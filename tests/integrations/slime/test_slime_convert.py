@@ -69,16 +69,6 @@ def test_what_a_tool_wrote_is_neither_graded_nor_scored(tokenizer):
     assert [own[i] for i in payload.sequence.positions] == tokenizer.encode("3 + 4 = 7")
 
 
-def test_a_problem_without_anchor_is_legal(tokenizer):
-    samples = [sample(tokenizer), sample(tokenizer, group=1, index=1, metadata={"anchors": []})]
-    samples[0].multimodal_inputs = {"images": None, "videos": None}  # slime's process_vision_info, of text
-    data = convert_samples(make_arguments(), samples)
-    assert [payload.facts.num_anchors for payload in data["prompt"]] == [1, 0]
-    assert (data["rewards"], data["rollout_ids"]) == ([0.0, 0.0], [0, 1])  # slime's own
-    args = make_arguments(gar={"method": "grpo"})
-    assert len(convert_samples(args, [sample(tokenizer, metadata={})])["prompt"]) == 1
-
-
 def test_convert_samples_names_what_is_wrong(tokenizer):
     for changes, code in (
         ({"group_index": None}, "no-group"),
@@ -121,13 +111,20 @@ def test_what_lies_beyond_the_context_is_counted_and_not_scored(tokenizer, monke
     assert [(fact.num_anchors, fact.num_anchors_too_long) for fact in facts] == [(1, 0), (1, 0), (0, 1)]
 
 
-def test_empty_truncated_and_removed_responses_are_told_apart(tokenizer):
+def test_responses_of_every_kind_are_told_apart(tokenizer):
     cut = sample(tokenizer, "<think> 3", index=1)
     cut.status = SimpleNamespace(value="truncated")
-    samples = [sample(tokenizer), cut, sample(tokenizer, "", index=2), sample(tokenizer, index=3, remove_sample=True)]
-    data = convert_samples(make_arguments(), samples)
+    removed = sample(tokenizer, index=3, remove_sample=True)
+    bare = sample(tokenizer, group=1, index=4, metadata={"anchors": []})
+    bare.multimodal_inputs = {"images": None, "videos": None}  # slime's process_vision_info, of text
+    data = convert_samples(make_arguments(), [sample(tokenizer), cut, sample(tokenizer, "", index=2), removed, bare])
     facts = [payload.facts for payload in data["prompt"]]
-    found = [(fact.empty, fact.truncated, fact.verified) for fact in facts]
-    assert found == [(False, False, True), (False, True, False), (True, False, False), (False, False, True)]
+    assert [fact.empty for fact in facts] == [False, False, True, False, False]
+    assert [fact.truncated for fact in facts] == [False, True, False, False, False]
+    assert [fact.verified for fact in facts] == [True, False, False, True, True]
+    assert [fact.num_anchors for fact in facts] == [1, 1, 1, 1, 0]
     assert not any(data["loss_masks"][3])  # slime removes it: graded, and not scored
     assert data["prompt"][3].sequence.positions == ()
+    assert (data["rewards"], data["rollout_ids"]) == ([0.0] * 5, [0, 1, 2, 3, 4])  # slime's own
+    args = make_arguments(gar={"method": "grpo"})
+    assert len(convert_samples(args, [sample(tokenizer, metadata={})])["prompt"]) == 1

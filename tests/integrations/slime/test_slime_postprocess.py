@@ -1,16 +1,19 @@
-"""`postprocess` and its parts on stand-ins of slime and Megatron, one process and two."""
+"""`postprocess` and its parts on stand-ins of slime and Megatron, one process and two, with both kinds of `capture`."""
 
 import math
 import sys
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from gar.core import group_advantages
 from gar.errors import CollapseError, ConfigError, GarError, ModelError
+from gar.integrations.megatron import HeadInputs
+from gar.integrations.slime import capture
 from gar.integrations.slime.forward import pack
 from gar.integrations.slime.postprocess import slime_rewards
 from gar.integrations.slime.settings import read_shaping
@@ -18,112 +21,152 @@ from gar.methods import METHODS
 from gar.settings import RewardSettings
 from gar.step import Row, Step
 from tests.engines import rollouts
-from tests.engines.rollouts import VOCAB, make_arguments, make_data, scored_batch, sequences_of, true_rewards
+from tests.engines.rollouts import (
+    VOCAB,
+    make_arguments,
+    make_capturing,
+    make_data,
+    scored_batch,
+    sequences_of,
+    true_rewards,
+)
 from tests.support.ranks import run_ranks
 
 pytestmark = pytest.mark.dist
 HIDDEN = 16
+SHAPED = {"rewards_normalization": False}
+Found = dict[str, dict[str, Any]]
 
+WAYS: dict[str, tuple[Any, dict[str, int]]] = {
+    "shaped": (make_arguments(gar={}, **SHAPED), {}),
+    "normalized": (make_arguments(gar={"advantage": {"ddof": 1, "eps": 1e-6}}), {}),
+    "not divided": (make_arguments(gar={}, grpo_std_normalization=False), {}),
+    "static": (make_arguments(gar={}, **SHAPED, use_dynamic_batch_size=False, max_tokens_per_gpu=None), {}),
+    "two anchors": (make_arguments(gar={}, **SHAPED), {"num_anchors": 2}),
+    "grpo": (make_arguments(gar={"method": "grpo"}, **SHAPED), {}),
+    "alignment": (make_arguments(gar={"method": "alignment-only"}, **SHAPED), {}),
+    "captured": (make_capturing(**SHAPED), {}),
+    "captured after an aborted pass": (make_capturing(**SHAPED), {"num_passes": 2}),
+    "captured at a temperature": (make_capturing(**SHAPED, rollout_temperature=0.6), {}),
+    "captured for nothing": (make_capturing(gar={"method": "grpo"}, **SHAPED), {}),
+}
+"""slime's arguments, and options of `step`."""
 
 # What runs on each rank.
 
 
 def setting() -> Any:
     """The policy, built under the plugin's eyes."""
-    import torch.distributed as dist
-
     from gar.integrations.slime import on_megatron_init
     from tests.engines import megatron_standin, slime_standin
 
-    assert dist.is_initialized()
     megatron_standin.install()
     slime_standin.install()
     on_megatron_init(make_arguments())
     return megatron_standin.DistributedDataParallel(megatron_standin.Policy(VOCAB, HIDDEN))
 
 
-def trained(options: dict[str, Any], flags: dict[str, Any] | None = None) -> dict[str, Any]:
-    """This rank's share after `postprocess`, and how many rows the head was made to work on."""
+def shared(num_anchors: int = 1) -> dict[str, Any]:
+    """This rank's share."""
     import torch.distributed as dist
 
-    from gar.integrations.slime import postprocess
     from tests.engines.slime_standin import split_by_data_parallel_rank
 
-    policy = setting()
-    flags = dict(flags or {})
-    data = make_data(flags.pop("num_anchors", 1))
-    share = split_by_data_parallel_rank(data, dist.get_world_size())[dist.get_rank()]
-    args = make_arguments(gar=options, **flags)
-    policy.train()
+    return split_by_data_parallel_rank(make_data(num_anchors), dist.get_world_size())[dist.get_rank()]
+
+
+def step(args: Any, policy: Any, *, num_anchors: int = 1, num_passes: int = 1) -> dict[str, Any]:
+    """One of slime's steps: its passes before the advantages, those of the reference included, then `postprocess`."""
+    from gar.integrations.slime import postprocess
+    from tests.engines.slime_standin import compute_log_prob
+
+    share, head = shared(num_anchors), policy.module.output_layer
+    head.rows_seen.clear()
+    for _ in range(num_passes):
+        with torch.no_grad():
+            head.weight.neg_()
+            compute_log_prob(args, [policy], share, store_prefix="ref_")
+            head.weight.neg_()
+        compute_log_prob(args, [policy], share)
+    before = len(head.rows_seen)
     postprocess(args, 0, share)
-    return {**share, "head rows": policy.module.output_layer.rows_seen, "training": policy.training}
+    return {
+        **share,
+        "passes": head.rows_seen[:before],
+        "passes of ours": head.rows_seen[before:],
+        "hooks": len(policy._forward_pre_hooks) + len(head._forward_pre_hooks),
+        "training": policy.training,
+    }
 
 
-def trained_in_every_way(ways: dict[str, tuple[dict, dict]]) -> dict[str, dict[str, Any]]:
-    return {name: trained(*way) for name, way in ways.items()}
+def steps() -> Found:
+    policy = setting()
+    return {name: step(args, policy, **options) for name, (args, options) in WAYS.items()}
+
+
+def steps_and_refusals() -> tuple[Found, list[str]]:
+    return steps(), refusals()
 
 
 def refusals() -> list[str]:
-    """Codes of what a rank is told where a hook is missing, or the model has no head."""
+    """Codes of what a rank is told where a hook or a pass is missing, or the model has no head."""
     from gar.integrations.slime import on_megatron_init, postprocess
     from gar.integrations.slime.policy import policy_chunks
-    from tests.engines import slime_standin
     from tests.engines.megatron_standin import DistributedDataParallel
+    from tests.engines.slime_standin import compute_log_prob
 
     def code(kind: type[GarError], call: Any, *arguments: Any) -> str:
         with pytest.raises(kind) as caught:
             call(*arguments)
         return caught.value.code
 
-    def share() -> dict[str, Any]:
-        return slime_standin.split_by_data_parallel_rank(make_data(), 1)[0]
-
-    setting()
-    codes = [code(ConfigError, postprocess, make_arguments(), 0, {"tokens": []})]
-    wrong = share()
+    args, capturing, policy, wrong = make_arguments(), make_capturing(), setting(), shared()
+    codes = [code(ConfigError, postprocess, args, 0, {"tokens": []})]
     wrong["prompt"] = [replace(p, facts=replace(p.facts, verified=False)) for p in wrong["prompt"]]
     stops = make_arguments(gar={"watchdog": {"mode": "stop", "steps": 1}})
     codes += [code(CollapseError, postprocess, stops, 4, wrong)]
-    on_megatron_init(make_arguments())
+
+    codes += [code(ConfigError, postprocess, capturing, 0, shared())]
+    changes: tuple[Callable[[list], Any], ...] = (list.pop, lambda schedule: schedule[0].reverse())
+    for change in changes:
+        share = shared()
+        compute_log_prob(capturing, [policy], share)
+        change(share["micro_batch_indices"])
+        codes += [code(ModelError, postprocess, capturing, 0, share)]
+
+    on_megatron_init(args)
     codes += [code(ModelError, policy_chunks)]
-    on_megatron_init(make_arguments())
+    on_megatron_init(args)
     DistributedDataParallel(torch.nn.Linear(2, 2))
-    codes += [code(ModelError, postprocess, make_arguments(), 0, share())]
+    codes += [code(ModelError, postprocess, args, 0, shared())]
 
     class OldIterator:
         def __init__(self, rollout_data: dict, micro_batch_size: int | None = None): ...
 
     sys.modules["slime.backends.megatron_utils.data"].DataIterator = OldIterator
-    return [*codes, code(ConfigError, on_megatron_init, make_arguments())]
+    return [*codes, code(ConfigError, on_megatron_init, args)]
 
 
 # What is said of it.
 
-SHAPED = {"rewards_normalization": False}
-NORMALIZED = {"advantage": {"ddof": 1, "eps": 1e-6}}
-WAYS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "shaped": ({}, SHAPED),
-    "normalized": (NORMALIZED, {}),
-    "not divided": ({}, {"grpo_std_normalization": False}),
-    "static": ({}, {**SHAPED, "use_dynamic_batch_size": False, "max_tokens_per_gpu": None}),
-    "two anchors": ({}, {**SHAPED, "num_anchors": 2}),
-    "grpo": ({"method": "grpo"}, SHAPED),
-    "alignment": ({"method": "alignment-only"}, SHAPED),
-}
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> tuple[Found, list[str]]:
+    return run_ranks(steps_and_refusals, 1, tmp_path_factory.mktemp("one"))[0]
 
 
 @pytest.fixture(scope="module")
-def one(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
-    return run_ranks(trained_in_every_way, 1, tmp_path_factory.mktemp("one"), WAYS)[0]
+def one(alone: tuple[Found, list[str]]) -> Found:
+    return alone[0]
 
 
 @pytest.fixture(scope="module")
-def two(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, dict[str, Any]]]:
-    return run_ranks(trained_in_every_way, 2, tmp_path_factory.mktemp("two"), WAYS)
+def two(tmp_path_factory: pytest.TempPathFactory) -> list[Found]:
+    return run_ranks(steps, 2, tmp_path_factory.mktemp("two"))
 
 
 @torch.no_grad()
-def truth(method: str = "gar-grpo", anchor: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+def truth(method: str = "gar-grpo", anchor: int = 0) -> tuple[Tensor, Tensor]:
     """Rewards and alignments by the core alone, for one anchor of each group."""
     from tests.engines.megatron_standin import Policy
 
@@ -135,22 +178,23 @@ def truth(method: str = "gar-grpo", anchor: int = 0) -> tuple[torch.Tensor, torc
     return true_rewards(make_data(), *means, method=method)
 
 
-def needed_responses(args: Any) -> torch.Tensor:
-    return Step(read_shaping(args), [Row(facts=payload.facts) for payload in make_data()["prompt"]]).needed
+def of_one(one: Found, way: str) -> Tensor:
+    return torch.tensor(one[way]["rewards"], dtype=torch.float64)
 
 
-def of_two(two: list[dict[str, dict[str, Any]]], way: str) -> torch.Tensor:
+def of_two(two: list[Found], way: str) -> Tensor:
     whole = torch.zeros(len(make_data()["tokens"]), dtype=torch.float64)
     for rank, found in enumerate(two):
-        whole[rank::2] = torch.tensor(found[way]["rewards"], dtype=torch.float64)
+        whole[rank::2] = of_one(found, way)
     return whole
 
 
 def test_postprocess_gives_the_method_s_rewards(one, two):
+    captured = dict.fromkeys([way for way in WAYS if way.startswith("captured")], "gar-grpo")
     ways = {"shaped": "gar-grpo", "static": "gar-grpo", "grpo": "grpo", "alignment": "alignment-only"}
-    for way, method in ways.items():
+    for way, method in (captured | ways | {"captured for nothing": "grpo"}).items():
         rewards, _ = truth(method)
-        torch.testing.assert_close(torch.tensor(one[way]["rewards"], dtype=torch.float64), rewards, rtol=0, atol=1e-6)
+        torch.testing.assert_close(of_one(one, way), rewards, rtol=0, atol=1e-6)
         torch.testing.assert_close(of_two(two, way), rewards, rtol=0, atol=1e-6)
 
 
@@ -159,20 +203,15 @@ def test_postprocess_takes_the_best_of_several_anchors(one, two):
     best = torch.fmax(first, second)
     assert bool((first > second).any())
     assert bool((second > first).any())
-    batch = scored_batch(make_data(), best)
-    rewards = METHODS["gar-grpo"].shape(batch, RewardSettings()).rewards
-    torch.testing.assert_close(torch.tensor(one["two anchors"]["rewards"]).double(), rewards, rtol=0, atol=1e-6)
+    rewards = METHODS["gar-grpo"].shape(scored_batch(make_data(), best), RewardSettings()).rewards
+    torch.testing.assert_close(of_one(one, "two anchors"), rewards, rtol=0, atol=1e-6)
     torch.testing.assert_close(of_two(two, "two anchors"), rewards, rtol=0, atol=1e-6)
 
 
 def test_postprocess_normalizes_by_slime_s_flags(one, two):
-    shaped = torch.tensor(one["shaped"]["rewards"], dtype=torch.float64)
     groups = torch.tensor([payload.facts.group_index for payload in make_data()["prompt"]])
-    options = {"ddof": 1, "eps": 1e-6}
-    for way, expected in (
-        ("normalized", group_advantages(shaped, groups, scale="std", **options)),
-        ("not divided", group_advantages(shaped, groups, scale="none", **options)),
-    ):
+    for way, scale in (("normalized", "std"), ("not divided", "none")):
+        expected = group_advantages(of_one(one, "shaped"), groups, scale=scale, ddof=1, eps=1e-6)
         assert one[way]["rewards"] == expected.tolist()
         for advantage, reward in zip(one[way]["advantages"], one[way]["rewards"], strict=True):
             assert torch.equal(advantage, torch.full_like(advantage, reward))  # slime's own code computes them
@@ -180,16 +219,13 @@ def test_postprocess_normalizes_by_slime_s_flags(one, two):
 
 
 def test_postprocess_logs_the_same_numbers_on_all_ranks(one, two):
-    _, alignment = truth()
-    needed = needed_responses(make_arguments())
+    needed = Step(read_shaping(make_arguments()), [Row(facts=row.facts) for row in make_data()["prompt"]]).needed
     share = one["shaped"]
-    assert share["gar/alignment_mean"][0] == pytest.approx(float(alignment[needed].mean()), abs=1e-6)
+    assert share["gar/alignment_mean"][0] == pytest.approx(float(truth()[1][needed].mean()), abs=1e-6)
     assert share["gar/scored_fraction"][0] == float(needed.double().mean())
     assert share["gar/no_anchor_fraction"] == [4 / 28] * 28
-    assert share["gar/no_signal_fraction"][0] == 1 / 28
     assert share["gar/zero_std_group_fraction_outcome"][0] == pytest.approx(1 / 7)  # all right
-    assert share["gar/zero_std_group_fraction_shaped"][0] == 0.0
-    assert share["verify/ok_fraction"][0] == share["gar/verified_fraction"][0]
+    assert math.isnan(one["grpo"]["gar/alignment_mean"][0])
     names = {name for name in share if "/" in name} - {"gar/seconds"}
     for rank in two:
         assert {name for name in rank["shaped"] if "/" in name} - {"gar/seconds"} == names
@@ -197,13 +233,22 @@ def test_postprocess_logs_the_same_numbers_on_all_ranks(one, two):
             assert rank["shaped"][name] == [pytest.approx(share[name][0], abs=1e-6, nan_ok=True)] * 14
 
 
-def test_postprocess_leaves_the_head_next_to_nothing_to_do(one):
-    assert set(one["shaped"]["head rows"]) == {1}
-    assert len(one["shaped"]["head rows"]) > 2
-    assert one["shaped"]["training"]
-    assert len(one["static"]["head rows"]) == 1  # 4,096 tokens, the default of signal.max_batch_tokens
-    assert one["grpo"]["head rows"] == []
-    assert math.isnan(one["grpo"]["gar/alignment_mean"][0])
+def test_the_head_has_next_to_nothing_to_do_and_slime_s_own_pass_is_left_as_it_is(one):
+    own, captured = one["shaped"]["passes of ours"], one["captured"]["passes of ours"]
+    assert set(own) == set(captured) == {1}  # the head's rows in each pass
+    assert (len(own), len(captured)) == (4, 1)  # of the anchors alone
+    assert len(one["static"]["passes of ours"]) == 1  # 4,096 tokens, the default of signal.max_batch_tokens
+    assert one["grpo"]["passes of ours"] == one["captured for nothing"]["passes of ours"] == []
+    assert one["captured"]["passes"] == one["shaped"]["passes"]
+    assert min(one["captured"]["passes"]) > 100  # rows of the head: all tokens
+    assert {(found["hooks"], found["training"]) for found in one.values()} == {(0, True)}  # nobody listens any more
+
+
+def test_a_missing_hook_or_pass_is_named(alone):
+    assert alone[1] == [
+        "no-payload", "collapse", "no-pass", "other-schedule", "other-schedule", "no-policy", "no-head",
+        "slime-version",
+    ]  # fmt: skip
 
 
 def test_slime_rewards_of_reinforce_plus_plus():
@@ -221,6 +266,13 @@ def test_pack_keeps_to_its_capacity():
     assert [[lengths[i] for i in batch] for batch in pack(lengths, 10)] == [[30], [9], [5, 3, 2], [2]]
 
 
-def test_a_missing_hook_is_named(tmp_path: Path):
-    (codes,) = run_ranks(refusals, 1, tmp_path)
-    assert codes == ["no-payload", "collapse", "no-policy", "no-head", "slime-version"]
+def test_capture_logprob_keeps_a_bounded_part_of_hidden_states_on_the_device(monkeypatch):
+    held = capture._HeldInputs()
+    monkeypatch.setattr(capture, "_MOST_DEVICE_BYTES", 2 * 5 * 4 * 4)  # two of these micro-batches, float32
+    monkeypatch.setattr(Tensor, "cpu", lambda hidden: hidden.clone())  # as from a device
+    batches = [torch.full((5, 4), float(i)) for i in range(4)]
+    for hidden in batches:
+        held.append(HeadInputs(token_ids=torch.arange(5), hidden=hidden, weight=hidden, bias=None, is_split=False))
+    assert [inputs.hidden is batch for inputs, batch in zip(held, batches, strict=True)] == [True, True, False, False]
+    for inputs, batch in zip(held, batches, strict=True):
+        torch.testing.assert_close(inputs.whole_hidden(None), batch)

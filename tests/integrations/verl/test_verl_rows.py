@@ -1,8 +1,7 @@
-"""A hand-made batch in verl's fields, from rows to rewards; and where a micro-batch's scored tokens lie. No verl."""
+"""A hand-made batch in verl's fields as rows, and where a micro-batch's scored tokens lie. No verl."""
 
 from typing import Any
 
-import pytest
 import torch
 from torch import Tensor
 
@@ -14,9 +13,8 @@ from gar.integrations.verl.settings import read_shaping
 from gar.models.embedded import load_embedded
 from gar.sequences import SequenceReader
 from gar.settings import SignalSettings
-from gar.step import Row, Shaped, Step
+from gar.step import Row, Step
 from tests.support.errors import raises
-from tests.support.rewards import gradient_aligned_rewards
 
 _, TOKENIZER = load_embedded()
 PROMPT = TOKENIZER.encode("3+4*7-2=")
@@ -42,86 +40,46 @@ ROWS = [
 ]  # fmt: skip
 
 
-class Table:
-    """The path that verl's trainer takes, on given rows."""
-
-    def __init__(self, given: list[dict[str, Any]] = ROWS, *, context: int | None = None):
-        config = make_config({"verify": {"format": "none"}})
-        shaping = read_shaping(config)
-        reader = SequenceReader.from_settings(TOKENIZER, shaping.signal, config.verify, context=context)
-        self.rows: list[Row] = table_rows(given, reader, max_response_tokens=9)
-        self.step = Step(shaping, self.rows)
-
-    def shape(self, means: Tensor, anchor_means: Tensor) -> Shaped:
-        return self.step.finish(torch.cat([means[self.step.members], anchor_means]))
+def rows_of(given: list[dict[str, Any]], *, context: int | None = None) -> list[Row]:
+    """The path that verl's trainer takes."""
+    config = make_config({"verify": {"format": "none"}})
+    reader = SequenceReader.from_settings(TOKENIZER, read_shaping(config).signal, config.verify, context=context)
+    return table_rows(given, reader, max_response_tokens=9)
 
 
-def vectors(count: int, seed: int) -> Tensor:
-    return torch.randn(count, 8, generator=torch.Generator().manual_seed(seed))
-
-
-def test_reward_table_needs_only_responses_that_may_earn_something():
-    """Right, in form, with an anchor and a token, beside another such one in the group."""
-    plan = Table().step
-    assert plan.members == [2, 5, 9, 11, 13]
-    assert len(plan.anchors) == 2  # of two groups, each once
-    assert plan.anchors[0].context_ids == PROMPT
-    assert len(plan.sequences) == len(plan.keep_fractions) == 7
-
-
-def test_reward_table_shapes_rewards_as_the_core_does():
-    table = Table()
-    means, anchors = vectors(len(ROWS), 1), vectors(2, 2)
-    shaped, metrics = table.shape(means, anchors), table.shape(means, anchors).metrics()
-    alignment = torch.full((len(ROWS),), torch.nan)
-    for i in table.step.members:
-        anchor = anchors[0 if ROWS[i]["uid"] == "all" else 1]
-        alignment[i] = torch.nn.functional.cosine_similarity(means[i].double(), anchor.double(), dim=0)
-    names, facts = list(dict.fromkeys(r["uid"] for r in ROWS)), [member.facts for member in table.rows]
-    expected = gradient_aligned_rewards(
-        torch.tensor([fact.verified and fact.well_formatted for fact in facts]),
-        alignment.double(),
-        torch.tensor([0.0 if fact.well_formatted else -0.6 for fact in facts]).double(),
-        torch.tensor([names.index(r["uid"]) for r in ROWS]),
-        scored=alignment.isfinite(),
-    )
-    torch.testing.assert_close(shaped.rewards, expected, rtol=0, atol=1e-6)
-    assert shaped.rewards[[0, 6]].tolist() == [0.0, 0.0]  # all wrong: nothing to say
-    assert shaped.rewards[3].item() == pytest.approx(-0.6)  # right in bad form: the penalty alone
-    assert metrics["gar/scored_fraction"] == pytest.approx(5 / 14)
-    assert metrics["gar/no_anchor_fraction"] == pytest.approx(2 / 14)
-    assert metrics["gar/no_signal_fraction"] == pytest.approx(1 / 14)
-    assert metrics["verify/wrong_fraction"] == pytest.approx(3 / 14)
-    zero_std = metrics["gar/zero_std_group_fraction_outcome"], metrics["gar/zero_std_group_fraction_shaped"]
-    assert zero_std == pytest.approx((4 / 6, 2 / 6))  # "all" and "mute" are rescued
+def test_rows_hold_what_the_rewards_are_made_of():
+    rows = rows_of(ROWS)
+    facts = [found.facts for found in rows]
+    assert [fact.group_index for fact in facts] == [0, 1, 2, 3, 4, 2, 0, 1, 4, 2, 3, 5, 5, 5]  # as they come
+    assert [i for i, fact in enumerate(facts) if not fact.verified] == [0, 6, 7]
+    assert [i for i, fact in enumerate(facts) if not fact.well_formatted] == [3]
+    assert [i for i, fact in enumerate(facts) if not fact.num_anchors] == [4, 8]
+    assert [i for i, fact in enumerate(facts) if not fact.num_scored_tokens] == [12]
+    assert rows[2].anchors is rows[5].anchors
+    assert rows[2].anchors[0].context_ids == PROMPT
+    step = Step(read_shaping(make_config({})), rows)
+    assert step.members == [2, 5, 9, 11, 13]  # right, in form, with an anchor and a token, beside another such one
+    assert len(step.sequences) == 7  # each anchor once
 
 
 def test_text_of_a_model_with_a_processor_is_read_and_images_are_an_error():
     for inputs in ({}, {"pixel_values": None, "image_grid_thw": None}):
-        assert Table([{**row("all", "29"), "multi_modal_inputs": inputs}]).rows
+        assert rows_of([{**row("all", "29"), "multi_modal_inputs": inputs}])
         images = {**inputs, "pixel_values": torch.zeros(4, 6)}
         with raises(DataError, "not-text"):
-            Table([row("all", "29"), {**row("all", "29"), "multi_modal_inputs": images}])
+            rows_of([row("all", "29"), {**row("all", "29"), "multi_modal_inputs": images}])
 
 
-def test_what_lies_beyond_the_context_is_counted_and_not_scored():
+def test_what_lies_beyond_the_context_or_verls_limit_is_noted():
     """The prompt has 8 tokens. One response and one group's anchor reach beyond 16."""
     long = "28+3-2=29+0"
-    given = [
-        row("a", "28"), row("a", "29"), row("a", long),
-        row("b", "28", anchors=(long,)), row("b", "29", anchors=(long,)),
-    ]  # fmt: skip
-    assert len(PROMPT) == 8
-    everything, cut = Table(given), Table(given, context=16)
-    assert everything.step.members == [0, 1, 2, 3, 4]
-    assert cut.step.members == []  # the anchor of "a" has 9 tokens
-    wider = Table([{**r, "extra_info": {"anchors": ["29"]}} if r["uid"] == "a" else r for r in given], context=16)
-    assert wider.step.members == [0, 1]
-    metrics = wider.shape(vectors(5, 1), vectors(1, 2)).metrics()
-    assert metrics["gar/too_long_fraction"] == pytest.approx(1 / 5)
-    assert metrics["gar/anchor_too_long_fraction"] == pytest.approx(2 / 5)
-    assert metrics["gar/no_anchor_fraction"] == pytest.approx(2 / 5)
-    assert metrics["gar/truncated_fraction"] == pytest.approx(1 / 5)
+    given = [row("a", "28"), row("a", long), row("b", "28", anchors=(long,))]
+    given[0]["extra_info"] = {"anchors": ["29"]}
+    facts = [found.facts for found in rows_of(given, context=16)]
+    assert [fact.too_long for fact in facts] == [False, True, False]
+    assert [fact.truncated for fact in facts] == [False, True, False]
+    assert [fact.num_anchors_too_long for fact in facts] == [0, 0, 1]
+    assert not any(found.facts.too_long for found in rows_of(given))
 
 
 def jagged(*rows: list[int]) -> Tensor:

@@ -1,22 +1,25 @@
-"""A method's own fields of TRL's configuration, from the command line and from Python: one rule."""
+"""TRL's configuration with a method's own fields, from the command line and from Python, and a run's callback."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
-import pytest
+from transformers import TrainerCallback, TrainerControl, TrainerState
+from transformers.trainer_callback import CallbackHandler
 from trl import GRPOConfig
 
 from gar.config import make_config
 from gar.errors import ConfigError
 from gar.integrations.trl.arguments import DEFAULTS, grpo_arguments, with_method
+from gar.integrations.trl.callbacks import RunCallback
 from gar.integrations.trl.flags import TRL, trl_flags
 from gar.methods import METHODS
+from gar.records import RunFolder, open_run
 from gar.step import plan_shaping
 from tests.support.errors import raises
 
 CPU = {"use_cpu": True, "bf16": False}
 UPDATES = {"maspo": {"num_iterations": 2}}
-WITH_FIELDS = [name for name, method in METHODS.items() if method.trl]
 OTHERWISE = [
     ("dr-grpo", "loss_type", "grpo"),
     ("dr-grpo", "scale_rewards", "batch"),
@@ -37,29 +40,27 @@ def from_python(folder: Path, method: str, **trl: Any) -> GRPOConfig:
     return args
 
 
-WAYS = pytest.mark.parametrize("make", [from_command_line, from_python])
-
-
-@WAYS
-@pytest.mark.parametrize("method", WITH_FIELDS)
-def test_fields_of_a_method_hold(tmp_path: Path, make, method: str):
-    fields = METHODS[method].trl
-    for args in (make(tmp_path, method, max_steps=2), make(tmp_path, method, max_steps=2, **fields)):
-        assert {name: getattr(args, name) for name in fields} == dict(fields)
-    assert make(tmp_path, "dr-grpo", scale_rewards=False).scale_rewards == "none"  # the other spelling
-
-
-@WAYS
-@pytest.mark.parametrize(("method", "name", "value"), OTHERWISE)
-def test_a_field_that_the_user_sets_otherwise_is_an_error(tmp_path: Path, make, method: str, name: str, value: Any):
-    with raises(ConfigError, f"trl.{name}"):
-        make(tmp_path, method, **{name: value})
-
-
-def test_on_the_command_line_trls_own_default_is_a_choice_too(tmp_path: Path):
-    with raises(ConfigError, "trl.loss_type"):
+def test_fields_of_a_method_hold_and_the_users_stay(tmp_path: Path):
+    for make in (from_command_line, from_python):
+        for method in (method for method in METHODS.values() if method.trl):
+            for chosen in ({}, method.trl):
+                args = make(tmp_path, method.name, max_steps=2, **chosen)
+                assert {name: getattr(args, name) for name in method.trl} == dict(method.trl)
+        assert make(tmp_path, "dr-grpo", scale_rewards=False).scale_rewards == "none"  # the other spelling
+        for method, name, value in OTHERWISE:
+            with raises(ConfigError, f"trl.{name}"):
+                make(tmp_path, method, **{name: value})
+    with raises(ConfigError, "trl.loss_type"):  # on the command line TRL's own default is a choice, too
         from_command_line(tmp_path, "dr-grpo", loss_type="dapo")
     assert from_python(tmp_path, "dr-grpo", loss_type="dapo").loss_type == "dr_grpo"
+    assert from_command_line(tmp_path, "gar-grpo").loss_type == DEFAULTS["loss_type"] == "grpo"
+    assert from_command_line(tmp_path, "gar-grpo", loss_type="bnpo").loss_type == "bnpo"
+    args = GRPOConfig(output_dir=str(tmp_path), **CPU)
+    assert from_python(tmp_path, "gar-grpo").loss_type == args.loss_type
+    before = dict(vars(args))
+    assert with_method(args, METHODS["maspo"]) is not args
+    assert vars(args) == before
+    assert with_method(args, METHODS["gar-grpo"]) is args
 
 
 def test_the_embedded_models_have_room_for_prompt_and_response(tmp_path: Path):
@@ -77,15 +78,31 @@ def test_fp16_needs_an_accelerator(tmp_path: Path, monkeypatch):
         from_command_line(tmp_path, "grpo", fp16=True)
 
 
-def test_methods_without_fields_keep_the_losses_default_of_their_way(tmp_path: Path):
-    assert from_command_line(tmp_path, "gar-grpo").loss_type == DEFAULTS["loss_type"] == "grpo"
-    assert from_python(tmp_path, "gar-grpo").loss_type == GRPOConfig(output_dir=str(tmp_path), **CPU).loss_type
-    assert from_command_line(tmp_path, "gar-grpo", loss_type="bnpo").loss_type == "bnpo"
+class Reporter(TrainerCallback):
+    """Stands for trackio, wandb or TensorBoard."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[int, dict[str, float]]] = []
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
+        self.rows.append((state.global_step, dict(logs)))
 
 
-def test_the_users_object_stays_as_it_is(tmp_path: Path):
-    args = GRPOConfig(output_dir=str(tmp_path), **CPU)
-    before = dict(vars(args))
-    assert with_method(args, METHODS["maspo"]) is not args
-    assert vars(args) == before
-    assert with_method(args, METHODS["gar-grpo"]) is args
+def test_an_evaluation_goes_to_the_run_folder_and_to_report_to(tmp_path: Path):
+    folder, reporter = RunFolder.create(tmp_path, "run"), Reporter()
+    ours = RunCallback(folder, evaluate=lambda step: {"pass@1": step / 8}, evaluate_every=2)
+    handler: Any = CallbackHandler([ours, reporter], SimpleNamespace(), None, None, None)
+    ours.trainer = SimpleNamespace(callback_handler=handler)
+    args = SimpleNamespace(logging_strategy="steps")
+    for step in range(1, 5):
+        control = handler.on_step_end(args, TrainerState(global_step=step), TrainerControl(should_log=True))
+        assert control.should_log  # the step's own row is still to come
+    assert reporter.rows == [(2, {"pass@1": 0.25}), (4, {"pass@1": 0.5})]
+    assert open_run(folder.path, strict=False).metrics == [{"step": 2, "pass@1": 0.25}, {"step": 4, "pass@1": 0.5}]
+
+
+def test_a_reporter_gets_the_name_of_the_run_folder(tmp_path: Path):
+    args = grpo_arguments(make_config({"trl": {"report_to": "trackio"}}), tmp_path / "seven")
+    assert (args.report_to, args.run_name, args.project) == (["trackio"], "seven", "gar")
+    assert grpo_arguments(make_config({"trl": {"run_name": "mine"}}), tmp_path / "seven").run_name == "mine"
+    assert grpo_arguments(make_config({}), tmp_path / "seven").report_to == []

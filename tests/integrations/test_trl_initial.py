@@ -9,17 +9,14 @@ from typing import Any
 
 import pytest
 import torch
-from peft import LoHaConfig, LoKrConfig, LoraConfig, get_peft_model
+from peft import LoHaConfig, LoraConfig, get_peft_model
 
 from gar import GARScorer, ResponseGroup
 from gar.data.arithmetic import load_arithmetic
 from gar.errors import ConfigError
-from gar.integrations.slime.settings import SLIME
-from gar.integrations.verl.settings import VERL
 from gar.models.embedded import load_embedded
 from gar.records import RolloutRecord
 from gar.settings import SignalSettings
-from gar.step import plan_shaping
 from tests.integrations.conftest import TrainerFactory
 from tests.support.errors import raises
 
@@ -81,14 +78,14 @@ def head_changed_in_memory() -> Any:
     return model
 
 
-def trained_adapter(kind: Any = LoraConfig, **config: Any) -> Any:
+def trained_adapter() -> Any:
     torch.manual_seed(0)
-    off = "init_lora_weights" if kind is LoraConfig else "init_weights"
-    return get_peft_model(embedded(), kind(r=4, **ALL, **{off: False}, **config))
+    return get_peft_model(embedded(), LoHaConfig(r=4, **ALL, init_weights=False))
 
 
 def second_adapter() -> Any:
-    model = trained_adapter()
+    torch.manual_seed(0)
+    model = get_peft_model(embedded(), LoraConfig(r=4, **ALL, init_lora_weights=False))
     model.add_adapter("second", LoraConfig(r=2, task_type="CAUSAL_LM", target_modules=["q_proj"]))
     model.base_model.set_adapter(["default", "second"])
     return model
@@ -96,21 +93,16 @@ def second_adapter() -> Any:
 
 MOVES: dict[str, Any] = {"sync_ref_model": True, "ref_model_sync_steps": 1}
 CASES: dict[str, tuple[Callable[[], Any], Any, dict[str, Any]]] = {
-    "everything, KL": (embedded, None, SLOW | KL),
     "everything, reference that moves": (embedded, None, SLOW | KL | MOVES),
     "head changed in memory, KL": (head_changed_in_memory, None, SLOW | KL),
     "LoRA, KL, checkpointing": (embedded, LoraConfig(r=4, **ALL), KL | {"gradient_checkpointing": True}),
     "LoRA, bias all": (biased, LoraConfig(r=4, bias="all", **ALL), {}),
-    "LoRA, bias lora_only, KL": (biased, LoraConfig(r=4, bias="lora_only", **ALL), KL),
     "LoRA, token ids above 8": (untied, LoraConfig(r=4, trainable_token_indices=[*range(9, 30)], **ALL), {}),
     "LoRA, embeddings": (untied, LoraConfig(r=4, modules_to_save=["embed_tokens"], **ALL), {}),
-    "DoRA": (embedded, LoraConfig(r=4, use_dora=True, **ALL), {}),
-    "LoKr": (embedded, LoKrConfig(r=4, **ALL), {}),
-    "trained LoRA, KL": (trained_adapter, None, KL),
-    "trained LoHa": (lambda: trained_adapter(LoHaConfig), None, {}),
+    "trained LoHa, KL": (trained_adapter, None, KL),
     "second adapter": (second_adapter, None, {}),
 }
-FAST = ("everything, KL", "head changed in memory, KL", "LoRA, bias all", "second adapter")
+FAST = ("head changed in memory, KL", "second adapter")
 
 
 @pytest.mark.filterwarnings("ignore:Careful, disabling adapter layers with bias")  # for TRL's reference
@@ -162,9 +154,6 @@ def test_a_resumed_run_has_the_same_initial_policy(make_trainer, tmp_path: Path)
 
 
 def test_what_has_no_initial_policy_is_an_error(make_trainer):
-    for engine in (SLIME, VERL):
-        with raises(ConfigError, "signal.policy"):
-            plan_shaping(engine, "gar-grpo", {"signal": INITIAL})
     model = embedded()
     model.model.norm.weight.requires_grad_(False)
     trainer, _ = make_trainer(signal=INITIAL, model=model)

@@ -17,25 +17,19 @@ from gar.integrations.watchdog import Watchdog
 from gar.methods import METHODS
 from gar.models.embedded import load_embedded
 from gar.records import RolloutRecord
-from gar.settings import (
-    AdvantageSettings,
-    WatchdogSettings,
-)
-from gar.types import Anchor, Problem
+from gar.settings import WatchdogSettings
+from gar.types import Anchor
 from tests.integrations.conftest import TrainerFactory
 from tests.support.errors import raises
 
 TRL_LOSS = {"loss_type": "dapo"}  # TRL's default: a method's own fields go over it
-ROLLOUT_METHODS = [name for name, method in METHODS.items() if method.trainer is None]
+EVERY_WAY = [
+    "dr-grpo", "gar-reinforce-plus-plus", "reinforce-plus-plus-baseline", "g2rl", "alignment-only", "length",
+]  # fmt: skip
+"""Methods that differ in where vectors, advantages or fields of TRL come from."""
 
 
-def train(make_trainer: TrainerFactory, method: str, args: dict | None = None, **options) -> list[RolloutRecord]:
-    trainer, records = make_trainer(method=method, args=dict(METHODS[method].trl) | (args or {}), **options)
-    trainer.train()
-    return records
-
-
-@pytest.mark.parametrize("method", ROLLOUT_METHODS)
+@pytest.mark.parametrize("method", EVERY_WAY)
 def test_method_trains_with_two_updates_per_rollout(make_trainer: TrainerFactory, method: str):
     """What reaches the optimizer: records, advantages by the method's estimator, and its own fields of TRL."""
     trainer, records = make_trainer(method=method, args={**TRL_LOSS, "num_iterations": 2, "max_steps": 2})
@@ -71,12 +65,6 @@ def own_advantages(records: list[RolloutRecord], estimator: str, divide: bool) -
     tokens = [value for value, record in zip(values, records, strict=True) for _ in range(record.num_tokens)]
     center, spread = mean(tokens), math.sqrt(variance(tokens) + 1e-8)
     return [(value - center) / spread for value in values]
-
-
-def test_estimator_of_the_run_goes_over_that_of_the_method(make_trainer: TrainerFactory):
-    for method, estimator in (("gar-grpo", "reinforce-plus-plus"), ("gar-reinforce-plus-plus", "group")):
-        records = train(make_trainer, method, advantage=AdvantageSettings(estimator=estimator))
-        assert [r.advantage for r in records] == pytest.approx(own_advantages(records, estimator, True), abs=1e-4)
 
 
 # The loss: TRL's own pass, against log-probabilities of the model's own logits.
@@ -144,21 +132,17 @@ def test_maspo_rejects_what_would_stand_beside_its_gate(make_trainer: TrainerFac
 
 
 def test_shuffled_anchors_are_those_of_other_problems(make_trainer: TrainerFactory):
-    """The same rollouts with the anchors exchanged by hand: each problem has the one the shuffle gave it."""
-    problems = load_arithmetic("train")[:2]
-    args = {"per_device_train_batch_size": 16}
-    shuffled = train(make_trainer, "anchor-shuffled", args, problems=problems)
-    ours = train(make_trainer, "gar-grpo", args, problems=problems)
-    assert [record.response for record in shuffled] == [record.response for record in ours]
-    pairs = [(a.alignment, b.alignment) for a, b in zip(shuffled, ours, strict=True) if b.alignment is not None]
-    assert pairs
-    assert all(a != pytest.approx(b, abs=1e-4) for a, b in pairs)
+    trainer, _ = make_trainer(method="anchor-shuffled", problems=load_arithmetic("train")[:4])
+    prompt = trainer.processing_class.encode("1+1=")
+    texts = [trainer.processing_class.decode(trainer._anchors.sequences(i, prompt)[0].ids) for i in range(4)]
+    assert all(trainer._problems[i].anchors[0].text not in text for i, text in enumerate(texts))
 
 
 def test_random_anchor_is_the_same_whenever_a_problem_comes_up(make_trainer: TrainerFactory):
     problems = load_arithmetic("train")[:4]
     args = {"max_steps": 2, "learning_rate": 0.0}
-    records = train(make_trainer, "anchor-random", args, problems=problems)
+    trainer, records = make_trainer(method="anchor-random", args=args, problems=problems)
+    trainer.train()
     seen = defaultdict(set)
     for record in records:
         if record.alignment is not None:
@@ -170,14 +154,11 @@ def test_random_anchor_is_the_same_whenever_a_problem_comes_up(make_trainer: Tra
 
 def test_data_that_a_method_or_a_batch_lacks_are_an_error(make_trainer: TrainerFactory):
     """Of too few problems TRL itself drops the incomplete batch, trains for no step and says nothing."""
-    bare = [Problem(id=p.id, prompt=p.prompt, answer=p.answer) for p in load_arithmetic("train")[:4]]
-    with raises(DataError, "no-anchors"):
-        make_trainer(method="length", problems=bare)
-    make_trainer(method="g2rl", problems=bare)
-    with raises(DataError, "few-problems"):
-        make_trainer(problems=load_arithmetic("train")[:3])
-    with raises(DataError, "no-anchors"):
-        make_trainer(problems=[replace(problem, anchors=(Anchor(text="<eos>"),)) for problem in bare])
+    bare = [replace(problem, anchors=()) for problem in load_arithmetic("train")[:4]]
+    nothing_to_score = [replace(problem, anchors=(Anchor(text="<eos>"),)) for problem in bare]
+    for problems, code in ((bare, "no-anchors"), (bare[:3], "few-problems"), (nothing_to_score, "no-anchors")):
+        with raises(DataError, code):
+            make_trainer(problems=problems)
 
 
 def test_anchors_that_are_missing_or_cannot_be_scored_earn_no_bonus(make_trainer: TrainerFactory):

@@ -16,7 +16,7 @@ from transformers import (
     Qwen3MoeConfig,
     Qwen3MoeForCausalLM,
 )
-from trl import GRPOConfig, ModelConfig, get_quantization_config
+from trl import GRPOConfig
 from trl.chat_template_utils import qwen3_chat_template
 
 from gar import ConfigError, GARTrainer
@@ -130,12 +130,6 @@ def test_experts_train_with_the_router_loss(tmp_path: Path):
     assert trainer.aux_loss_enabled
     assert [row.alignment is not None for row in records] == [True, True, False, False] * 2
     assert not torch.equal(router, before)
-
-
-def test_four_bits_without_their_library_are_an_error(tmp_path: Path):
-    config = get_quantization_config(ModelConfig(load_in_4bit=True))
-    with pytest.raises((ImportError, RuntimeError), match="bitsandbytes"):
-        planned_trainer(save_policy(tmp_path), tmp_path / "out", quantization_config=config)
 
 
 def test_a_model_that_reads_images_is_an_error(tmp_path: Path):

@@ -39,36 +39,26 @@ def watch(steps, *, mode="warn", patience=3) -> list[Collapse]:
     return told
 
 
-@pytest.mark.parametrize(("row", "kind"), [(EMPTY, "empty"), (CUT, "cut off"), (WRONG, "none right")])
-def test_a_collapse_is_told_once_with_its_cause(row, kind):
-    told = watch([(4, [RIGHT, row]), *((step, [row, row]) for step in range(5, 12))])
-    assert [(found.kind, found.first_step, found.last_step) for found in told] == [(kind, 5, 7)]
-    assert told[0].text.startswith("For 3 steps (5 to 7) ")
+def test_a_collapse_is_told_once_with_its_cause():
+    for row, kind in ((EMPTY, "empty"), (CUT, "cut off"), (WRONG, "none right")):
+        told = watch([(4, [RIGHT, row]), *((step, [row, row]) for step in range(5, 12))])
+        assert [(found.kind, found.first_step, found.last_step) for found in told] == [(kind, 5, 7)]
+        assert told[0].text.startswith("For 3 steps (5 to 7) ")
 
 
-def test_one_sound_response_begins_the_count_anew():
-    steps = [(1, [EMPTY]), (2, [EMPTY]), (3, [EMPTY, RIGHT]), (4, [EMPTY]), (5, [EMPTY])]
-    assert watch(steps) == []
-    assert len(watch([*steps, (6, [EMPTY])])) == 1
-
-
-def test_different_faults_are_different_counts_and_wrong_holds_of_both():
-    """Empty, then cut off: neither lasts, but there was no right answer in any of the steps."""
+def test_what_counts_as_lasting():
+    sound = [(1, [EMPTY]), (2, [EMPTY]), (3, [EMPTY, RIGHT]), (4, [EMPTY]), (5, [EMPTY])]
+    assert watch(sound) == []  # a sound response begins the count anew
+    assert len(watch([*sound, (6, [EMPTY])])) == 1
     (told,) = watch([(1, [EMPTY]), (2, [EMPTY]), (3, [CUT])])
-    assert told.kind == "none right"
-
-
-def test_several_generations_of_a_step_count_once_and_skipped_steps_count():
-    assert watch([(1, [WRONG]), (1, [WRONG]), (1, [WRONG])]) == []
+    assert told.kind == "none right"  # which holds of both faults, though neither lasts
+    assert watch([(1, [WRONG]), (1, [WRONG]), (1, [WRONG])]) == []  # generations of one step
     assert len(watch([(1, [WRONG]), (3, [WRONG])])) == 1  # two updates per rollout
+    assert watch([(step, [EMPTY]) for step in range(9)], mode="off") == []
 
 
 def test_stop_ends_the_run():
     watchdog = Watchdog(WatchdogSettings(mode="stop", steps=1))
+    watchdog.look(1, [])
     with pytest.warns(UserWarning, match="WATCHDOG"), raises(CollapseError):
         watchdog.look(1, [EMPTY])
-
-
-def test_off_and_nothing_to_look_at_tell_nothing():
-    assert watch([(step, [EMPTY]) for step in range(9)], mode="off") == []
-    assert Watchdog(WatchdogSettings(steps=1)).look(1, []) is None

@@ -18,6 +18,7 @@ from gar.records.checkpoints import (
     seal_checkpoint,
 )
 from gar.records.folders import publish_folder, remove_folder, staging_folder
+from tests.support.errors import raises
 
 STATE = ("model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth", "trainer_state.json")
 
@@ -68,50 +69,36 @@ def test_newest_marked_checkpoint_is_found_whatever_else_lies_there(run: RunFold
     assert last_checkpoint(run) == found.path
 
 
-@pytest.mark.parametrize(
-    ("damage", "words"),
-    [
-        (lambda path: (path / "optimizer.pt").unlink(), "optimizer.pt is missing"),
-        (lambda path: (path / "model.safetensors").write_text("other"), "model.safetensors is not what was written"),
-        (lambda path: (path / MANIFEST).write_text(""), "is not listed in manifest.jsonl"),
-        (lambda path: replace(path / MANIFEST, '"size"', '"sizf"'), "manifest.jsonl is damaged"),
-        (lambda path: (path / "scaler.pt").write_text("stray"), "scaler.pt is not listed"),
-        (lambda path: path.rename(path.with_name("checkpoint-5")), "its manifest is of step 2"),
-    ],
-)
-def test_damage_of_any_file_is_found(run: RunFolder, damage: Callable[[Path], None], words: str):
-    (path,) = sealed(run, 2)
-    assert checkpoint_fault(run, path, num_ranks=1) is None
-    damage(path)
-    with pytest.raises(RecordError, match="no checkpoint is whole") as error:
-        find_checkpoint(run, num_ranks=1)
-    assert words in str(error.value)
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "optimizer.pt is missing": lambda path: (path / "optimizer.pt").unlink(),
+    "model.safetensors is not what was written": lambda path: (path / "model.safetensors").write_text("other"),
+    "is not listed in manifest.jsonl": lambda path: (path / MANIFEST).write_text(""),
+    "manifest.jsonl is damaged": lambda path: replace(path / MANIFEST, '"size"', '"sizf"'),
+    "scaler.pt is not listed": lambda path: (path / "scaler.pt").write_text("stray"),
+    "its manifest is of step ": lambda path: path.rename(path.with_name("checkpoint-99")),
+}
 
 
-@pytest.mark.parametrize(
-    ("lacking", "words"),
-    [
-        ("optimizer.pt", "the optimizer's state is missing. Was trl.save_only_model set?"),
-        ("scheduler.pt", "scheduler's state (scheduler.pt) is missing"),
-        ("rng_state.pth", "the random state is missing"),
-        ("trainer_state.json", "the trainer's state (trainer_state.json) is missing"),
-    ],
-)
-def test_state_that_was_never_written_is_an_error(run: RunFolder, lacking: str, words: str):
-    path = write(run, 2, tuple(name for name in STATE if name != lacking))
-    seal_checkpoint(run, 2)
-    fault = checkpoint_fault(run, path, num_ranks=1)
-    assert fault is not None
-    assert words in fault
+def test_damage_of_any_file_is_found(run: RunFolder):
+    for step, (words, damage) in enumerate(DAMAGES.items()):
+        (path,) = sealed(run, step)
+        assert checkpoint_fault(run, path, num_ranks=1) is None
+        damage(path)
+        with raises(RecordError, "no-checkpoint") as error:
+            find_checkpoint(run, num_ranks=1)
+        assert words in str(error.value)
 
 
-def test_checkpoint_of_other_ranks_is_refused(run: RunFolder):
-    two = write(run, 2, (*(name for name in STATE if name != "rng_state.pth"), "rng_state_0.pth", "rng_state_1.pth"))
-    seal_checkpoint(run, 2)
+def test_state_that_was_never_written_or_is_of_other_ranks_is_a_fault(run: RunFolder):
+    for step, lacking in enumerate(STATE[1:]):
+        path = write(run, step, tuple(name for name in STATE if name != lacking))
+        seal_checkpoint(run, step)
+        assert "is missing" in str(checkpoint_fault(run, path, num_ranks=1))
+    two = write(run, 9, (*(name for name in STATE if name != "rng_state.pth"), "rng_state_0.pth", "rng_state_1.pth"))
+    seal_checkpoint(run, 9)
     assert checkpoint_fault(run, two, num_ranks=2) is None
     for ranks in (1, 4):
-        fault = checkpoint_fault(run, two, num_ranks=ranks)
-        assert fault == f"it holds the random state of 2 ranks and this job has {ranks}: resume with as many"
+        assert "random state of 2 ranks" in str(checkpoint_fault(run, two, num_ranks=ranks))
 
 
 def test_rotation_keeps_the_newest_and_removes_leftovers(run: RunFolder):
@@ -125,12 +112,9 @@ def test_rotation_keeps_the_newest_and_removes_leftovers(run: RunFolder):
         assert len(marked_checkpoints(run)) == 3
     rotate_checkpoints(run, 1)
     assert names(run) == {"checkpoint-11"}
-
-
-def test_later_checkpoints_are_removed_for_a_resumed_run(run: RunFolder):
-    sealed(run, 2, 4, 6)
-    remove_later(run, 4)
-    assert names(run) == {"checkpoint-2", "checkpoint-4"}
+    sealed(run, 12, 13)
+    remove_later(run, 12)
+    assert names(run) == {"checkpoint-11", "checkpoint-12"}
 
 
 def test_a_folder_loses_its_mark_first(run: RunFolder, monkeypatch: pytest.MonkeyPatch):

@@ -14,12 +14,13 @@ from gar.config import make_config, read_preset
 from gar.errors import GarError
 from gar.methods import METHODS
 from gar.train.checks import EXPERT_METHODS, check_before_loading
+from tests.support.errors import raises
 
 HEAVY = {"torch", "transformers", "trl", "datasets"}
 
 
-def mistakes(values: dict[str, Any]) -> str:
-    with pytest.raises(GarError) as caught:
+def mistakes(values: dict[str, Any], code: str | None = None) -> str:
+    with raises(GarError, code) as caught:
         check_before_loading(make_config(values))
     return str(caught.value)
 
@@ -31,20 +32,20 @@ def rows(tmp_path: Path) -> str:
 
 
 def test_check_before_loading_rejects_fields_of_trl():
-    for trl, message in (
-        ({"max_steps": 10.5}, "trl.max_steps is 10.5, expected a whole number"),
-        ({"max_steps": True}, "trl.max_steps is True, expected a whole number"),
-        ({"learning_rate": -1}, "trl.learning_rate is -1, expected >= 0"),
-        ({"learning_rate": None}, "trl.learning_rate is None, expected a number"),
-        ({"top_p": 1.5}, "trl.top_p is 1.5, expected > 0 and <= 1"),
-        ({"bf16": "no"}, "trl.bf16 is 'no', expected true or false"),  # a word, so true, in YAML 1.2
-        ({"loss_type": "dr-grpo"}, "trl.loss_type is dr-grpo, expected grpo, dr_grpo, dapo, bnpo, "),
-        ({"seed": 1}, "trl.seed is 1, expected no value: use seed"),
-        ({"report_to": "wandbb"}, "Did you mean 'wandb'?"),
-        ({"report_to": ["none", "nix"]}, "trl.report_to is nix, expected none or some of azure_ml, "),
-        ({"max_completion_length": "x", "num_generations": [], "steps_per_generation": "y"}, "num_generations is []"),
+    for name, value in (
+        ("max_steps", 10.5),
+        ("max_steps", True),
+        ("learning_rate", -1),
+        ("learning_rate", None),
+        ("top_p", 1.5),
+        ("bf16", "no"),  # a word, so true, in YAML 1.2
+        ("loss_type", "dr-grpo"),
+        ("seed", 1),
+        ("num_generations", []),
     ):
-        assert message in mistakes({"trl": trl})
+        mistakes({"trl": {name: value}}, f"trl.{name}")
+    assert "Did you mean 'wandb'?" in mistakes({"trl": {"report_to": "wandbb"}})
+    assert "trl.report_to is nix, " in mistakes({"trl": {"report_to": ["none", "nix"]}})
 
 
 def test_check_before_loading_accepts_what_trl_does():
@@ -88,18 +89,14 @@ MISTAKES = {
     "train --trl.max_steps abc": "trl.max_steps is 'abc', expected a whole number",
     "train --trl.optim adamw_troch": "trl.optim is adamw_troch, expected adamw_torch, ",
     "train --data.source nix.jsonl": "nix.jsonl: no such file.",
-    "train --data.source nix/rows": "no data set 'nix/rows': there is no file or folder of that name, and",
     "train --model.path embeded": "no model 'embeded' on this machine",
-    "train --evaluate.pass_at_k 32 --evaluate.sources test": "evaluate.pass_at_k is (32,), expected numbers",
     "train --resume nix": "nix: no such folder.",
-    "train --preset demo --records.name a/b": "the name of a run must be one plain folder name, got 'a/b' in 'runs'",
-    "train --trl.num_generations 3": "responses_per_batch is 8, expected a multiple of 3 (trl.num_generations)",
     "train --trl.per_device_train_batch_size 100000000": "a batch of 100,000,000 responses in groups of 8 asks for "
     "12,500,000 problems, got 2,000 in all",
     "train --data.source bare.jsonl --trl.num_generations 2 --trl.per_device_train_batch_size 2": "gar-grpo needs "
     "expert solutions, and none of the 1 problems has one.",
     "train --trl.max_completion_length 1000": "trl.max_completion_length is 1000, but the context of embedded is 512 ",
-    "train --trl.deepspeed zero3.json": "trl.deepspeed is zero3.json, expected False: deepspeed is not installed: pip ",
+    "train --trl.deepspeed zero3.json": "trl.deepspeed is zero3.json, ",
     "eval run embedded --benchmark arithmetic --samples 4 --pass-at-k 8": "pass@8 needs at least 8 samples per problem",
     "report runs --out nix/page.html": "nix: no such folder",
 }  # fmt: skip

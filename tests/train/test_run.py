@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from gar.cli.main import main
-from gar.config import RunConfig, dump_config, make_config, parse_yaml, read_preset, with_template
+from gar.config import RunConfig, dump_config, make_config, parse_yaml, with_template
 from gar.errors import ConfigError, DataError, LostRankError, RecordError
 from gar.records import RunFolder, open_run
 from gar.records.checkpoints import MANIFEST, seal_checkpoint
@@ -81,10 +81,18 @@ def test_interrupt_says_how_to_go_on_and_keeps_the_checkpoint(tmp_path: Path):
 
 
 def test_dry_run_shows_settings_and_preflight_and_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    assert main(["train", *FAST, "--dry-run", *under(tmp_path / "runs", "dry")]) == 0
-    out = capsys.readouterr().out
+    """Of data that partly exceed the context."""
+    rows = [("1+1=", 3), ("1+1=", 600), ("1+" * 300 + "1=", 1)]
+    made = [{"prompt": prompt, "answer": "2", "expert_solution": "2" * length} for prompt, length in rows]
+    source = ["--dry-run", "--preflight.mode", "warn", "--data.source", write_jsonl(tmp_path / "long.jsonl", made)]
+    assert main(["train", *FAST, *source, *under(tmp_path / "runs", "dry")]) == 1
+    assert "1 of 3 prompts are too long. Drop them with --data.max_prompt_tokens" in capsys.readouterr().err
+    write_jsonl(tmp_path / "long.jsonl", made[:2])
+    assert main(["train", *FAST, *source, *under(tmp_path / "runs", "dry")]) == 0
+    out = " ".join(capsys.readouterr().out.split())
     assert "learning_rate: 0.0002" in out
-    assert "Preflight: 4 problems" in out
+    assert "Preflight: 2 problems" in out
+    assert "Left out: 1 expert solutions that with their prompt exceed the model's context" in out
     assert not (tmp_path / "runs").exists()
 
 
@@ -116,30 +124,16 @@ def test_watchdog_stops_a_run_whose_responses_are_all_cut_off(tmp_path: Path, ca
     assert open_run(folder.path).read_json("watchdog.json")["kind"] == "cut off"
 
 
-def test_what_exceeds_the_context_is_refused_or_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    rows = [("1+1=", 3), ("1+1=", 600), ("1+" * 300 + "1=", 1)]
-    made = [{"prompt": prompt, "answer": "2", "expert_solution": "2" * length} for prompt, length in rows]
-    source = ["--dry-run", "--data.source", write_jsonl(tmp_path / "long.jsonl", made)]
-    assert main(["train", *TINY, *source]) == 1
-    assert "1 of 3 prompts are too long. Drop them with --data.max_prompt_tokens" in capsys.readouterr().err
-    source = ["--dry-run", "--data.source", write_jsonl(tmp_path / "long.jsonl", made[:2])]
-    assert main(["train", *TINY, *source]) == 0
-    out = " ".join(capsys.readouterr().out.split())
-    assert "Left out: 1 expert solutions that with their prompt exceed the model's context" in out
-
-
 def test_a_full_disk_in_torch_save_is_a_sentence(tmp_path):
     with raises(RecordError), _status_of(RunFolder(tmp_path), print):
         raise RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 576 vs 534")
-    with pytest.raises(RuntimeError, match="another"), _status_of(RunFolder(tmp_path), print):
-        raise RuntimeError("another")
 
 
 def test_a_failed_run_says_why_and_where(tmp_path):
     folder = RunFolder.create(tmp_path, "run")
     folder.write_run(seed=0, command=["gar"], config={}, config_text="", data_hash=None)
     folder.append_metrics({"step": 7})
-    with pytest.raises(ValueError, match="Invalid learning rate"), _status_of(folder, print):
+    with pytest.raises(ValueError), _status_of(folder, print):  # noqa: PT011
         torch.optim.AdamW([torch.nn.Parameter(torch.ones(1))], lr=-1)
     record = folder.read_run()
     assert (record.status, record.error["after_step"]) == ("failed", 7)
@@ -154,22 +148,6 @@ def test_a_failed_run_says_why_and_where(tmp_path):
     assert (record.status, record.error["kind"], record.error["after_step"]) == ("interrupted", "LostRankError", 0)
     folder.update_run(status="running")
     assert folder.read_run().error is None
-
-
-def test_train_asks_for_the_format_of_the_responses(tmp_path):
-    """A model of one's own is told the format; what ships with the package knows it."""
-    (tmp_path / "rows.jsonl").write_text('{"prompt": "1+1=", "answer": "2", "expert_solution": "2"}\n')
-    own = {"data": {"source": str(tmp_path / "rows.jsonl")}, "model": {"path": "own"}}
-    for changes, template in (
-        (own, "think-answer"),
-        (own | {"verify": {"format": "boxed"}}, "boxed"),
-        (own | {"verify": {"format": "none"}}, "plain"),
-        (own | {"data": own["data"] | {"template": "plain"}}, "plain"),
-        (own | {"model": {}}, "plain"),
-        ({}, "plain"),
-    ):
-        assert with_template(make_config(changes)).data.template == template
-    assert make_config(read_preset("demo")).data.template == make_config(read_preset("bench")).data.template == "plain"
 
 
 def resumed(run: RunFolder, capsys: pytest.CaptureFixture[str], *flags: str) -> tuple[int, str]:
@@ -246,67 +224,53 @@ def test_a_run_counted_in_epochs_trains_no_step_too_many(tmp_path, capsys):
     assert open_run(run.path).metrics == rows
 
 
-def test_settings_that_a_checkpoint_holds_are_not_changed(trained):
-    edit(trained.path / "config.yaml", "learning_rate: 0.0002", "learning_rate: 0.02")
-    resumption = read_resumption(trained, allow_config_change=True)
-    with pytest.raises(ConfigError, match=r"trl\.learning_rate cannot be overridden: .* checkpoint-4"):
-        resumption.with_checkpoint(1)
-
-
 def test_lost_records_are_made_again_from_the_checkpoint_before_or_are_an_error(trained):
     trained.rollouts_path(3).write_bytes(b"PAR1")
     resumption = read_resumption(trained).with_checkpoint(1)
     assert resumption.step == 2
     assert "checkpoint-4 cannot be resumed from:" in resumption.notes[0]
     edit(trained.metrics_path, '"step": 2,', '"step": 1,')
-    with pytest.raises(RecordError, match=r"checkpoint-2 .*: metrics\.jsonl is not what was written"):
-        read_resumption(trained, allow_config_change=True).with_checkpoint(1)
+    with raises(RecordError, "no-checkpoint"):
+        read_resumption(trained).with_checkpoint(1)
 
 
-@pytest.fixture
-def begun(tmp_path: Path) -> RunFolder:
-    """A run that has its settings and nothing else."""
-    config = make_config({"trl": {"learning_rate": 1e-6, "max_steps": 5}})
-    run = RunFolder.create(tmp_path, "begun")
-    values = config.model_dump(mode="json")
-    run.write_run(seed=0, command=["gar"], config=values, config_text=dump_config(config), data_hash="d" * 64)
-    return run
-
-
-def test_settings_come_back_as_they_were(begun: RunFolder):
-    resumption = read_resumption(begun)
-    assert (resumption.changes, resumption.notes) == ({}, [])
-    assert resumption.config.trl["learning_rate"] == 1e-6
-    assert parse_yaml(dump_config(RunConfig())) == RunConfig().model_dump(mode="json")
-
-
-def test_cut_settings_are_an_error_that_nothing_overrides(begun: RunFolder):
-    path = begun.path / "config.yaml"
-    whole = path.read_text()
-    changes: dict[str, Callable[[str], str]] = {
-        "no settings in it. Was the file emptied or cut off?": lambda text: "",
-        "settings are missing, among them reward.bonus_weight": lambda text: text[: text.index("reward:")],
-        "among them trl.max_steps": lambda text: text[: text.index("max_steps")],
-        "not valid YAML": lambda text: text.replace("reward:", "reward: ["),
-        r"reward\.bonus_weight must be .*many": lambda text: text.replace("bonus_weight: 0.5", "bonus_weight: many"),
-    }
-    for words, change in changes.items():
+def test_what_has_changed_is_an_error_unless_accepted(trained: RunFolder):
+    """A run whose settings, data or packages are other than at its start."""
+    path, hashed = trained.path / "config.yaml", trained.read_run().data_hash
+    whole, same = path.read_text(), read_resumption(trained).with_data(hashed)
+    assert (same.changes, same.notes) == ({}, [])
+    cut: tuple[Callable[[str], str], ...] = (
+        lambda text: "",
+        lambda text: text[: text.index("reward:")],
+        lambda text: text[: text.index("max_steps")],
+    )
+    for change in cut:
         path.write_text(change(whole))
-        for allowed in (False, True):
-            with pytest.raises(ConfigError, match=words):
-                read_resumption(begun, allow_config_change=allowed)
-
-
-def test_changed_data_are_refused_unless_accepted(begun: RunFolder):
-    assert read_resumption(begun).with_data("d" * 64).changes == {}
-    with raises(DataError):
-        read_resumption(begun).with_data("e" * 64)
-    changed = read_resumption(begun, allow_config_change=True).with_data("e" * 64)
-    assert changed.changes == {"data_hash": ["d" * 64, "e" * 64]}
-
-
-def test_other_versions_of_packages_are_named(begun: RunFolder):
-    record = begun.read_run()
-    begun.run_path.write_text(record_text(replace(record, versions={**record.versions, "torch": "1.0"})))
-    (note,) = read_resumption(begun).notes
+        with raises(ConfigError, "lost-settings"):  # nothing overrides that
+            read_resumption(trained, allow_config_change=True)
+    path.write_text(whole.replace("learning_rate: 0.0002", "learning_rate: 0.02"))
+    with raises(ConfigError, "other-settings"):
+        read_resumption(trained)
+    with raises(ConfigError, "in-checkpoint"):
+        read_resumption(trained, allow_config_change=True).with_checkpoint(1)
+    path.write_text(whole)
+    with raises(DataError, "other-data"):
+        read_resumption(trained).with_data("e" * 64)
+    changed = read_resumption(trained, allow_config_change=True).with_data("e" * 64)
+    assert changed.changes == {"data_hash": [hashed, "e" * 64]}
+    record = trained.read_run()
+    trained.run_path.write_text(record_text(replace(record, versions={**record.versions, "torch": "1.0"})))
+    (note,) = read_resumption(trained).notes
     assert note.startswith("Package versions have changed: torch was 1.0, is 2.")
+
+
+def test_settings_written_as_yaml_come_back_and_a_model_of_ones_own_is_told_the_format():
+    assert parse_yaml(dump_config(RunConfig())) == RunConfig().model_dump(mode="json")
+    own = {"data": {"source": "rows.jsonl"}, "model": {"path": "own"}}
+    for changes, template in (
+        (own, "think-answer"),
+        (own | {"verify": {"format": "none"}}, "plain"),
+        (own | {"model": {}}, "plain"),
+        ({}, "plain"),
+    ):
+        assert with_template(make_config(changes)).data.template == template

@@ -93,7 +93,8 @@ def find_checkpoint(run: RunFolder, *, num_ranks: int | None) -> FoundCheckpoint
     if marked:
         raise RecordError(
             f"{run.path}: no checkpoint is whole. {' '.join(notes)} Nothing was changed. Put back what is missing, or "
-            f"remove {run.checkpoints} to begin at the first step again."
+            f"remove {run.checkpoints} to begin at the first step again.",
+            code="no-checkpoint",
         )
     return FoundCheckpoint(path=None, step=0, records=NO_FACTS, notes=tuple(notes))
 

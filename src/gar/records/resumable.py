@@ -99,7 +99,8 @@ class ResumableOutput:
             raise ConfigError(
                 f"{stray}: finished work, but {self.identity_path.name} beside it, which says of what, is missing. Was "
                 "it removed? Choose another --out, or add --overwrite "
-                "to remove the work and begin anew."
+                "to remove the work and begin anew.",
+                code="no-identity",
             )
         if changes := self._changes(identity):
             raise ConfigError(

@@ -60,7 +60,8 @@ class Resumption:
             raise DataError(
                 f"{self.folder.path}: the training problems have changed since this run was started: the hash of "
                 f"problems and anchors was {before[:12]}..., is {data_hash[:12]}.... Was {self.config.data.source} "
-                "changed? Put it back, or accept the new problems with --allow-config-change, which run.json records."
+                "changed? Put it back, or accept the new problems with --allow-config-change, which run.json records.",
+                code="other-data",
             )
         return replace(self, changes={**self.changes, "data_hash": [before, data_hash]})
 
@@ -72,7 +73,8 @@ class Resumption:
             raise ConfigError(
                 f"{self.folder.path}: {', '.join(fixed)} cannot be overridden: the optimizer in {newest.path.name} "
                 "would restore the old value. Put the setting back, or start a new run with "
-                f"--model.path {newest.path}."
+                f"--model.path {newest.path}.",
+                code="in-checkpoint",
             )
         notes = [*self.notes, *newest.notes]
         if newest.path is None:
@@ -88,14 +90,15 @@ def read_resumption(folder: RunFolder, *, allow_config_change: bool = False) -> 
     values = read_config(path)
     hint = "run.json has them all under 'settings'."
     if not isinstance(values, Mapping):
-        raise ConfigError(f"{path}: no settings in it. Was the file emptied or cut off? {hint}")
+        raise ConfigError(f"{path}: no settings in it. Was the file emptied or cut off? {hint}", code="lost-settings")
     there = dict(leaves(values))
     missing = [name for name, _ in leaves(record.settings) if name not in there]
     is_unchanged = settings_hash(values) == record.config_hash
     if missing and not is_unchanged:
         raise ConfigError(
             f"{path}: {len(missing)} settings are missing, among them {', '.join(missing[:3])}. Was the file cut off? "
-            f"{hint}"
+            f"{hint}",
+            code="lost-settings",
         )
     config = make_config(values, source=str(path))
     changes: dict[str, Any] = {}
@@ -105,7 +108,8 @@ def read_resumption(folder: RunFolder, *, allow_config_change: bool = False) -> 
             raise ConfigError(
                 f"{path}: edited since the run was started: {in_words(changes)}. Put the old values back for the "
                 "result of an uninterrupted run, or accept the new ones with --allow-config-change, which run.json "
-                "records."
+                "records.",
+                code="other-settings",
             )
     now, notes = package_versions(), []
     changed = [f"{name} was {version}, is {now[name]}" for name, version in record.versions.items()
@@ -129,5 +133,6 @@ def checkpoint_errors(resumption: Resumption | None, is_loaded: Callable[[], boo
             raise
         raise RecordError(
             f"{resumption.checkpoint}: cannot be loaded: {type(error).__name__}: {first_line(error)}. Nothing was "
-            "changed. Remove this folder to resume from the checkpoint before it."
+            "changed. Remove this folder to resume from the checkpoint before it.",
+            code="damage",
         ) from error

@@ -115,7 +115,7 @@ def step_before_training(args: Any, chunks: list[Any], share: dict[str, Any], po
     actor.optimizer = actor.opt_param_scheduler = None
     actor.weights_backuper, actor._active_model_tag = Weights(), "actor"
     torch._dynamo.config.disable = True  # slime has its log-probabilities compiled, which takes a CPU a minute
-    module.Timer().start("train_wait")
+    module.Timer().start_time.setdefault("train_wait", 0.0)
     module.train = train
     try:
         actor.train_actor(0, share)

@@ -24,6 +24,10 @@ CHECKOUT = os.environ.get("GAR_SLIME_CHECKOUT")
 if not CHECKOUT:
     pytest.skip("GAR_SLIME_CHECKOUT is not set: it names a checkout of slime >= 0.3.0", allow_module_level=True)
 
+CAPTURES: dict[str, dict[str, Any]] = {
+    "own": {"gar": {"advantage": {"ddof": 1, "eps": 1e-6}}},
+    "logprob": {"gar": {"capture": "logprob", "advantage": {"ddof": 1, "eps": 1e-6}}, **LOG_PROB_HOOK},
+}
 RESPONSES = ("anchor", "right", "wrong", "unclosed", "right again")
 
 
@@ -78,49 +82,31 @@ def samples() -> list[Any]:
 # What runs on each rank.
 
 
-def through_slime(checkout: str, layout: str, head: str) -> dict[str, Any]:
-    from tests.engines.slime_checkout import install
-
-    install(checkout)
-    with policy(layout, head, standin=False) as chunks:
-        from megatron.core import mpu
-
-        import gar.integrations.slime as plugin
-
-        args = arguments(layout)
-        data = plugin.convert_samples(args, samples())
-        raw = {key: data[key] for key in ("tokens", "response_lengths", "prompt")}
-        share = received(args, split(args, chunks, data))
-        plugin.postprocess(args, 0, share)
-        logged = log(args, share)
-        found = {"share": share, "raw": raw, "logged": logged, "is last": mpu.is_pipeline_last_stage()}
-        if layout == "single":
-            found["truth"] = truth(raw, chunks[0].module)
-        return found
-
-
-def through_train_actor(checkout: str, layout: str) -> dict[str, Any]:
-    """One step of slime's actor with `capture: logprob`, as far as its training."""
+def through_slime(checkout: str, layout: str) -> dict[str, Any]:
+    """One step of slime's actor with each kind of `capture`, as far as its training, and what slime logs of it."""
     from tests.engines.slime_checkout import install, step_before_training
 
     install(checkout)
+    found: dict[str, Any] = {}
     with policy(layout, "tied", standin=False) as chunks:
         from megatron.core import mpu
 
         import gar.integrations.slime as plugin
 
-        capture = {"gar": {"capture": "logprob", "advantage": {"ddof": 1, "eps": 1e-6}}, **LOG_PROB_HOOK}
-        args = arguments(layout, **capture, global_batch_size=10)  # three updates
-        data = plugin.convert_samples(args, samples())
-        share = received(args, split(args, chunks, data))
-        passes = step_before_training(args, chunks, share, plugin.postprocess)
-        hooks = [module._forward_pre_hooks for chunk in chunks for module in chunk.modules()]
-        return {
-            "share": share,
-            "passes": passes,
-            "hooks": sum(map(len, hooks)),
-            "is last": mpu.is_pipeline_last_stage(),
-        }
+        for capture, changes in CAPTURES.items():
+            args = arguments(layout, **changes, global_batch_size=10)  # three updates
+            data = plugin.convert_samples(args, samples())
+            raw = {key: data[key] for key in ("tokens", "response_lengths", "prompt")}
+            share = received(args, split(args, chunks, data))
+            passes = step_before_training(args, chunks, share, plugin.postprocess)
+            hooks = [module._forward_pre_hooks for chunk in chunks for module in chunk.modules()]
+            found[capture] = {
+                "share": share, "passes": passes, "hooks": sum(map(len, hooks)), "logged": log(args, share),
+                "is last": mpu.is_pipeline_last_stage(),
+            }  # fmt: skip
+        if layout == "single":
+            found["truth"] = truth(raw, chunks[0].module)
+    return found
 
 
 def split(args: Any, chunks: list[Any], data: dict[str, Any]) -> list[Any]:
@@ -176,42 +162,29 @@ def truth(raw: dict[str, Any], model: Any) -> Tensor:
 
 @pytest.fixture(scope="module")
 def one(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return run_ranks(through_slime, 1, tmp_path_factory.mktemp("one"), CHECKOUT, "single", "tied")[0]
+    return run_ranks(through_slime, 1, tmp_path_factory.mktemp("one"), CHECKOUT, "single")[0]
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_slime_itself_trains_on_the_rewards_of_one_process(one, tmp_path, layout):
-    ranks = run_ranks(through_slime, 2, tmp_path, CHECKOUT, layout, "tied")
+    ranks = run_ranks(through_slime, 2, tmp_path, CHECKOUT, layout)
     groups = torch.arange(6).repeat_interleave(len(RESPONSES))
     expected = group_advantages(one["truth"], groups, scale="std", ddof=1, eps=1e-6)
-    # A reward off by 1e-6 moves an advantage by 1e-6 over its group's standard deviation, which an all-right group has
-    # from its bonuses alone: here no smaller than 1e-3.
-    for rank in ranks:
-        if not rank["is last"]:
-            continue
-        share = rank["share"]
-        places = share["sample_indices"]
-        torch.testing.assert_close(torch.tensor(share["rewards"]), expected[places].float(), rtol=0, atol=1e-5)
-        for advantages, reward in zip(share["advantages"], share["rewards"], strict=True):
-            assert torch.equal(advantages, torch.full_like(advantages, reward))
-    logged = [rank["logged"] for rank in ranks if rank["logged"]]
-    assert logged
-    for metrics in logged:
-        assert metrics["rollout/gar/alignment_mean"] == pytest.approx(one["share"]["gar/alignment_mean"][0], abs=1e-6)
-        assert metrics["rollout/gar/verified_fraction"] == pytest.approx(0.6)
-        assert "rollout/prompt" not in metrics
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_slime_s_own_log_prob_pass_gives_the_rewards_of_one_process(one, tmp_path, layout):
-    ranks = run_ranks(through_train_actor, 2, tmp_path, CHECKOUT, layout)
-    groups = torch.arange(6).repeat_interleave(len(RESPONSES))
-    expected = group_advantages(one["truth"], groups, scale="std", ddof=1, eps=1e-6)
-    for rank in ranks:
-        assert rank["passes"] == ["ref_", ""]
-        assert rank["hooks"] == 0
-        if rank["is last"]:
-            share = rank["share"]
-            found, places = torch.tensor(share["rewards"]), share["sample_indices"]
-            torch.testing.assert_close(found, expected[places].float(), rtol=0, atol=1e-5)
-            assert len(share["log_probs"]) == len(found)
+    for capture in CAPTURES:
+        found = [rank[capture] for rank in ranks]
+        assert all((rank["passes"], rank["hooks"]) == (["ref_", ""], 0) for rank in found)
+        for share in (rank["share"] for rank in found if rank["is last"]):
+            # A reward off by 1e-6 moves an advantage by 1e-6 over its group's standard deviation, which an all-right
+            # group has from its bonuses alone: here no smaller than 1e-3.
+            rewards = torch.tensor(share["rewards"])
+            torch.testing.assert_close(rewards, expected[share["sample_indices"]].float(), rtol=0, atol=1e-5)
+            assert len(share["log_probs"]) == len(rewards)
+            for advantages, reward in zip(share["advantages"], share["rewards"], strict=True):
+                assert torch.equal(advantages, torch.full_like(advantages, reward))
+        logged, alignment = [rank["logged"] for rank in found if rank["logged"]], one[capture]["share"]
+        assert logged
+        for metrics in logged:
+            mean = alignment["gar/alignment_mean"][0]
+            assert metrics["rollout/gar/alignment_mean"] == pytest.approx(mean, abs=1e-6)
+            assert metrics["rollout/gar/verified_fraction"] == pytest.approx(0.6)
+            assert "rollout/prompt" not in metrics

@@ -38,27 +38,21 @@ def group(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def tied(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model whose head is its embedding, as Qwen3-4B's."""
-    from tests.engines.verl.workers import save_model
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Heads that are the embedding, as Qwen3-4B's, or their own, as Qwen3-8B's, and a model of images and text."""
+    from tests.engines.verl.workers import save_model, save_vision_model
 
-    return save_model(tmp_path_factory.mktemp("tied"), tied=True)
-
-
-@pytest.fixture(scope="session")
-def untied(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model with a head of its own, as Qwen3-8B's."""
-    from tests.engines.verl.workers import save_model
-
-    return save_model(tmp_path_factory.mktemp("untied"), tied=False)
+    folder = tmp_path_factory.mktemp("models")
+    return {
+        "tied": save_model(folder / "tied", tied=True),
+        "untied": save_model(folder / "untied", tied=False),
+        "vision": save_vision_model(folder / "vision"),
+    }
 
 
 @pytest.fixture(scope="session")
-def vision(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model of images and text."""
-    from tests.engines.verl.workers import save_vision_model
-
-    return save_vision_model(tmp_path_factory.mktemp("vision"))
+def tied(models: dict[str, Path]) -> Path:
+    return models["tied"]
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,6 @@
 """The vectors that come out of verl's own FSDP engine, on one and on two ranks."""
 
 import importlib.util
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from gar.errors import ModelError
 from gar.integrations.verl.exchange import MEANS, REQUEST
 from gar.integrations.verl.transfer import anchor_batch, read_means, require_means
 from gar.sequences import TokenSequence
-from tests.engines.verl.workers import autograd_mean, make_batch, make_engine, make_sequences
+from tests.engines.verl.workers import PLAIN, autograd_mean, make_batch, make_engine, make_sequences
 from tests.support.errors import raises
 from tests.support.ranks import run_ranks
 
@@ -40,8 +39,8 @@ def means_of(engine: Any, sequences: Any, **settings: Any) -> Tensor:
 
 @pytest.mark.parametrize("kind", ["tied", "untied"])
 @pytest.mark.parametrize("packed", [True, False], ids=["packed", "padded"])
-def test_engine_means_equal_autograd(kind, packed, request):
-    folder = request.getfixturevalue(kind)
+def test_engine_means_equal_autograd(kind, packed, models):
+    folder = models[kind]
     sequences = make_sequences()
     found = means_of(make_engine(folder, packed=packed), sequences, packed=packed)
     expected = torch.stack([autograd_mean(folder, sequence) for sequence in sequences])
@@ -49,7 +48,7 @@ def test_engine_means_equal_autograd(kind, packed, request):
     torch.testing.assert_close(found, expected, **TOLERANCE)
 
 
-def test_engine_leaves_log_probabilities_as_they_are(tied):
+def test_engine_leaves_log_probabilities_and_training_as_they_are(tied):
     engine = make_engine(tied)
     batch = make_batch(make_sequences(), calculate_entropy=True)
     asked = run(engine, batch)
@@ -59,10 +58,6 @@ def test_engine_leaves_log_probabilities_as_they_are(tied):
     assert set(plain) == {"log_probs", "entropy"}  # the reference pass: no request, no vector
     for name in plain:
         assert torch.equal(asked[name].values(), plain[name].values())
-
-
-def test_engine_is_silent_in_training(tied):
-    engine = make_engine(tied)
     seen = []
 
     def loss(model_output: dict[str, Any], **_: Any) -> tuple[Tensor, dict]:
@@ -82,9 +77,8 @@ def test_engine_takes_anchors_cut_at_their_span_and_fillers(tied):
         TokenSequence(context_ids=ids[:prompt].tolist(), ids=ids[prompt:].tolist(), positions=range(2, 6))
         for ids, prompt, _, _, _ in sequences
     ]
-    request = {"signal": "gradient-activation", "temperature": 1.0, "activation_threshold": 0.0, "keep_fraction": 1.0}
     batch = anchor_batch(
-        anchors, 4, temperature=1.0, calculate_entropy=False, max_token_len_per_gpu=64, **{REQUEST: request}
+        anchors, 4, temperature=1.0, calculate_entropy=False, max_token_len_per_gpu=64, **{REQUEST: PLAIN}
     )
     assert len(batch) == 4
     assert batch["input_ids"].offsets().diff().tolist()[:2] == [3 + 6, 4 + 6]
@@ -95,17 +89,11 @@ def test_engine_takes_anchors_cut_at_their_span_and_fillers(tied):
     assert torch.equal(found[2:], torch.zeros_like(found[2:]))
 
 
-@pytest.mark.parametrize("signal", [{"signal": "hidden"}, {"keep_fraction": 0.3}, {"temperature": 2.0}], ids=str)
-def test_engine_obeys_the_request(signal, tied):
+def test_engine_obeys_the_request_and_rejects_logits_that_are_not_the_heads(tied):
     engine = make_engine(tied)
-    request = {"signal": "gradient-activation", "temperature": 1.0, "activation_threshold": 0.0, "keep_fraction": 1.0}
     plain = means_of(engine, make_sequences())
-    other = means_of(engine, make_sequences(), **{REQUEST: request | signal})
-    assert not torch.allclose(plain, other)
-
-
-def test_engine_refuses_logits_that_are_not_the_heads(tied):
-    engine = make_engine(tied)
+    for signal in ({"signal": "hidden"}, {"keep_fraction": 0.3}, {"temperature": 2.0}):
+        assert not torch.allclose(plain, means_of(engine, make_sequences(), **{REQUEST: PLAIN | signal}))
 
     def soften(module: Any, args: Any, output: Any) -> Any:
         output.logits = 30 * torch.tanh(output.logits / 30)
@@ -129,9 +117,10 @@ def one_of_two_ranks(folders: list[Path]) -> list[Tensor]:
 
 
 @pytest.mark.dist
-def test_engine_on_two_ranks_equals_one(tmp_path, tied, untied):
-    halves = run_ranks(partial(one_of_two_ranks, [tied, untied]), 2, tmp_path / "ranks")
-    for k, folder in enumerate((tied, untied)):
+def test_engine_on_two_ranks_equals_one(tmp_path, models):
+    folders = [models["tied"], models["untied"]]
+    halves = run_ranks(one_of_two_ranks, 2, tmp_path / "ranks", folders)
+    for k, folder in enumerate(folders):
         whole = means_of(make_engine(folder), make_sequences(6))
         for rank in range(2):
             torch.testing.assert_close(halves[rank][k], whole[rank::2], **TOLERANCE)

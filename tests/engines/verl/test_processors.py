@@ -19,11 +19,14 @@ from gar.integrations.verl.exchange import MEANS, REQUEST
 from gar.integrations.verl.transfer import anchor_batch, has_several_position_rows, read_means
 from gar.rules import AGENT_LOOP_MANAGER
 from gar.sequences import TokenSequence
-from tests.engines.verl.workers import autograd_mean, compose_config, make_batch, make_engine, make_sequences
+from tests.engines.verl.workers import PLAIN, autograd_mean, compose_config, make_batch, make_engine, make_sequences
 
 pytestmark = [pytest.mark.usefixtures("group"), pytest.mark.filterwarnings("ignore:::(?!gar).*")]
 
-REQUESTED = {"signal": "gradient-activation", "temperature": 1.0, "activation_threshold": 0.0, "keep_fraction": 1.0}
+
+@pytest.fixture
+def vision(models: dict[str, Path]) -> Path:
+    return models["vision"]
 
 
 @pytest.fixture
@@ -64,7 +67,7 @@ def test_engine_means_of_text_equal_autograd(vision, packed):
     anchors = [
         TokenSequence(context_ids=ids[:n].tolist(), ids=ids[n:].tolist(), positions=range(2, 6)) for ids, n, *_ in whole
     ]
-    asked = {"use_remove_padding": packed, "temperature": 1.0, "max_token_len_per_gpu": 64, REQUEST: REQUESTED}
+    asked = {"use_remove_padding": packed, "temperature": 1.0, "max_token_len_per_gpu": 64, REQUEST: PLAIN}
     with engine.eval_mode():
         found = read_means(engine.infer_batch(batch)["model_output"][MEANS])
         output = engine.infer_batch(anchor_batch(anchors, 1, several_position_rows=True, **asked))["model_output"]

@@ -112,19 +112,12 @@ def test_step_gives_the_rewards_of_one_process(step, tied):
     assert bool((shaped.shaped.bonuses > 1e-3).any())
     for name, value in (shaped.metrics() | {"gar/truncated_fraction": 0.0}).items():
         assert step.metrics[name] == pytest.approx(value, abs=1e-6), name
-
-
-def test_step_puts_the_reward_on_the_last_token_and_keeps_the_outcome(step):
     for scores, before in zip(step.read("rm_scores"), step.read(OUTCOME_SCORES), strict=True):
         assert not bool(scores[:-1].any())
         assert float(before[-1]) in (0.0, 1.0, pytest.approx(-0.6))
-
-
-def test_step_leaves_padding_rows_out(step):
     assert len(step.padding) == 6  # 18 responses, mini-batches of 12
-    assert not any(bool(scores.any()) for scores in step.read("rm_scores", step.padding))
-    assert not any(bool(advantages.any()) for advantages in step.read("advantages", step.padding))
-    assert not any(bool(means.any()) for means in step.read(MEANS, step.padding))
+    for name in ("rm_scores", "advantages", MEANS):
+        assert not any(bool(values.any()) for values in step.read(name, step.padding))
 
 
 def test_step_gives_the_cores_advantages_with_verls_eps_and_ddof(step):
@@ -147,22 +140,19 @@ def answer(tokenizer: Any, text: str, gold: str) -> Any:
     return trajectory(tokenizer.encode("3+4="), tokenizer.encode(text + "<eos>"), gold)
 
 
-@pytest.mark.parametrize(
-    ("text", "gold", "expected"),
-    [
-        ("<think>3+4</think><answer>7</answer>", "7", (1.0, True, True, "ok")),
-        ("<think>3+4</think><answer>8</answer>", "7", (0.0, False, True, "wrong")),
-        ("<answer>7</answer>", "7", (-0.6, True, False, "ok")),
-    ],
-)
-def test_reward_manager_says_what_the_trainer_reads(text, gold, expected, tied):
+def test_reward_manager_says_what_the_trainer_reads(tied):
     config = compose_config(tied, "gar.verify.format=think-answer")
     tokenizer = AutoTokenizer.from_pretrained(tied)
     manager = GarRewardManager(config, tokenizer, compute_score=None)
-    found = manager.loop.run_until_complete(manager.run_single(answer(tokenizer, text, gold)))
-    verdict = found["reward_extra_info"]
-    assert found["reward_score"] == pytest.approx(expected[0])
-    assert (verdict["verified"], verdict["well_formatted"], verdict["status"]) == expected[1:]
+    for text, expected in (
+        ("<think>3+4</think><answer>7</answer>", (1.0, True, True, "ok")),
+        ("<think>3+4</think><answer>8</answer>", (0.0, False, True, "wrong")),
+        ("<answer>7</answer>", (-0.6, True, False, "ok")),
+    ):
+        found = manager.loop.run_until_complete(manager.run_single(answer(tokenizer, text, "7")))
+        verdict = found["reward_extra_info"]
+        assert found["reward_score"] == pytest.approx(expected[0])
+        assert (verdict["verified"], verdict["well_formatted"], verdict["status"]) == expected[1:]
 
 
 TURNS = [("3+4=8", 1), ("<answer>7</answer>", 0)]

@@ -26,10 +26,12 @@ with warnings.catch_warnings():
     from verl.workers.engine import EngineRegistry
     from verl.workers.engine_workers import ActorRolloutRefWorker
 
-from gar.integrations.verl.exchange import END, REQUEST, START
+from gar.integrations.verl.exchange import END, REQUEST, START, signal_request
 from gar.models.embedded import embedded_path
+from gar.settings import SignalSettings
 
 VOCAB = 64
+PLAIN = signal_request(SignalSettings())
 
 
 def save_model(folder: Path, *, tied: bool) -> Path:
@@ -118,8 +120,7 @@ def make_batch(sequences: list[tuple[Tensor, int, Tensor, int, int]], *, packed:
         "use_remove_padding": packed, "use_dynamic_bsz": True, "max_token_len_per_gpu": 64, "temperature": 0.7,
         "calculate_entropy": False,
     }  # fmt: skip
-    request = {"signal": "gradient-activation", "temperature": 1.0, "activation_threshold": 0.0, "keep_fraction": 1.0}
-    return tu.get_tensordict(fields, common | {REQUEST: request} | settings)
+    return tu.get_tensordict(fields, common | {REQUEST: PLAIN} | settings)
 
 
 def autograd_mean(folder: Path, sequence: tuple[Tensor, int, Tensor, int, int]) -> Tensor:

@@ -50,7 +50,8 @@ def check_logits(logits: Tensor, raw: Tensor | None) -> None:
     if not torch.equal(logits[:1, :1], raw):
         raise ModelError(
             "the model's logits are not its LM head's: it scales or soft-caps them, or they are not finite. GAR "
-            "does not know such a head under verl. Under TRL it does."
+            "does not know such a head under verl. Under TRL it does.",
+            code="scaled-logits",
         )
 
 

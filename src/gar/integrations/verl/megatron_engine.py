@@ -33,7 +33,8 @@ class GarMegatronEngine(MegatronEngineWithLMHead):
         """As verl's, for a job that GAR can read vectors of."""
         if not self.engine_config.use_remove_padding:
             raise ConfigError(
-                "actor_rollout_ref.model.use_remove_padding is False, expected True: GAR reads packed sequences alone"
+                "actor_rollout_ref.model.use_remove_padding is False, expected True: GAR reads packed sequences alone",
+                code="actor_rollout_ref.model.use_remove_padding",
             )
         super().initialize()
         for chunk in self.module:
@@ -45,7 +46,8 @@ class GarMegatronEngine(MegatronEngineWithLMHead):
                 raise ModelError(
                     f"the LM head of {type(model).__name__} is {type(model.output_layer).__name__}, expected "
                     "Megatron's ColumnParallelLinear. Does it carry an adapter? Then take 'output_layer' out of "
-                    "actor_rollout_ref.model.lora.target_modules."
+                    "actor_rollout_ref.model.lora.target_modules.",
+                    code="unknown-head",
                 )
             model.output_layer.register_forward_hook(self._note_logits)
 

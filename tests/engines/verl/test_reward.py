@@ -1,0 +1,74 @@
+"""GAR's reward manager in verl's own agent loop and reward workers. `test_verl_conformance.py` has a whole step."""
+
+import importlib.util
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from transformers import AutoTokenizer
+
+if importlib.util.find_spec("verl") is None:
+    pytest.skip("verl is not installed: these tests run in an environment of its own", allow_module_level=True)
+
+import ray
+from verl.experimental.agent_loop.agent_loop import AgentLoopOutput
+from verl.experimental.reward_loop.reward_loop import RewardLoopWorker
+from verl.utils.import_utils import load_class_from_fqn
+
+from gar.integrations.verl.reward import GarRewardManager
+from gar.rules import AGENT_LOOP_MANAGER
+from tests.engines.verl.steps import trajectory
+from tests.engines.verl.workers import compose_config
+
+pytestmark = pytest.mark.filterwarnings("ignore:::(?!gar).*")  # of verl and what it stands on
+
+
+def answer(tokenizer: Any, text: str, gold: str) -> Any:
+    return trajectory(tokenizer.encode("3+4="), tokenizer.encode(text + "<eos>"), gold)
+
+
+def test_reward_manager_says_what_the_trainer_reads(tied):
+    config = compose_config(tied, "gar.verify.format=think-answer")
+    tokenizer = AutoTokenizer.from_pretrained(tied)
+    manager = GarRewardManager(config, tokenizer, compute_score=None)
+    for text, expected in (
+        ("<think>3+4</think><answer>7</answer>", (1.0, True, True, "ok")),
+        ("<think>3+4</think><answer>8</answer>", (0.0, False, True, "wrong")),
+        ("<answer>7</answer>", (-0.6, True, False, "ok")),
+    ):
+        found = manager.loop.run_until_complete(manager.run_single(answer(tokenizer, text, "7")))
+        verdict = found["reward_extra_info"]
+        assert found["reward_score"] == pytest.approx(expected[0])
+        assert (verdict["verified"], verdict["well_formatted"], verdict["status"]) == expected[1:]
+
+
+TURNS = [("3+4=8", 1), ("<answer>7</answer>", 0)]
+"""The policy answers wrong, and a tool right."""
+
+
+def test_agent_loop_tells_the_reward_manager_what_the_policy_wrote(tied):
+    config, tokenizer = compose_config(tied, "gar.verify.format=none"), AutoTokenizer.from_pretrained(tied)
+    manager = GarRewardManager(config, tokenizer, compute_score=None)
+    agents = load_class_from_fqn(AGENT_LOOP_MANAGER)(config, None)
+    worker = object.__new__(agents.agent_loop_workers_class.__ray_metadata__.modified_class)
+    worker.processor, worker.mm_processor_kwargs = None, {}
+    worker.reward_loop_worker_handles = [SimpleNamespace(compute_score=SimpleNamespace(remote=manager.run_single))]
+    turns = [(tokenizer.encode(text), own) for text, own in TURNS]
+    output = AgentLoopOutput(
+        prompt_ids=tokenizer.encode("3+4="), response_ids=[token for ids, _ in turns for token in ids],
+        response_mask=[own for ids, own in turns for _ in ids], metrics={},
+    )  # fmt: skip
+    manager.loop.run_until_complete(worker._compute_score([output], {"reward_model": {"ground_truth": "7"}}))
+    assert output.extra_fields.pop("reward_extra_info")["status"] == "wrong"
+    assert output.extra_fields == {}
+
+
+@pytest.mark.usefixtures("cluster")
+def test_verls_reward_worker_asks_a_grader_in_its_own_processes(tied):
+    """In a Ray actor, whose main module is Ray's, the verifier can still start its workers."""
+    config = compose_config(tied, "+gar.verify.verifier=tests.engines.verl.graders:grade_last_character")
+    worker = ray.remote(RewardLoopWorker).remote(config)
+    tokenizer = AutoTokenizer.from_pretrained(tied)
+    for gold, status in (("9", "ok"), ("8", "wrong")):
+        found = ray.get(worker.compute_score.remote(answer(tokenizer, "3+26=29", gold)))
+        assert found["reward_extra_info"]["status"] == status

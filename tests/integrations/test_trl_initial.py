@@ -164,19 +164,3 @@ def test_what_has_no_initial_policy_is_an_error(make_trainer):
     model.resize_token_embeddings(300)
     with raises(ConfigError, "trained-weights"), trainer._states.own_passes():
         pass
-
-
-def test_a_scorer_keeps_the_policy_of_a_trained_model(make_trainer):
-    """TRL and accelerate have patched the model's forward by then."""
-    trainer, records = make_trainer(args={"bf16": True}, peft_config=LoraConfig(r=4, **ALL))
-    trainer.train()
-    model = trainer.model
-    scored = next(record for record in records if record.alignment is not None)
-    group = group_of(load_arithmetic("train")[scored.group_index], scored.response)
-    settings = (THINK, THINK.model_copy(update={"policy": "initial"}))
-    scorers = [GARScorer(model, load_embedded()[1], signal=signal) for signal in settings]
-    before = [scorer.score([group]) for scorer in scorers]
-    assert before[0] == before[1]
-    with torch.no_grad():
-        model.get_output_embeddings().weight.mul_(2)
-    assert scorers[1].score([group]) == before[1] != scorers[0].score([group])

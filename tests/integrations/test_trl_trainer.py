@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM
 from trl import GRPOConfig
 
@@ -24,6 +23,7 @@ from gar.settings import AdvantageSettings, SignalSettings
 from gar.types import ResponseFormat, Status, Tags, Verdict
 from gar.verify import Verifier
 from tests.integrations.conftest import SMALL, TrainerFactory
+from tests.support.autograd import own_means
 from tests.support.errors import raises
 
 
@@ -92,30 +92,17 @@ def test_alignment_equals_autograd_through_the_models_own_loss(first_step: list[
     """The second route: cross-entropy of the model's own logits on the thinking part, differentiated in float64."""
     problems = load_arithmetic("train")[:64]
     model, tokenizer = load_embedded()
-    model = model.double()
-    rule = SpanRule(
-        thinking=True, max_tokens=768, limit_from="end", tags=Tags(), special_ids=frozenset(tokenizer.all_special_ids)
-    )
-
-    def vector(sequence: TokenSequence) -> Tensor:
-        ids = torch.tensor([[*sequence.context_ids, *sequence.ids]])
-        hidden = model.model(input_ids=ids).last_hidden_state.detach().requires_grad_()
-        positions = torch.tensor([len(sequence.context_ids) + p for p in sequence.positions])
-        loss = torch.nn.functional.cross_entropy(model.lm_head(hidden)[0, positions - 1], ids[0, positions])
-        (gradient,) = torch.autograd.grad(loss, hidden)
-        return torch.nn.functional.normalize((gradient * hidden.detach())[0].sum(0), dim=0)
-
+    special = frozenset(tokenizer.all_special_ids)
+    rule = SpanRule(thinking=True, max_tokens=768, limit_from="end", tags=Tags(), special_ids=special)
     scored = [r for r in first_step if r.alignment is not None]
     assert len(scored) >= 4
     for r in scored:
-        prompt = tokenizer(r.prompt)["input_ids"]
-        ids = tokenizer.encode(r.response, add_special_tokens=False)
-        response = TokenSequence(
-            context_ids=prompt, ids=ids, positions=scored_positions(ids, token_pieces(tokenizer), rule)
-        )
+        prompt, ids = tokenizer(r.prompt)["input_ids"], tokenizer.encode(r.response, add_special_tokens=False)
+        positions = scored_positions(ids, token_pieces(tokenizer), rule)
         anchor = SequenceReader(tokenizer, rule).anchor(prompt, problems[r.group_index].anchors[0].text)
-        assert r.alignment == pytest.approx(float(vector(response) @ vector(anchor)), abs=1e-5)
-        assert r.num_scored_tokens == len(response.positions)
+        means = own_means(model, [TokenSequence(context_ids=prompt, ids=ids, positions=positions), anchor])
+        assert r.alignment == pytest.approx(float(torch.cosine_similarity(*means, dim=0)), abs=1e-5)
+        assert r.num_scored_tokens == len(positions)
 
 
 def own_rows(trainer: GARTrainer) -> list[int]:

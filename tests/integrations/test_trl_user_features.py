@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-import torch
 from datasets import Dataset
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import (
@@ -13,35 +12,18 @@ from transformers import (
     ProcessorMixin,
     Qwen3Config,
     Qwen3ForCausalLM,
-    Qwen3MoeConfig,
-    Qwen3MoeForCausalLM,
 )
 from trl import GRPOConfig
 from trl.chat_template_utils import qwen3_chat_template
 
 from gar import ConfigError, GARTrainer
 from tests.integrations.conftest import SMALL
-from tests.integrations.tiny_policy import WORDS, planned_trainer, save_policy
+from tests.integrations.tiny_policy import planned_trainer
 from tests.support.errors import raises
-
-SIZES: dict[str, Any] = {
-    "hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2,
-    "num_key_value_heads": 1, "head_dim": 8, "tie_word_embeddings": False,
-}  # fmt: skip
-
-
-def add(a: int, b: int) -> int:
-    """Add two numbers.
-
-    Args:
-        a: The first number.
-        b: The second number.
-    """
-    return a + b
 
 
 class Calculator:
-    """An environment with the same tool, which notes what it was given at the start."""
+    """An environment with one tool, which notes what it was given at the start."""
 
     starts: ClassVar[list[dict[str, Any]]] = []
 
@@ -74,14 +56,16 @@ def chat_policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
         additional_special_tokens=["<|im_start|>"], chat_template=qwen3_chat_template,
     )  # fmt: skip
     tokenizer.save_pretrained(folder)
-    config = Qwen3Config(vocab_size=len(tokenizer), max_position_embeddings=4096, **SIZES)
+    config = Qwen3Config(
+        vocab_size=len(tokenizer), max_position_embeddings=4096, hidden_size=16, intermediate_size=16, head_dim=8,
+        num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=1,
+    )  # fmt: skip
     Qwen3ForCausalLM(config).save_pretrained(folder)
     GenerationConfig(eos_token_id=tokenizer.eos_token_id).save_pretrained(folder)
     return folder
 
 
-@pytest.mark.parametrize("kind", ["tools", "environment_factory"])
-def test_tokens_of_a_tool_get_no_signal(chat_policy: Path, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch):
+def test_tokens_of_a_tool_get_no_signal(chat_policy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("TRL_EXPERIMENTAL_SILENCE", "1")
     Calculator.starts.clear()
     rows = [{"prompt": [{"role": "user", "content": "3+4="}], "answer": "7", "expert_solution": "3 and 4 is 7."}] * 4
@@ -94,7 +78,7 @@ def test_tokens_of_a_tool_get_no_signal(chat_policy: Path, tmp_path: Path, kind:
         ),
         train_dataset=Dataset.from_list(rows),
         on_rollouts=lambda step, found: records.extend(found),
-        **{kind: [add] if kind == "tools" else Calculator},
+        environment_factory=Calculator,
     )
     tokenizer, turns = trainer.processing_class, []
 
@@ -115,21 +99,6 @@ def test_tokens_of_a_tool_get_no_signal(chat_policy: Path, tmp_path: Path, kind:
     assert all((row.alignment is not None) == row.verified for row in records)
     assert trainer.state.log_history[0]["tools/call_frequency"] == 1.0
     assert all(set(row) == {"prompt", "answer", "expert_solution"} for row in Calculator.starts)
-
-
-def test_experts_train_with_the_router_loss(tmp_path: Path):
-    policy = save_policy(tmp_path / "policy")
-    config = Qwen3MoeConfig(vocab_size=len(WORDS), num_experts=4, num_experts_per_tok=2, moe_intermediate_size=8,
-                            max_position_embeddings=64, eos_token_id=1, **SIZES)  # fmt: skip
-    Qwen3MoeForCausalLM(config).save_pretrained(policy)
-    trainer, records = planned_trainer(policy, tmp_path / "out", args={"router_aux_loss_coef": 0.1})
-    assert type(trainer.model) is Qwen3MoeForCausalLM
-    router = next(w for name, w in trainer.model.named_parameters() if name.endswith("gate.weight"))
-    before = router.detach().clone()
-    trainer.train()
-    assert trainer.aux_loss_enabled
-    assert [row.alignment is not None for row in records] == [True, True, False, False] * 2
-    assert not torch.equal(router, before)
 
 
 def test_a_model_that_reads_images_is_an_error(tmp_path: Path):

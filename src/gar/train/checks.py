@@ -139,13 +139,13 @@ REPORTERS = {
     "dagshub": "dagshub", "dvclive": "dvclive", "flyte": "flytekit", "kubeflow": "", "mlflow": "mlflow",
     "neptune": "neptune", "swanlab": "swanlab", "tensorboard": "tensorboard tensorboardX", "trackio": "trackio",
     "wandb": "wandb",
-}  # fmt: skip
+}  # fmt: skip  # a table
 """Values of `trl.report_to`, each with the packages of which it needs one."""
 
 EXPERT_METHODS = frozenset({
     "gar-grpo", "gar-reinforce-plus-plus",
     "anchor-shuffled", "anchor-random", "hidden-cosine", "text-similarity", "length", "alignment-only",
-})  # fmt: skip
+})  # fmt: skip  # methods, then controls
 """Methods that can do nothing without expert solutions, known before torch is imported."""
 
 _GROUPED = frozenset(get_args(MethodName))

@@ -28,9 +28,9 @@ _UNREADABLE = (
 )
 """Errors that torch, safetensors and the Trainer raise on a damaged checkpoint."""
 
-_IN_CHECKPOINT = {f"trl.{name}" for name in (
-    "learning_rate", "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", "optim",
-)}  # fmt: skip
+_IN_CHECKPOINT = {
+    f"trl.{name}" for name in ("learning_rate", "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", "optim")
+}
 """Settings that a loaded optimizer restores: other values would be recorded but not used."""
 
 
@@ -112,8 +112,11 @@ def read_resumption(folder: RunFolder, *, allow_config_change: bool = False) -> 
                 code="other-settings",
             )
     now, notes = package_versions(), []
-    changed = [f"{name} was {version}, is {now[name]}" for name, version in record.versions.items()
-               if name in now and version != now[name]]  # fmt: skip
+    changed = [
+        f"{name} was {version}, is {now[name]}"
+        for name, version in record.versions.items()
+        if name in now and version != now[name]
+    ]
     if changed:
         notes = [
             f"Package versions have changed: {', '.join(changed)}. The result may differ from an uninterrupted run."

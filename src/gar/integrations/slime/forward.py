@@ -103,14 +103,7 @@ def sequence_means(
 
 
 def pack(lengths: Sequence[int], capacity: int) -> list[list[int]]:
-    """Pack sequences into micro-batches of at most `capacity` tokens, longest first. Returns indices.
-
-    A longer sequence gets a batch of its own.
-
-    Example:
-        >>> pack([3, 9, 5, 2], 8)
-        [[1], [2, 0], [3]]
-    """
+    """Indices of sequences in micro-batches of at most `capacity` tokens. A longer one gets a batch of its own."""
     batches: list[list[int]] = []
     room: list[int] = []
     for i in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
@@ -179,16 +172,12 @@ def _micro_batch_means(
 def _response_rows(
     args: Any, batch: Sequence[ScoredSequence], num_rows: int
 ) -> Iterator[tuple[ScoredSequence, Tensor, Tensor]]:
-    """Each sequence of a micro-batch, the rows on this rank that predict its response, and the predicted positions.
-
-    slime's own function assigns them, given row numbers in place of logits, which float32 holds exactly up to 2^24, and
-    positions in place of tokens.
-    """
+    """Each sequence of a micro-batch, the rows on this rank that predict its response, and the predicted positions."""
     from slime.backends.megatron_utils.loss import get_responses
 
     device = batch[0].tokens.device
     lengths = [len(sequence.tokens) for sequence in batch]
-    aligned = get_responses(
+    aligned = get_responses(  # slime's own, given row numbers for logits (exact up to 2^24) and positions for tokens
         torch.arange(num_rows, dtype=torch.float32, device=device)[None, :, None],
         args=args,
         unconcat_tokens=[torch.arange(length, device=device) for length in lengths],

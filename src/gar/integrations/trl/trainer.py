@@ -149,7 +149,7 @@ class GARTrainer(ResumableTrainer):
             "processing_class": parts.tokenizer, "on_rollouts": parts.on_rollouts, "callbacks": parts.callbacks,
             "peft_config": parts.adapter, "method": settings.method, "signal": settings.signal,
             "reward": settings.reward, "advantage": settings.advantage,
-        }  # fmt: skip
+        }  # fmt: skip  # a table of names
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Not read by")  # the run has printed it
             return cls(**(arguments | changes))
@@ -284,8 +284,13 @@ class GARTrainer(ResumableTrainer):
     ) -> tuple:
         compute = partial(
             super()._get_per_token_logps_and_entropies,
-            model, input_ids, attention_mask, logits_to_keep, *args, **kwargs,
-        )  # fmt: skip
+            model,
+            input_ids,
+            attention_mask,
+            logits_to_keep,
+            *args,
+            **kwargs,
+        )
         if self._loss_inputs is not None:
             result = compute()
             if self._method.gate is not None:  # TRL reads the advantages after this

@@ -90,7 +90,12 @@ class GarTrainerSync(PPOTrainerSync):
             multiple *= rollout.log_prob_micro_batch_size_per_gpu
         request = signal_request(self._shaping.signal, keep_fraction=self._shaping.signal.anchor_keep_fraction)
         batch = anchor_batch(
-            anchors, multiple, several_position_rows=has_several_position_rows(self.processor),
-            calculate_entropy=False, compute_loss=False, temperature=rollout.temperature, **{REQUEST: request},
-        )  # fmt: skip
+            anchors,
+            multiple,
+            several_position_rows=has_several_position_rows(self.processor),
+            calculate_entropy=False,
+            compute_loss=False,
+            temperature=rollout.temperature,
+            **{REQUEST: request},
+        )
         return require_means(self.actor_rollout_wg.compute_log_prob(batch))[: len(anchors)]

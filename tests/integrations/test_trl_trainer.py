@@ -1,9 +1,7 @@
 """GARTrainer on the embedded model: real generation, real verification, real optimizer steps."""
 
-import dataclasses
 import math
 from collections import defaultdict
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +18,7 @@ from gar.models.embedded import load_embedded
 from gar.records import RolloutRecord
 from gar.sequences import SequenceReader, SpanRule, TokenSequence, scored_positions, token_pieces
 from gar.settings import AdvantageSettings, SignalSettings
-from gar.types import ResponseFormat, Status, Tags, Verdict
+from gar.types import Status, Tags
 from gar.verify import Verifier
 from tests.integrations.conftest import SMALL, TrainerFactory
 from tests.support.autograd import own_means
@@ -163,40 +161,6 @@ def test_states_of_responses_that_trl_hides_from_attention_are_not_taken(make_tr
         assert a.reward == pytest.approx(b.reward, abs=1e-4)
     anchors = len({a.group_index for a, _ in scored})
     assert sum(rows) == 32 + truncated + anchors  # TRL's own pass, and one over what it hid
-
-
-class GoldVerifier:
-    """Notes what it is given; nothing is right."""
-
-    format: ResponseFormat = "none"
-    tags = Tags()
-
-    def __init__(self) -> None:
-        self.golds: list[str] = []
-
-    def verify(
-        self, responses: Sequence[str], golds: Sequence[str], *, prefilled_think: Sequence[bool], prompts: Sequence[str]
-    ) -> list:
-        self.golds += golds
-        return [Verdict(status=Status.WRONG, grade=0.0, verified=False, well_formatted=True) for _ in responses]
-
-
-def test_evaluation_problems_are_graded_against_their_own_answers(make_trainer: TrainerFactory):
-    verifier = GoldVerifier()
-    train, held_out = load_arithmetic("train")[:8], load_arithmetic("test")[:4]
-    held_out = [dataclasses.replace(p, answer=f"gold {i}") for i, p in enumerate(held_out)]
-    trainer, records = make_trainer(
-        problems=train, verifier=verifier, eval_dataset={"a": held_out[:2], "b": held_out[2:]},
-        args={"per_device_eval_batch_size": 16, "num_generations_eval": 8},
-    )  # fmt: skip
-    trainer.evaluate()
-    assert sorted(verifier.golds) == [f"gold {i}" for i in range(4) for _ in range(8)]
-    rows = [row for row in trainer.state.log_history if row.get("eval_reward") == 0.0]
-    assert ["eval_a_loss" in rows[0], "eval_b_loss" in rows[1], len(rows)] == [True, True, 2]
-    assert not records
-    verifier.golds.clear()
-    trainer.train()
-    assert set(verifier.golds) <= {p.answer for p in train}
 
 
 def test_responses_of_only_special_tokens_give_a_defined_result(make_trainer: TrainerFactory):

@@ -41,7 +41,7 @@ def test_alignment_scores_of_bfloat16_rows_are_not_rounded_to_bfloat16():
 
 @pytest.mark.usefixtures("unchecked")
 def test_alignment_scores_reject_one_anchor_for_many_responses():
-    with pytest.raises(ValueError, match="anchors must have one row per response"):
+    with pytest.raises(ValueError, match="anchors"):
         alignment_scores(torch.ones(3, 2), torch.ones(1, 2))
 
 

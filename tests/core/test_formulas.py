@@ -93,9 +93,9 @@ def test_formulas_reject_what_is_not_finite_or_does_not_fit():
     for name, function in FUNCTIONS.items():
         if name.startswith("group_") and "deviations" in name:
             continue
-        with pytest.raises(ValueError, match="must be finite, got nan at response 1"):
+        with pytest.raises(ValueError, match="response 1"):
             function(two, three[:2])
-        with pytest.raises(ValueError, match="group_index must have shape"):
+        with pytest.raises(ValueError, match="group_index"):
             function(two.nan_to_num(), three)
     x, g = two.nan_to_num(), three[:2]
     right = torch.ones(2, dtype=torch.bool)

@@ -3,19 +3,13 @@
 import pytest
 import torch
 from torch import Tensor
-from transformers import (
-    AutoModelForCausalLM,
-    GPT2Config,
-    GPT2LMHeadModel,
-    MixtralConfig,
-    OPTConfig,
-    Qwen3ForCausalLM,
-)
+from transformers import AutoConfig, AutoModelForCausalLM, Qwen3ForCausalLM
 
 from gar.models.capture import capture_generation, capture_hidden, has_dropout
 from tests.models.test_families import tiny
 
 IDS = torch.arange(8).reshape(2, 4)
+ENDLESS = {"do_sample": True, "eos_token_id": None, "pad_token_id": 0}
 SIZES = {"vocab_size": 31, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
 
 
@@ -56,15 +50,7 @@ def test_capture_generation_keeps_what_predicted_each_token(model, use_cache):
     """The state of sampled token t is that of the column before it in a forward pass over the whole sequence."""
     mask = torch.tensor([[1, 1, 1, 1], [0, 0, 1, 1]])  # the second prompt is padded on the left
     with capture_generation(model.model, most_bytes=10_000) as states:
-        tokens = model.generate(
-            IDS,
-            attention_mask=mask,
-            max_new_tokens=5,
-            do_sample=True,
-            use_cache=use_cache,
-            eos_token_id=None,
-            pad_token_id=0,
-        )
+        tokens = model.generate(IDS, attention_mask=mask, max_new_tokens=5, use_cache=use_cache, **ENDLESS)
     found = states.stacked(2, 5)
     assert found is not None
     with torch.no_grad():
@@ -77,7 +63,7 @@ def test_capture_generation_gives_nothing_where_states_and_tokens_disagree(model
     def states_of(most_bytes: int, calls: int = 1):
         with capture_generation(model.model, most_bytes=most_bytes) as states:
             for _ in range(calls):
-                model.generate(IDS, max_new_tokens=3, eos_token_id=None, pad_token_id=0, do_sample=False)
+                model.generate(IDS, max_new_tokens=3, **ENDLESS)
         return states
 
     needed = 2 * 3 * 16 * 4
@@ -93,12 +79,12 @@ def test_has_dropout_sees_modules_attention_and_noise_that_is_no_module(model):
     assert not has_dropout(model)
     model.config.attention_dropout = 0.1
     assert has_dropout(model.model)
-    assert has_dropout(GPT2LMHeadModel(GPT2Config(vocab_size=31, n_embd=16, n_layer=1, n_head=2)))
     assert not has_dropout(torch.nn.Sequential(torch.nn.Dropout(0.0)))
-    for config in (
-        OPTConfig(**SIZES, ffn_dim=16, dropout=0.1, attention_dropout=0.0),
-        MixtralConfig(**SIZES, intermediate_size=16, num_key_value_heads=1, router_jitter_noise=0.1),
+    for family, settings, is_module in (
+        ("gpt2", {}, True),
+        ("opt", {"ffn_dim": 16, "dropout": 0.1, "attention_dropout": 0.0}, False),
+        ("mixtral", {"intermediate_size": 16, "num_key_value_heads": 1, "router_jitter_noise": 0.1}, False),
     ):
-        noisy = AutoModelForCausalLM.from_config(config)
-        assert not [module for module in noisy.modules() if isinstance(module, torch.nn.Dropout)]
+        noisy = AutoModelForCausalLM.from_config(AutoConfig.for_model(family, **SIZES, **settings))
+        assert any(isinstance(module, torch.nn.Dropout) for module in noisy.modules()) == is_module
         assert has_dropout(noisy.base_model)

@@ -160,11 +160,11 @@ def test_signal_means_of_bad_sequences_are_an_error_that_restores_the_mode(model
     assert bool(signal_means(parts, [fine], SignalSettings()).any())
     lost = TokenSequence(context_ids=[], ids=[1, 2, 3], positions=[0, 1])
     unknown = TokenSequence(context_ids=[1], ids=[VOCAB + 5], positions=[0])
-    for bad, text in ((unknown, "target_ids must lie in"), (lost, "sequence 1 has no context")):
+    for bad, text in ((unknown, "target_ids"), (lost, "sequence 1")):
         with pytest.raises(ValueError, match=text):
             signal_means(parts, [fine, bad], SignalSettings())
         assert all(module.training for module in model.modules())
-    with pytest.raises(ValueError, match="sequence 0 has no context"):
+    with pytest.raises(ValueError, match="sequence 0"):
         means_from_hidden(parts, torch.zeros(1, 3, 24), [lost], [0], SignalSettings())
     model.eval()
 

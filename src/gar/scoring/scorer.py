@@ -99,8 +99,8 @@ class GARScorer:
             One score per response, group by group, in the order given.
 
         Raises:
-            DataError: A group is no `ResponseGroup`.
-            ValueError: A group has neither `eligible` nor, with a verifier, an `answer`, or its lengths disagree.
+            DataError: A group is no `ResponseGroup`, has neither `eligible` nor, with a verifier, an `answer`, or its
+                lengths disagree.
             ModelError: Chat messages for a tokenizer without a chat template.
         """
         rows: list[ReadResponse] = []
@@ -214,15 +214,15 @@ class GARScorer:
 def _check_group(group: ResponseGroup, index: int, *, has_verifier: bool) -> None:
     if not isinstance(group, ResponseGroup):
         raise DataError(f"group {index} is {type(group).__name__}, expected a ResponseGroup. For a file: gar score.")
-    name = f"group {index}" + (f" ({group.id})" if group.id else "")
+    name, code = f"group {index}" + (f" ({group.id})" if group.id else ""), "group"
     if group.eligible is not None:
         num, got = len(group.responses), len(group.eligible)
         if num != got:
-            raise ValueError(f"{name}: eligible must have one entry per response, expected {num}, got {got}")
+            raise DataError(f"{name}: eligible must have one entry per response, expected {num}, got {got}.", code=code)
     elif not has_verifier:
-        raise ValueError(f"{name}: nothing says which responses are right. Give `eligible`, or the scorer a verifier.")
+        raise DataError(f"{name}: which responses are right? Give `eligible`, or the scorer a verifier.", code=code)
     elif group.answer is None:
-        raise ValueError(f"{name}: no gold answer to verify against. Give `answer`, or `eligible`.")
+        raise DataError(f"{name}: no gold answer to verify against. Give `answer`, or `eligible`.", code=code)
 
 
 def _step_row(row: ReadResponse, anchors: Sequence[TokenSequence]) -> Row:

@@ -6,8 +6,8 @@ import statistics
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import psutil
 import pytest
@@ -32,8 +32,7 @@ EARLY, LATE = range(300, 600), range(1_700, 2_000)
 MIB = 2**20
 
 
-@dataclass(frozen=True)
-class Sample:
+class Sample(NamedTuple):
     """What the process held when `step` rows of metrics were logged; memory with that of its workers."""
 
     step: int
@@ -44,9 +43,7 @@ class Sample:
 
 def watch(process: subprocess.Popen[str], metrics: Path) -> list[Sample]:
     """Samples of a training process until it ends, two a second."""
-    samples = []
-    measured = psutil.Process(process.pid)
-    deadline = time.monotonic() + 1_800
+    samples, measured, deadline = [], psutil.Process(process.pid), time.monotonic() + 1_800
     while process.poll() is None:
         assert time.monotonic() < deadline
         with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied, FileNotFoundError):
@@ -61,7 +58,7 @@ def watch(process: subprocess.Popen[str], metrics: Path) -> list[Sample]:
 @pytest.mark.slow
 def test_two_thousand_steps_hold_no_more_memory_and_descriptors_than_a_few_hundred(tmp_path: Path):
     (tmp_path / "long_run_grader.py").write_text(GRADER)
-    paths = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    paths = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": paths}
     command = [sys.executable, "-m", "gar", "train", *TINY, "--records.output_dir", str(tmp_path)]
     with (tmp_path / "output").open("w") as output:

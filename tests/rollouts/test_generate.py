@@ -4,9 +4,11 @@ import io
 import sys
 from string import ascii_letters
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 import torch
+from peft import LoraConfig, get_peft_model
 from tokenizers.processors import TemplateProcessing
 from transformers import GenerationConfig, PreTrainedTokenizerFast, Qwen3ForCausalLM
 from trl import GRPOTrainer
@@ -132,6 +134,9 @@ def test_generate_responses_leaves_model_tokenizer_and_random_state_as_they_were
     assert model.is_gradient_checkpointing
     assert tokenizer.padding_side == "right"
     assert responses == sample(model.eval(), tokenizer, prompt_ids)
+    adapted = get_peft_model(model, LoraConfig(r=2, target_modules=["q_proj"]))
+    assert responses == sample(adapted, tokenizer, prompt_ids)  # a fresh adapter changes nothing
+    assert adapted.get_base_model().generation_config is own_config
     model.train()
     with torch.no_grad():
         model.model.layers[1].mlp.down_proj.weight[0, 0] = torch.nan
@@ -140,16 +145,6 @@ def test_generate_responses_leaves_model_tokenizer_and_random_state_as_they_were
     assert model.generation_config is own_config
     assert model.training
     assert torch.equal(torch.get_rng_state(), random_state)
-
-
-def test_generate_responses_works_through_peft(model, tokenizer, prompt_ids):
-    from peft import LoraConfig, get_peft_model
-
-    plain = sample(model, tokenizer, prompt_ids)
-    own_config = model.generation_config
-    adapted = get_peft_model(model, LoraConfig(r=2, target_modules=["q_proj"], init_lora_weights=True))
-    assert sample(adapted, tokenizer, prompt_ids) == plain  # a fresh adapter changes nothing
-    assert adapted.get_base_model().generation_config is own_config
 
 
 def test_generate_responses_ends_at_every_end_token_the_model_declares(model, tokenizer, prompt_ids):
@@ -161,16 +156,6 @@ def test_generate_responses_ends_at_every_end_token_the_model_declares(model, to
     seven = tokenizer.convert_tokens_to_ids("7")
     [[response]] = sample(always_next(model, seven), tokenizer, prompt_ids[:1], num_samples=1, max_new_tokens=3)
     assert response == Response(ids=(seven,) * 3, text="7 7 7", truncated=True)
-
-
-def test_generate_responses_says_what_to_lower_when_memory_runs_out(model, tokenizer, prompt_ids, monkeypatch):
-    def run_out(**arguments):
-        raise torch.OutOfMemoryError("CUDA out of memory")
-
-    monkeypatch.setattr(model, "generate", run_out)
-    with pytest.raises(torch.OutOfMemoryError) as caught:
-        sample(model, tokenizer, prompt_ids, batch_size=7)
-    assert "7 responses of up to 12 tokens" in caught.value.__notes__[0]
 
 
 @pytest.mark.parametrize("kwargs", [{}, {"thinking": False}])
@@ -228,6 +213,10 @@ def test_what_cannot_be_sampled_is_an_error(model, tokenizer, prompt_ids):
     for change in (*impossible, {"temperature": 0.0}, {"temperature": float("nan")}):
         with pytest.raises(ValueError):  # noqa: PT011 - ours and those of transformers
             sample(model, tokenizer, prompt_ids, **change)
+    model.generate = Mock(side_effect=torch.OutOfMemoryError("CUDA out of memory"))
+    with pytest.raises(torch.OutOfMemoryError) as exhausted:
+        sample(model, tokenizer, prompt_ids, batch_size=7)
+    assert "7 responses of up to 12 tokens" in exhausted.value.__notes__[0]
     tokenizer.eos_token = None
     with raises(ModelError, "no-end-token"):
         sample(model, tokenizer, prompt_ids)

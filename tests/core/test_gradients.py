@@ -48,23 +48,6 @@ def test_gradient_activation_means_are_the_slope_of_the_loss_by_a_gain_on_each_d
     torch.testing.assert_close(found, gain.grad.float(), rtol=1e-6, atol=0)  # float32 output
 
 
-def test_gradient_activation_means_with_scaled_logits_by_hand():
-    # Each keeps p = (1/2, 1/4, 1/4); the slope of the logits and h cancel in u = slope * GRADIENT * h.
-    for hidden, options in (
-        (2.0, {"temperature": 2.0}),  # slope 1/2
-        (0.5, {"logit_scale": 2.0}),  # slope 2
-        (3.0, {"logit_scale": 2.0, "temperature": 6.0}),  # slope 1/3
-    ):
-        torch.testing.assert_close(means([[hidden, hidden]], [1], **options), GRADIENT[None], rtol=1e-7, atol=0)
-
-
-def test_gradient_activation_means_with_bias_by_hand():
-    # h = 0 and bias (ln 2, 0, 0) give the same p. u vanishes with h, the raw gradient does not.
-    bias = torch.tensor([LN2, 0.0, 0.0], dtype=torch.float64)
-    torch.testing.assert_close(means([[0.0, 0.0]], [1], bias=bias, signal="gradient"), GRADIENT[None])
-    assert means([[0.0, 0.0]], [1], bias=bias).eq(0).all()
-
-
 @pytest.mark.parametrize(("target", "expected"), [(1, (0.375, 1.25, -1.25)), (0, (-0.375, 0.25, -0.25))])
 def test_gradient_activation_means_with_softcap_by_hand(target, expected):
     # cap 2 ln 2 and raw logit ln2 ln3 : tanh(ln3 / 2) = 1/2, so the logit is ln 2 and its slope 1 - 1/4.

@@ -138,6 +138,7 @@ def test_generate_responses_leaves_model_tokenizer_and_random_state_as_they_were
     assert responses == sample(adapted, tokenizer, prompt_ids)  # a fresh adapter changes nothing
     assert adapted.get_base_model().generation_config is own_config
     model.train()
+    random_state = torch.get_rng_state()
     with torch.no_grad():
         model.model.layers[1].mlp.down_proj.weight[0, 0] = torch.nan
     with raises(ModelError, "not-finite"):

@@ -14,8 +14,8 @@ SAME = {"rtol": 1e-6, "atol": 1e-7}
 OPTIONS = st.fixed_dictionaries(
     {
         "signal": st.sampled_from(["gradient-activation", "gradient", "hidden"]),
-        "activation_threshold": st.sampled_from([0.0, 0.05, 0.5]),
-        "keep_fraction": st.sampled_from([1.0, 0.7, 0.25]),
+        "activation_threshold": st.sampled_from([0.0, 0.05, 0.5, 1.0]),
+        "keep_fraction": st.sampled_from([1.0, 0.7, 0.25, [0.3, 1.0, 0.5, 0.01, 0.8]]),
         "logit_softcap": st.sampled_from([None, 3.0]),
     }
 )
@@ -37,6 +37,8 @@ def test_gradient_activation_means_of_any_size_chunk_and_tile_agree_with_autogra
     case = make_case(**sizes)
     case = case._replace(weight=case.weight.float())  # so that it is read in tiles
     truth = autograd_means(case, num_responses=5, **options).float()
+    if isinstance(options["keep_fraction"], list):
+        options = options | {"keep_fraction": torch.tensor(options["keep_fraction"])}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(head_module, "_CPU_TILE", tile_rows)
         found = gradient_activation_means(*case, num_responses=5, chunk_tokens=chunk_tokens, **options)

@@ -78,17 +78,6 @@ def test_signal_means_equal_autograd_through_the_models_own_loss(model, scorable
         assert largest_distance(found, own_means(model, scorable, **chosen)) < CLOSE
 
 
-def test_signal_means_read_the_hidden_state_before_each_scored_token():
-    """By hand: the prompt is 2 tokens, the span is `a b`; `<think>` predicts a, a predicts b."""
-    prompt, think_open, a, b, think_close = [7, 8], 3, 11, 12, 4
-    sequence = TokenSequence(context_ids=prompt, ids=[think_open, a, b, think_close], positions=[1, 2])
-    states = torch.eye(6, 24)[None]  # the state in column j is the j-th unit vector: 7 8 <think> a b </think>
-    parts = find_parts(tiny_qwen3(tied=False))
-    settings = SignalSettings(kind="hidden")
-    found = means_from_hidden(parts, states, [sequence], [2], settings)
-    assert found[0, :6].tolist() == [0, 0, 0.5, 0.5, 0, 0]  # at <think> and at a; not at b, nor at the prompt
-
-
 def test_signal_means_pass_thresholds_and_keep_fractions_to_the_core(model, scorable):
     parts = find_parts(model)
     plain = signal_means(parts, scorable, SignalSettings())

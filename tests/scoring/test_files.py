@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from gar import GARScorer, ResponseGroup
-from gar.data.arithmetic import METHODS, WORDINGS, load_arithmetic, write_solution
+from gar.data.arithmetic import load_arithmetic
 from gar.data.prompts import render_prompt
 from gar.errors import ConfigError, DataError, LockedError, ModelError
 from gar.models.embedded import load_embedded
@@ -21,22 +21,23 @@ from gar.scoring.files import ScoredFile, score_file
 from gar.scoring.job import ScoreJob
 from gar.scoring.output import score_schema
 from gar.verify import Verifier
+from tests.scoring.test_scorer import written
 from tests.support.errors import raises
 
-RESPONSES = len(METHODS) * len(WORDINGS) + 1
+RESPONSES = 7
 
 Row = dict[str, Any]
 
 
 def rows_of(count: int) -> list[Row]:
     """Problems with a right response in each method and wording, and a wrong one."""
-    rows = []
-    for problem in load_arithmetic("test")[:count]:
-        right = [write_solution(problem, method, wording) for method in METHODS for wording in WORDINGS]
-        wrong = right[0].replace(f"<answer> {problem.answer}", f"<answer> {(int(problem.answer) + 1) % 10}")
-        row = {"id": problem.id, "prompt": problem.prompt, "responses": [*right, wrong], "answer": problem.answer}
-        rows.append(row | {"expert_solution": problem.anchors[0].text})
-    return rows
+    return [
+        {
+            "id": problem.id, "prompt": problem.prompt, "responses": written(problem)[:RESPONSES],
+            "answer": problem.answer, "expert_solution": problem.anchors[0].text,
+        }
+        for problem in load_arithmetic("test")[:count]
+    ]  # fmt: skip
 
 
 @pytest.fixture
@@ -98,25 +99,18 @@ def test_score_file_scores_as_well_window_by_window(write_rows, score):
     assert [row["reward"] for row in eligible] == pytest.approx([row["reward"] for row in whole], abs=1e-6)
 
 
-def test_score_file_of_several_columns_names_the_column_of_each_response(write_rows, score):
-    first, second = rows_of(1)[0]["responses"][:2]
-    row = rows_of(1)[0] | {"small": {"text": first}, "large": {"text": second}}
-    found = read(score(write_rows(row), responses_fields=("large.text", "small.text")))
-    assert [(row["response_index"], row["response_field"]) for row in found] == [(0, "large.text"), (1, "small.text")]
-
-
-def test_score_file_reads_as_many_rows_as_it_may(write_rows, score):
-    scored = score(write_rows(*rows_of(2), "{broken", *rows_of(4)[2:]), limit=3)
-    assert {row["line"] for row in read(scored)} == {1, 2}
+def test_score_file_reads_the_rows_columns_and_prompts_that_it_is_told(write_rows, score):
+    row, *rest = rows_of(4)
+    scored = score(write_rows(row, rest[0], "{broken", *rest[1:]), limit=3)
+    assert {found["line"] for found in read(scored)} == {1, 2}
     assert (scored.summary["rows"], scored.summary["bad_rows"]) == (3, 1)
-
-
-def test_score_file_puts_prompts_into_a_template(write_rows, score):
-    row = rows_of(1)[0]
-    scored = score(write_rows(row, row | {"prompt": [3, 4]}), template="think-answer")
+    columns = ("large.text", "small.text")
+    split = row | {"small": {"text": row["responses"][0]}, "large": {"text": row["responses"][1]}}
+    found = read(score(write_rows(split), responses_fields=columns, out="columns.jsonl"))
+    assert [(one["response_index"], one["response_field"]) for one in found] == [*enumerate(columns)]
+    scored = score(write_rows(row, row | {"prompt": [3, 4]}), template="think-answer", out="template.jsonl")
     rendered = row | {"prompt": render_prompt(row["prompt"], "think-answer", chat=False)}
-    plain = score(write_rows(rendered, name="rendered.jsonl"), out="rendered_scores.jsonl")
-    assert read(scored) == read(plain)
+    assert read(scored) == read(score(write_rows(rendered), out="rendered.jsonl"))
     assert "token ids as prompt take no template, got --template think-answer" in scored.files.errors.read_text()
 
 

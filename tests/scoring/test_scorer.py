@@ -15,9 +15,9 @@ from gar.methods import Method, ScoredBatch, ShapedRewards, outcome_rewards
 from gar.models.embedded import load_embedded
 from gar.models.families import find_parts
 from gar.scoring import SignalStatus, signal_means
-from gar.sequences import SequenceReader, SpanRule, TokenSequence, scored_positions, token_pieces
-from gar.settings import AdvantageSettings, RewardSettings, SignalSettings
-from gar.types import Problem, Status, Tags
+from gar.sequences import SequenceReader
+from gar.settings import AdvantageSettings, RewardSettings, SignalSettings, VerifySettings
+from gar.types import Problem, Status
 from gar.verify import Verifier
 from tests.support.errors import raises
 from tests.support.rewards import gradient_aligned_rewards
@@ -76,8 +76,7 @@ def assert_equal(found: Sequence[ResponseScore], expected: Sequence[ResponseScor
 def test_scores_are_those_of_the_core(embedded, scorer, groups):
     """Each step again by hand: spans, means, cosines, rewards, advantages."""
     model, tokenizer = embedded
-    rule = SpanRule.from_settings(SignalSettings(), format="think-answer", tags=Tags(), tokenizer=tokenizer)
-    pieces, parts = token_pieces(tokenizer), find_parts(model)
+    reader, parts = SequenceReader.from_settings(tokenizer, SignalSettings(), VerifySettings()), find_parts(model)
     scores = scorer.score(groups)
     assert [(s.id, s.group_index, s.response_index) for s in scores] == [
         (group.id, g, r) for g, group in enumerate(groups) for r in range(8)
@@ -85,12 +84,8 @@ def test_scores_are_those_of_the_core(embedded, scorer, groups):
     for g, group in enumerate(groups):
         mine = [score for score in scores if score.group_index == g]
         prompt = tokenizer.encode(group.prompt)
-        sequences = []
-        for text in group.responses[:6]:
-            ids = tokenizer.encode(text, add_special_tokens=False)
-            sequences.append(TokenSequence(context_ids=prompt, ids=ids, positions=scored_positions(ids, pieces, rule)))
-        anchor = SequenceReader(tokenizer, rule).anchor(prompt, group.anchors[0])
-        means = signal_means(parts, [*sequences, anchor], SignalSettings())
+        sequences = [reader.response(prompt, tokenizer.encode(text)) for text in group.responses[:6]]
+        means = signal_means(parts, [*sequences, reader.anchor(prompt, group.anchors[0])], SignalSettings())
         vectors = unit_rows(means)
         alignment = alignment_scores(vectors[:6], vectors[6:].expand(6, -1))
         assert [s.alignment for s in mine[:6]] == pytest.approx(alignment.tolist(), abs=CLOSE)
@@ -231,9 +226,7 @@ def test_the_current_weights_count(embedded, new, groups):
 # Bad input: named, and the rest goes on.
 
 
-def others_are_unharmed(
-    scorer: GARScorer, groups: Sequence[ResponseGroup], spoilt: ResponseGroup
-) -> list[ResponseScore]:
+def unharmed(scorer: GARScorer, groups: Sequence[ResponseGroup], spoilt: ResponseGroup) -> list[ResponseScore]:
     """Scores of `spoilt`, after a check that the groups around it have the scores they have without it."""
     found = scorer.score([groups[0], spoilt, groups[1]])
     assert_equal(found[:8], scorer.score([groups[0]]))
@@ -252,12 +245,12 @@ def test_what_cannot_be_scored_is_named(embedded, new, groups):
         ("7 " * 503, SignalStatus.TOO_LONG, "513 tokens with the prompt, but the model's context is 512"),
     ):
         given = [embedded[1].encode(text) for text in texts] if isinstance(response, list) else texts
-        *fine, last = others_are_unharmed(scorer, groups, replace(groups[2], responses=[*given, response]))
+        *fine, last = unharmed(scorer, groups, replace(groups[2], responses=[*given, response]))
         assert (last.signal, last.alignment, last.signal_norm, last.bonus) == (signal, None, None, 0.0)
         assert detail in last.detail
         assert all(score.signal is SignalStatus.SCORED for score in fine)
     empty = replace(groups[2], prompt=[], responses=[[5, 6]], eligible=[True], anchors=[[5]])
-    (score,) = others_are_unharmed(scorer, groups, empty)
+    (score,) = unharmed(scorer, groups, empty)
     assert score.signal is SignalStatus.NO_TOKENS
     assert "its anchor cannot be used (no tokens)" in score.detail
 
@@ -267,7 +260,7 @@ def test_a_group_without_a_usable_anchor_earns_no_bonus(new, groups):
     for anchors, detail in (
         ([], ""), (["", "  "], ""), (["7 " * 520], "cannot be used (too long)"), ([[5, 99]], "(unknown tokens)"),
     ):  # fmt: skip
-        scores = others_are_unharmed(scorer, groups, replace(groups[2], anchors=anchors))
+        scores = unharmed(scorer, groups, replace(groups[2], anchors=anchors))
         assert {score.signal for score in scores} == {SignalStatus.NO_ANCHOR}
         assert [score.reward for score in scores] == [1.0] * 6 + [0.0, -0.6]
         assert all(detail in score.detail for score in scores)

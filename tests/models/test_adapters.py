@@ -1,6 +1,5 @@
 """Adapters: which are trained and which rejected, what lies on disk, and the policy with, without and after one."""
 
-import copy
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -91,16 +90,6 @@ def test_check_adapter_leaves_the_model_as_it_was(model):
     assert get_peft_model(model, lora_config(settings, "v1")).peft_config["default"].revision == "v1"
 
 
-def test_signal_of_experts_with_an_adapter():
-    model = tiny(
-        "Qwen3Moe", num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16, experts_implementation="eager"
-    )
-    settings = {"target_modules": set(), "target_parameters": ["experts.gate_up_proj", "experts.down_proj"]}
-    adapted = new_adapter(copy.deepcopy(model), **settings)
-    assert largest_distance(means(adapted), means(model)) > 0.1
-    assert largest_distance(means(adapted), own_means(adapted, SEQUENCES)) < 5e-6
-
-
 def test_check_adapter_rejects_what_cannot_be_trained():
     tied, untied = (tiny("Qwen3", tie_word_embeddings=is_tied) for is_tied in (True, False))
     embeddings = AdapterSettings(rank=4, target_modules=("embed_tokens",))
@@ -132,7 +121,7 @@ def test_signal_without_the_adapter_is_the_base_models(model):
     assert torch.equal(means(adapted.train()), means(adapted.eval()))  # free of its dropout
 
 
-@pytest.mark.parametrize("settings", [{}, {"use_dora": True}, {"use_rslora": True}], ids=["lora", "dora", "rslora"])
+@pytest.mark.parametrize("settings", [{}, {"use_dora": True}], ids=["lora", "dora"])
 def test_signal_after_merging_is_the_adapters(model, settings):
     adapted = new_adapter(model, **settings)
     with_adapter = means(adapted)

@@ -3,14 +3,13 @@
 import math
 from collections import defaultdict
 from dataclasses import replace
-from statistics import mean, stdev, variance
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from gar.core import maspo_weights
+from gar.core import group_advantages, maspo_weights, reinforce_plus_plus_advantages
 from gar.data.arithmetic import load_arithmetic
 from gar.errors import ConfigError, DataError
 from gar.methods import METHODS
@@ -21,9 +20,7 @@ from tests.integrations.conftest import TrainerFactory
 from tests.support.errors import raises
 
 TRL_LOSS = {"loss_type": "dapo"}  # TRL's default: a method's own fields go over it
-EVERY_WAY = [
-    "dr-grpo", "gar-reinforce-plus-plus", "reinforce-plus-plus-baseline", "g2rl", "alignment-only", "length",
-]  # fmt: skip
+EVERY_WAY = ["dr-grpo", "gar-reinforce-plus-plus", "reinforce-plus-plus-baseline", "g2rl", "alignment-only"]
 """Methods that differ in where vectors, advantages or fields of TRL come from."""
 
 
@@ -54,15 +51,13 @@ def test_method_trains_with_two_updates_per_rollout(make_trainer: TrainerFactory
 
 
 def own_advantages(records: list[RolloutRecord], estimator: str, divide: bool) -> list[float]:
-    """TRL's own rule for groups, or REINFORCE++ token by token: rewards repeated over tokens, whitened over a batch."""
-    groups = [[other.reward for other in records if other.group_index == record.group_index] for record in records]
-    centered = [record.reward - mean(group) for record, group in zip(records, groups, strict=True)]
+    """TRL's own rule for groups, or REINFORCE++ over the tokens of a batch."""
+    rewards = torch.tensor([record.reward for record in records], dtype=torch.float64)
+    groups = torch.tensor([record.group_index for record in records])
     if estimator == "group":
-        return [x / (stdev(group) + 1e-4 if divide else 1.0) for x, group in zip(centered, groups, strict=True)]
-    values = centered if estimator.endswith("baseline") else [record.reward for record in records]
-    tokens = [value for value, record in zip(values, records, strict=True) for _ in range(record.num_tokens)]
-    center, spread = mean(tokens), math.sqrt(variance(tokens) + 1e-8)
-    return [(value - center) / spread for value in values]
+        return group_advantages(rewards, groups, scale="std" if divide else "none", ddof=1, eps=1e-4).tolist()
+    counts, baseline = torch.tensor([record.num_tokens for record in records]), estimator.endswith("baseline")
+    return reinforce_plus_plus_advantages(rewards, counts, groups, baseline=baseline, ddof=1, eps=1e-8).tolist()
 
 
 # The loss: TRL's own pass, against log-probabilities of the model's own logits.
@@ -160,18 +155,15 @@ def test_data_that_a_method_or_a_batch_lacks_are_an_error(make_trainer: TrainerF
 
 
 def test_anchors_that_are_missing_or_cannot_be_scored_earn_no_bonus(make_trainer: TrainerFactory):
-    problems = load_arithmetic("train")[:8]
-    problems = [replace(p, anchors=((), (Anchor(text="<eos>"),), p.anchors)[i % 3]) for i, p in enumerate(problems)]
-    with pytest.warns(UserWarning, match="Left out: 3 expert solutions without a token to score"):
-        trainer, records = make_trainer(problems=problems, args={"max_steps": 2})
+    none, empty, *whole = load_arithmetic("train")[:4]
+    problems = [replace(none, anchors=()), replace(empty, anchors=(Anchor(text="<eos>"),)), *whole]
+    with pytest.warns(UserWarning, match="Left out: 1 expert solutions without a token to score"):
+        trainer, records = make_trainer(problems=problems)
     trainer.train()
-    lost = [record for record in records if record.group_index % 3 < 2]
-    assert {record.group_index % 3 for record in lost} == {0, 1}
-    assert all(r.alignment is None and r.bonus == 0.0 and not r.anchor for r in lost)
-    assert all(record.anchor for record in records if record.group_index % 3 == 2)
+    assert all(r.anchor == (r.group_index > 1) for r in records)
+    assert all(r.alignment is None and r.bonus == 0.0 for r in records if not r.anchor)
     assert any(record.alignment is not None for record in records)
-    share = sum(row["gar/no_anchor_fraction"] for row in trainer.state.log_history if "gar/no_anchor_fraction" in row)
-    assert share / 2 == len(lost) / len(records)
+    assert trainer.state.log_history[0]["gar/no_anchor_fraction"] == 0.5
 
 
 def test_the_models_context_reaches_the_reader(make_trainer: TrainerFactory):

@@ -1,12 +1,8 @@
 """The main job as a user runs it, what a resume verifies, and how both end. `tests/faults` kills and damages runs."""
 
 import json
-import os
 import re
 import shutil
-import signal
-import sys
-import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -25,7 +21,6 @@ from gar.train.resume import read_resumption
 from gar.train.run import _status_of
 from tests.support.errors import raises
 from tests.support.files import write_jsonl
-from tests.support.ranks import FORKSERVER
 from tests.support.runs import assert_equal_runs
 from tests.train.conftest import FAST, under
 
@@ -51,33 +46,6 @@ def test_run_leaves_what_the_docs_promise(finished: RunFolder):
         counts = {(part, row["id"]): row["num_correct"] for part in sets for row in sets[part]["problems"]}
         assert correct == Counter(counts)
     assert (finished.path / "figures" / "learning-curve.png").stat().st_size > 10_000
-
-
-def gar_in(said: Path, arguments: list[str]) -> None:
-    """`gar` in a process of its own, with all that it says in a file."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    for stream in (1, 2):
-        os.dup2(os.open(said, os.O_WRONLY | os.O_CREAT | os.O_APPEND), stream)
-    sys.exit(main(arguments))
-
-
-def test_interrupt_says_how_to_go_on_and_keeps_the_checkpoint(tmp_path: Path):
-    said = tmp_path / "said"
-    process = FORKSERVER.Process(target=gar_in, args=(said, ["train", *FAST, *under(tmp_path, "stopped")]))
-    process.start()
-    while not (tmp_path / "stopped" / "checkpoints" / "checkpoint-2" / "manifest.jsonl").exists():
-        assert process.is_alive(), said.read_text()
-        time.sleep(0.005)
-    assert process.pid is not None
-    os.kill(process.pid, signal.SIGINT)
-    process.join(60)
-    text = said.read_text()
-    assert process.exitcode == 130
-    assert "last whole checkpoint is checkpoint-2" in " ".join(text.split())
-    assert "Traceback" not in text
-    assert "\ngar train: interrupted\n" in text
-    record = RunFolder.open(tmp_path / "stopped").read_run()
-    assert (record.status, record.error["kind"]) == ("interrupted", "KeyboardInterrupt")
 
 
 def test_dry_run_shows_settings_and_preflight_and_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
@@ -148,6 +116,16 @@ def test_a_failed_run_says_why_and_where(tmp_path):
     assert (record.status, record.error["kind"], record.error["after_step"]) == ("interrupted", "LostRankError", 0)
     folder.update_run(status="running")
     assert folder.read_run().error is None
+
+
+def test_an_interrupted_run_says_how_to_go_on(trained: RunFolder):
+    said: list[str] = []
+    with pytest.raises(KeyboardInterrupt) as caught, _status_of(trained, said.append):
+        raise KeyboardInterrupt
+    assert caught.value.args == ("interrupted",)  # which `gar` prints
+    assert f"last whole checkpoint is checkpoint-4. Resume with: gar train --resume {trained.path}" in said[0]
+    record = trained.read_run()
+    assert (record.status, record.error["kind"]) == ("interrupted", "KeyboardInterrupt")
 
 
 def resumed(run: RunFolder, capsys: pytest.CaptureFixture[str], *flags: str) -> tuple[int, str]:

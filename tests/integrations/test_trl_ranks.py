@@ -5,9 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -104,75 +101,48 @@ def test_two_ranks_give_what_one_gives(runs):
 
 # `gar train` under a launcher, as a user starts it.
 
-TORCHRUN = ["torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 TRAIN = [
-    "-m", "gar", "train", "--preset", "demo", "--trl.per_device_train_batch_size", "12", "--records.name", "two",
-    "--preflight.mode", "off", "--evaluate.sources", "--trl.max_steps", "6", "--trl.save_steps", "2",
+    "--preset", "demo", "--trl.per_device_train_batch_size", "12", "--preflight.mode", "off", "--evaluate.sources",
+    "--trl.max_steps", "6", "--trl.save_steps", "2",
 ]  # fmt: skip
+KILLER = """
+import os, pathlib, signal, threading, time
 
-
-@contextmanager
-def launched(folder: Path) -> Iterator[subprocess.Popen[str]]:
-    """A job of two processes, of which nothing is left afterwards."""
-    job = subprocess.Popen(
-        [sys.executable, "-m", *TORCHRUN, *TRAIN, "--records.output_dir", str(folder)],
-        env={**os.environ, "OMP_NUM_THREADS": "1", "GAR_TEST_JOB": str(folder)}, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, text=True,
-    )  # fmt: skip
-    try:
-        yield job
-    finally:
-        for pid in processes_of(folder):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        job.wait()
-
-
-def processes_of(folder: Path, *, rank: int | None = None) -> list[int]:
-    """Processes of the job that writes there, or those of one rank; a launcher puts each in a session of its own."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):  # another user's, or gone
-            environment = (process / "environ").read_bytes().split(b"\0")
-            if f"GAR_TEST_JOB={folder}".encode() in environment and (
-                rank is None or f"RANK={rank}".encode() in environment
-            ):
-                found.append(int(process.name))
-    return found
-
-
-def wait_until(condition: Callable[[], Any], *, seconds: float, job: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it took too long"
-        assert job.poll() is None, job.communicate()[0]
+def watch(metrics=pathlib.Path(os.environ["METRICS"])):
+    while not metrics.exists() or metrics.read_bytes().count(b"\\n") < 3:
         time.sleep(0.05)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+if os.environ.get("RANK") == "1":
+    threading.Thread(target=watch, daemon=True).start()
+"""
+"""Every Python process of the job reads it at its start: rank 1 dies after three steps."""
+
+
+def launched(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """`gar train` in two processes."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "gar"]
+    env = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
+    return subprocess.run([*command, "train", *words], env=env, capture_output=True, text=True, timeout=300)
 
 
 @pytest.mark.slow
 def test_rank_that_dies_ends_the_job_with_a_sentence_and_the_run_resumes_equal(tmp_path: Path):
-    with launched(tmp_path / "whole") as job:
-        output, _ = job.communicate(timeout=200)
-        assert job.returncode == 0, output
-    with launched(tmp_path / "cut") as job:
-        metrics = tmp_path / "cut" / "two" / "metrics.jsonl"
-        wait_until(lambda: metrics.exists() and len(metrics.read_bytes().splitlines()) >= 3, seconds=120, job=job)
-        os.kill(min(processes_of(tmp_path / "cut", rank=1)), signal.SIGKILL)  # the others are its verifier's
-        output, _ = job.communicate(timeout=60)
-        assert job.returncode != 0
-        assert "exitcode  : -9" in output
-        assert "rank      : 1" in output
-        assert "gar/train/run.py" not in output  # no traceback but the launcher's own
-        deadline = time.monotonic() + 10
-        while (left := processes_of(tmp_path / "cut")) and time.monotonic() < deadline:
-            time.sleep(0.1)
-        assert left == []
-    runs = [RunFolder(tmp_path / name / "two") for name in ("cut", "whole")]
-    members = open_run(runs[1].path).rollouts(["group_index", "response_index"], [1]).to_pylist()
+    (tmp_path / "sitecustomize.py").write_text(KILLER)
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    cut, whole = (RunFolder(tmp_path / name) for name in ("cut", "whole"))
+    under = ["--records.output_dir", str(tmp_path), "--records.name"]
+    ended = launched(*TRAIN, *under, "whole")
+    assert ended.returncode == 0, ended.stderr
+    members = open_run(whole.path).rollouts(["group_index", "response_index"], [1]).to_pylist()
     assert [row["response_index"] for row in members] == [*range(8)] * 3  # the middle group lies on both ranks
-    command = [sys.executable, "-m", *TORCHRUN, "-m", "gar", "train", "--resume", str(runs[0].path)]
-    subprocess.run(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, timeout=200, check=True)
-    assert_equal_runs(*runs)
+    ended = launched(*TRAIN, *under, "cut", PYTHONPATH=path, METRICS=str(cut.metrics_path))
+    assert ended.returncode != 0
+    assert "exitcode  : -9" in ended.stderr
+    assert "rank      : 1" in ended.stderr
+    assert "gar/train/run.py" not in ended.stderr  # no traceback but the launcher's own
+    assert launched("--resume", str(cut.path)).returncode == 0
+    assert_equal_runs(cut, whole)
 
 
 def join_ranks(rank: int, folder: Path) -> None:

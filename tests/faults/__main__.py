@@ -89,7 +89,7 @@ def main() -> int:
                 if verdict.outcome == "wrong":
                     again = shlex.join(["--kind", kind, "--name", attempt.name])
                     print(f"wrong: python -m tests.faults {again}\n    {verdict.reason[:500]}", flush=True)
-            print(_row(kind, [verdict for attempt, verdict in ended if attempt.kind == kind]), flush=True)
+            print(_row(kind, ended), flush=True)
     finally:
         if options.keep:
             print(f"Folders in {lab.path}")
@@ -99,9 +99,9 @@ def main() -> int:
     return int(any(verdict.outcome == "wrong" for _, verdict in ended))
 
 
-def _row(kind: str, ended: list[Verdict]) -> str:
-    counts = Counter(verdict.outcome for verdict in ended)
-    return f"| {kind} | {len(ended)} | {counts['equal']} | {counts['rejected']} | {counts['wrong']} |"
+def _row(kind: str, ended: list[tuple[Try, Verdict]]) -> str:
+    counts = Counter(verdict.outcome for attempt, verdict in ended if kind in ("all", attempt.kind))
+    return f"| {kind} | {counts.total()} | {counts['equal']} | {counts['rejected']} | {counts['wrong']} |"
 
 
 def _print(ended: list[tuple[Try, Verdict]], seconds: float) -> None:
@@ -112,8 +112,8 @@ def _print(ended: list[tuple[Try, Verdict]], seconds: float) -> None:
         print(f"  {count:3} {kind}: {sentence}")
     print("\n| kind | tries | equal | rejected | wrong |\n|---|---|---|---|---|")  # for docs/reliability.md
     for kind in dict.fromkeys(attempt.kind for attempt, _ in ended):
-        print(_row(kind, [verdict for attempt, verdict in ended if attempt.kind == kind]))
-    print(_row("all", [verdict for _, verdict in ended]))
+        print(_row(kind, ended))
+    print(_row("all", ended))
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
     print(f"\nThe table is of commit {commit}, {date.today()}, on {platform.system()}. {seconds / 60:.1f} minutes.")
 

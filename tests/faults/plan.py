@@ -24,17 +24,11 @@ def at_share(operations: Sequence[Operation], share: float) -> int:
     return operations[min(int(share * len(operations)), len(operations) - 1)].at
 
 
-def kills(kind: str, job: Job, every: int, lab: Lab, last: int = 1) -> Iterator[Try]:
-    """SIGKILL at an operation."""
-    for at in moments(lab.operations(job), every, last):
-        yield Try(kind=kind, name=str(at), job=job, fault=Fault(at=at, action="kill"))
-
-
-def cuts(kind: str, job: Job, every: int, lab: Lab, last: int = 1) -> Iterator[Try]:
-    """SIGKILL in the middle of a write: half of it is there."""
-    writes = [operation for operation in lab.operations(job) if operation.event == "write"]
-    for at in moments(writes, every, last):
-        yield Try(kind=kind, name=str(at), job=job, fault=Fault(at=at, action="tear"))
+def kills(kind: str, job: Job, every: int, lab: Lab, last: int = 1, action: Action = "kill") -> Iterator[Try]:
+    """SIGKILL at an operation, or with "tear" in the middle of a write: half of it is there."""
+    operations = [operation for operation in lab.operations(job) if action == "kill" or operation.event == "write"]
+    for at in moments(operations, every, last):
+        yield Try(kind=kind, name=str(at), job=job, fault=Fault(at=at, action=action))
 
 
 def resume_kills(kind: str, job: Job, every: int, lab: Lab) -> Iterator[Try]:
@@ -122,7 +116,7 @@ PLAN: dict[str, list[Callable[..., Iterator[Try]]]] = {
     "kill train": [partial(kills, job=jobs.TRAIN, every=4, last=2)],
     "kill train, one checkpoint kept": [partial(kills, job=jobs.TRAIN_ONE, every=10)],
     "kill train with an adapter": [partial(kills, job=jobs.TRAIN_LORA, every=10, last=2)],
-    "kill train inside a write": [partial(cuts, job=jobs.TRAIN, every=3, last=2)],
+    "kill train inside a write": [partial(kills, job=jobs.TRAIN, every=3, last=2, action="tear")],
     "kill a resume": [partial(resume_kills, job=jobs.TRAIN, every=11)],
     "damage, then resume": [
         partial(damage, job=jobs.TRAIN, hows=HOWS, after="step-000005.parquet"),
@@ -142,10 +136,13 @@ PLAN: dict[str, list[Callable[..., Iterator[Try]]]] = {
     ],
     "kill score": [
         partial(kills, job=jobs.SCORE, every=1),
-        partial(cuts, job=jobs.SCORE, every=1),
+        partial(kills, job=jobs.SCORE, every=1, action="tear"),
     ],
     "kill score, Parquet": [partial(kills, job=jobs.SCORE_PARQUET, every=1)],
-    "kill eval": [partial(kills, job=jobs.EVAL, every=1), partial(cuts, job=jobs.EVAL, every=1)],
+    "kill eval": [
+        partial(kills, job=jobs.EVAL, every=1),
+        partial(kills, job=jobs.EVAL, every=1, action="tear"),
+    ],
     "kill compare": [partial(kills, job=jobs.COMPARE, every=10, last=3)],
     "disk full: score, eval": [partial(full_disks, job=jobs.SCORE), partial(full_disks, job=jobs.EVAL)],
 }

@@ -35,12 +35,9 @@ class HeadInputs:
 def watch_head(
     chunks: list[Any], seen: MutableSequence[HeadInputs], *, spare_logits: bool = False
 ) -> Callable[[], None]:
-    """From now on, add what the head is given in each micro-batch to `seen`. Returns what ends it.
+    """From now on, add what the head is given in each micro-batch, in their order, to `seen`. Returns what ends it.
 
-    Args:
-        chunks: The policy's. Only the last pipeline stage has a head.
-        seen: Grows by one per micro-batch, in Megatron's order, which is that of the engine's micro-batches.
-        spare_logits: Let the head work on a single token, for a pass whose logits nobody reads.
+    With `spare_logits` the head works on a single token, for a pass whose logits nobody reads.
     """
     token_ids: list[Tensor] = []
 

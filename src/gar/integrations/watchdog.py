@@ -19,10 +19,7 @@ if TYPE_CHECKING:  # records import pyarrow, which slime's container may lack
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Collapse:
-    """What was wrong with every response of some steps in a row.
-
-    Example: Collapse(kind="empty", first_step=31, last_step=50, text="For 20 steps (31 to 50) ...")
-    """
+    """What was wrong with every response of some steps in a row."""
 
     kind: str
     first_step: int
@@ -63,11 +60,7 @@ class Watchdog:
         self._told = False
 
     def look(self, step: int, rows: "Sequence[RolloutRecord]") -> None:
-        """Take notice of the rollouts of all ranks for one optimizer step under TRL.
-
-        Raises:
-            CollapseError: The policy has collapsed, and the mode is "stop".
-        """
+        """Take notice of the rollouts of all ranks for one step under TRL. With mode "stop", raise `CollapseError`."""
         self._count(step, [(not row.response.strip(), row.truncated, row.eligible) for row in rows])
 
     def look_at(self, step: int, responses: Step) -> None:

@@ -36,10 +36,7 @@ _stop: Callable[[], None] | None = None
 
 
 def captured_pass() -> list[HeadInputs]:
-    """The micro-batches of slime's pass since the last call, in slime's order. None before the last pipeline stage.
-
-    slime trains only after this, so that training is never captured.
-    """
+    """The micro-batches of slime's pass since the last call. slime trains after this: training is never captured."""
     global _seen, _stop
     if _stop is None:
         raise ConfigError(

@@ -81,10 +81,7 @@ class SampleReader:
         return [next(verdicts) if verdict is None else verdict for verdict in known]
 
     def payloads(self, samples: Sequence[Any]) -> list[Row]:
-        """The row of each sample without its tokens. A sample that slime removes from the loss is not scored.
-
-        All rows of a group share one object as `anchors`.
-        """
+        """The row of each sample without its tokens. All rows of a group share one object as `anchors`."""
         anchors: dict[int, AnchorSequences] = {}
         payloads = []
         for sample, verdict in zip(samples, self.verdicts(samples), strict=True):
@@ -93,7 +90,7 @@ class SampleReader:
                 texts = (sample.metadata or {}).get("anchors", ())
                 anchors[group] = self._sequences.anchors(_prompt_ids(sample), texts)
             sequence = self._sequences.response(_prompt_ids(sample), _response_ids(sample), mask=sample.loss_mask)
-            if sample.remove_sample:
+            if sample.remove_sample:  # from slime's loss
                 sequence = replace(sequence, positions=())
             row = self.row(sample, verdict, sequence, anchors[group])
             payloads.append(replace(row, sequence=replace(NO_SEQUENCE, positions=tuple(sequence.positions))))

@@ -61,11 +61,7 @@ def postprocess(args: Any, rollout_id: int, rollout_data: dict[str, Any]) -> Non
 
 
 def slime_rewards(args: Any, shaping: Shaping, rewards: Tensor, group_index: Tensor) -> Tensor:
-    """Rewards as slime's estimators expect them: normalized within groups if its flags say so.
-
-    slime normalizes the outcome rewards, before GAR, with groups by position. This function normalizes the shaped
-    rewards, with groups by `group_index`.
-    """
+    """Shaped rewards as slime's estimators expect them: normalized within groups if its flags say so."""
     estimator = shaping.estimator
     if estimator == "reinforce-plus-plus" or not args.rewards_normalization:
         return rewards
@@ -112,10 +108,7 @@ def _rows(rollout_data: dict[str, Any], payloads: Sequence[Row]) -> list[Row]:
 
 
 def _means(args: Any, rollout_data: dict[str, Any], step: Step, seen: Sequence[HeadInputs] | None) -> Tensor | None:
-    """Mean vectors of the step's sequences, [sequences, hidden]. None before the last stage.
-
-    `seen` is slime's own pass over all responses, if the responses' vectors come from it.
-    """
+    """Mean vectors of the step's sequences, [sequences, hidden], from slime's own pass if it was `seen`, or None."""
     signal, device = step.shaping.signal, rollout_data["tokens"][0].device
     sequences = [
         ScoredSequence.cut(sequence, device, keep_fraction=share)

@@ -75,10 +75,7 @@ def with_method(args: GRPOConfig, method: Method, *, chosen: Collection[str] | N
 
 
 def sampling_of(args: GRPOConfig) -> dict[str, Any]:
-    """How training samples, besides temperature, top_p and length, as fields of transformers' `GenerationConfig`.
-
-    Of vLLM's fields those that transformers has by the same name are taken.
-    """
+    """How training samples, besides temperature, top_p and length, in those fields that transformers has, too."""
     further = cast("dict[str, Any]", args.generation_kwargs or {})
     if args.use_vllm:
         known = GenerationConfig().to_dict()

@@ -29,10 +29,7 @@ _PLAIN = {"int": (int, "a whole number"), "float": ((int, float), "a number"), "
 
 
 def check_fields(values: Mapping[str, Any], more: Mapping[str, Any] | None = None) -> None:
-    """Reject fields that no `trl.GRPOConfig` can hold, importing neither TRL nor torch.
-
-    `more` has further facts for the rules of `gar train`.
-    """
+    """Reject fields that no `trl.GRPOConfig` can hold, and what the rules of `gar train` say of them and of `more`."""
     types = field_types()
     wrong = [(f"trl.{name}", text) for name, value in values.items() if (text := _type_fault(name, value, types))]
     facts = {f"trl.{name}": value for name, value in values.items()} | dict(more or {})
@@ -69,10 +66,7 @@ def check_num_problems(size: int, group: int, num_problems: int) -> None:
 
 
 def unread_fields(values: Mapping[str, Any], read: Collection[str]) -> list[str]:
-    """Fields of a run, as "trl.name", that a method with its own trainer does not read.
-
-    It reads `read`, and all fields of transformers' `TrainingArguments`.
-    """
+    """Fields, as "trl.name", that a method with its own trainer does not read: not in `read`, nor transformers'."""
     shared = _source_fields("transformers", "training_args.py", "TrainingArguments")
     return [f"trl.{name}" for name in values if shared and name not in shared and f"trl.{name}" not in read]
 

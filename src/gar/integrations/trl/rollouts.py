@@ -156,10 +156,7 @@ class RolloutBatch:
         *,
         attended: Sequence[bool] | None = None,
     ) -> None:
-        """Form the needed means from hidden states that a passing forward computed for the next rows of the batch.
-
-        Responses that are not `attended` (None: all are) are left to `compute_missing`.
-        """
+        """Form the needed means from hidden states of the next rows. Those not `attended` (None: all are) are left."""
         first, needed = self.num_passed, self.step.needed[self.here].tolist()
         self.num_passed += len(hidden)
         members = [i for i in range(first, self.num_passed) if needed[i] and (attended is None or attended[i])]
@@ -171,11 +168,7 @@ class RolloutBatch:
             self.has_means[members] = True
 
     def compute_missing(self, parts: ModelParts, settings: SignalSettings, most: Callable[[int], int]) -> Tensor:
-        """Run the forward passes that are still needed. Returns the means of `step.sequences`, [sequences, hidden].
-
-        All ranks make as many as the rank with the most (`most`): if the model is sharded, each
-        pass needs all of them.
-        """
+        """Run the passes that are still needed, as many as the rank with the `most`. Returns [sequences, hidden]."""
         anchors = self.step.anchors
         missing = [i for i in self.step.members if not self.has_means[i]]
         sequences = [*(self.sequences[i] for i in missing), *anchors]

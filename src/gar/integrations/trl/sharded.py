@@ -23,10 +23,7 @@ from gar.rollouts.generate import generation_state
 def sample_on_main(work: Callable[[], Result], model: Any, trainer: Any = None) -> Result:
     """`on_main` for work that uses the model's forward pass through `generate` alone.
 
-    Args:
-        work: Done by the main process.
-        model: The policy without its wrapper.
-        trainer: The Trainer that has wrapped it. None before training.
+    `model` is the policy without the wrapper of `trainer`, which is None before training.
     """
     is_fsdp = trainer is not None and DistributedBackend(trainer.accelerator).is_fsdp
     if PartialState().num_processes == 1 or not (is_fsdp or is_sharded(model) or is_deepspeed_zero3_enabled()):

@@ -18,12 +18,7 @@ MOST_CAPTURED_BYTES = 2**30
 
 
 class StateSource:
-    """Finds a trainer's policy (with `initial`, the one before training), and makes its forward passes.
-
-    Raises:
-        ConfigError: As `InitialWeights`.
-        ModelError: A head that the closed form does not cover.
-    """
+    """Finds a trainer's policy (with `initial`, the one before training), and makes its forward passes."""
 
     def __init__(self, trainer: Any, *, initial: bool):
         self._trainer = trainer
@@ -78,13 +73,7 @@ class StateSource:
 
 
 class InitialWeights:
-    """A copy of every weight that is trained, which can take its place for a while: of the model or of any adapter.
-
-    Make it before training.
-
-    Raises:
-        ConfigError: The model is sharded.
-    """
+    """A copy of every weight that is trained, made before training, which can take its place for a while."""
 
     def __init__(self, trainer: Any):
         accelerator = trainer.accelerator

@@ -32,13 +32,7 @@ class GarRewardManager(RewardManagerBase):
         self._verifier = Verifier.from_settings(settings.verify)
 
     async def run_single(self, data: Any) -> dict[str, Any]:
-        """One response's reward, and under `reward_extra_info` what the trainer and verl's validation read.
-
-        `data` is verl's `DataProto` of a trajectory, whose last output counts.
-
-        Raises:
-            ConfigError: It comes without the mask of `GarAgentLoopManager`.
-        """
+        """Reward and verdict of the last output of verl's `DataProto`, as the trainer and validation read them."""
         item = data[-1:][0]
         facts = item.non_tensor_batch
         prompt_ids = item.batch["prompts"][: int(facts["prompt_len"])].tolist()

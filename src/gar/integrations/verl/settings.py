@@ -49,8 +49,7 @@ def read_settings(verl: Mapping[str, Any]) -> RunConfig:
 def read_shaping(config: RunConfig, verl: Mapping[str, Any] | None = None, *, quiet: bool = False) -> Shaping:
     """The method with the settings in force (`read_settings`), after all rules. Advantages are verl's own.
 
-    `verl` is verl's whole configuration, None in a reward worker, since the trainer has checked it. `quiet` warns of no
-    setting that nothing reads.
+    `verl` is verl's whole configuration, None in a reward worker. `quiet` warns of no setting that nothing reads.
     """
     sections = {name: getattr(config, name) for name in VERL.sections}
     flags = None if verl is None else dict(leaves(verl))

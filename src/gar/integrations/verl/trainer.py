@@ -33,14 +33,7 @@ from gar.step import Step
 
 
 class GarTrainerSync(PPOTrainerSync):
-    """`trainer.v1.trainer_mode=gar_sync`.
-
-    Args:
-        config: verl's whole configuration, with a section `gar`.
-
-    Raises:
-        ConfigError: A setting is wrong, or a flag of verl would make GAR's rewards wrong.
-    """
+    """`trainer.v1.trainer_mode=gar_sync`, from verl's whole configuration with a section `gar`."""
 
     def __init__(self, config: Any):
         plain: Any = OmegaConf.to_container(config, resolve=True)

@@ -155,12 +155,12 @@ def test_data_that_a_method_or_a_batch_lacks_are_an_error(make_trainer: TrainerF
 
 
 def test_anchors_that_are_missing_or_cannot_be_scored_earn_no_bonus(make_trainer: TrainerFactory):
-    none, empty, *whole = load_arithmetic("train")[:4]
-    problems = [replace(none, anchors=()), replace(empty, anchors=(Anchor(text="<eos>"),)), *whole]
+    *whole, none, empty = load_arithmetic("train")[:4]
+    problems = [*whole, replace(none, anchors=()), replace(empty, anchors=(Anchor(text="<eos>"),))]
     with pytest.warns(UserWarning, match="Left out: 1 expert solutions without a token to score"):
         trainer, records = make_trainer(problems=problems)
     trainer.train()
-    assert all(r.anchor == (r.group_index > 1) for r in records)
+    assert all(r.anchor == (r.group_index < 2) for r in records)
     assert all(r.alignment is None and r.bonus == 0.0 for r in records if not r.anchor)
     assert any(record.alignment is not None for record in records)
     assert trainer.state.log_history[0]["gar/no_anchor_fraction"] == 0.5

@@ -74,7 +74,8 @@ def make_plan(hidden: Tensor, head: Head, budget: Budget, vocab_size: int | None
         narrow = precision == "storage" or (is_fast and rows * hidden.shape[1] >= _LARGE_HEAD)
         products = torch.bfloat16 if narrow else dtype
     widens = head.weight.dtype != products or (on_cpu and products != dtype)
-    triton = products != dtype and hidden.device.type == "cuda" and head.logit_softcap is None and _has_triton()
+    has_triton = hidden.device.type == "cuda" and importlib.util.find_spec("triton") is not None
+    triton = products != dtype and head.logit_softcap is None and has_triton
     chunk = chunk_tokens or (_CPU_TOKENS if on_cpu and products == dtype else _MANY_TOKENS)
     tile = max(1, min(_CPU_TILE, rows) if on_cpu else rows)
     while (needed := _bytes(chunk, tile, head, dtype, products, widens)) > memory_bytes:
@@ -241,7 +242,3 @@ def cpu_has_bfloat16_products() -> bool:
     """Whether this CPU multiplies bfloat16 matrices faster than float32 ones."""
     capabilities = getattr(torch.cpu, "get_capabilities", dict)()  # an older torch does not say
     return any(capabilities.get(name) for name in ("avx512_bf16", "amx_bf16"))
-
-
-def _has_triton() -> bool:
-    return importlib.util.find_spec("triton") is not None

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Literal
 
 from gar.comparison.plan import PlannedRun
-from gar.comparison.result import write_result
+from gar.comparison.result import Usage, write_result
 from gar.config import make_config, read_config
 from gar.errors import ConfigError, GarError, LockedError, RecordError
 from gar.methods import METHODS
@@ -83,9 +83,13 @@ def run_cell(source: str, launcher: Sequence[str], start: float) -> None:
         _launch([*launcher, "-m", "gar.comparison.cell", mode, target])
     else:
         _train(mode, target)
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN if launcher else resource.RUSAGE_SELF)
-    memory = usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-    write_result(cell, (time.perf_counter() - start, usage.ru_utime + usage.ru_stime, memory))
+    used = resource.getrusage(resource.RUSAGE_CHILDREN if launcher else resource.RUSAGE_SELF)
+    usage = Usage(
+        wall_seconds=time.perf_counter() - start,
+        cpu_seconds=used.ru_utime + used.ru_stime,
+        peak_memory_bytes=used.ru_maxrss * (1 if sys.platform == "darwin" else 1024),
+    )
+    write_result(cell, usage)
 
 
 def _train(mode: str, target: str) -> None:

@@ -5,7 +5,7 @@ import os
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from gar.analysis.metrics import step_times, thinned
 from gar.comparison.plan import PlannedRun
@@ -130,10 +130,18 @@ def finished_result(cell: PlannedRun) -> RunResult | None:
     return replace(result, label=cell.label)
 
 
-def write_result(cell: PlannedRun, usage: tuple[float, float, int] | None) -> None:
+class Usage(NamedTuple):
+    """What the process of a run used."""
+
+    wall_seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    peak_memory_bytes: int = 0
+
+
+def write_result(cell: PlannedRun, usage: Usage | None) -> None:
     """Write `result.json` of a finished run, and list it in the manifest: the cell is finished.
 
-    `usage` is wall seconds, processor seconds and peak memory of its process. None counts as resumed.
+    Without `usage` the run counts as resumed.
     """
     values = asdict(result_of(cell, usage))
     lines = [f"{json.dumps(name)}: {json_text(value)}" for name, value in values.items()]
@@ -141,14 +149,13 @@ def write_result(cell: PlannedRun, usage: tuple[float, float, int] | None) -> No
     RunFolder(cell.folder).manifest().add(RESULT)
 
 
-def result_of(planned: PlannedRun, usage: tuple[float, float, int] | None = None) -> RunResult:
+def result_of(planned: PlannedRun, usage: Usage | None = None) -> RunResult:
     """The result of a finished run, from its run folder.
 
     Raises:
         RecordError: The run is not finished, or something that the result needs is missing or damaged.
     """
     contents = open_run(planned.folder)
-    wall_seconds, cpu_seconds, peak_memory_bytes = usage or (0.0, 0.0, 0)
     run = contents.folder.read_run()
     if run.status != "finished":
         raise RecordError(f"{contents.path}: this run is {run.status}, not finished.")
@@ -176,9 +183,7 @@ def result_of(planned: PlannedRun, usage: tuple[float, float, int] | None = None
         cpu_count=run.cpu_count,
         start_time=run.start_time,
         resumed=bool(run.resume_times) or usage is None,
-        wall_seconds=wall_seconds,
-        cpu_seconds=cpu_seconds,
-        peak_memory_bytes=peak_memory_bytes,
+        **(usage or Usage())._asdict(),
         data_hash=run.data_hash,
         prompts_hash=prompts_hash(contents) if find_method(planned.config.method).samples else "",
         steps=metrics[-1]["step"],

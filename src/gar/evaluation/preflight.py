@@ -5,8 +5,8 @@ If all responses are cut off, badly formatted or wrong, a run trains for hours a
 
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any
 
 from rich.console import Group as Lines
 from rich.table import Table
@@ -15,8 +15,8 @@ from transformers import PreTrainedModel
 
 from gar.errors import PreflightError
 from gar.evaluation.evaluate import Sampling, sample_groups
+from gar.evaluation.grading import Group
 from gar.evaluation.metrics import mean
-from gar.evaluation.results import Group
 from gar.rollouts.generate import Response
 from gar.settings import PreflightSettings
 from gar.types import Problem, ResponseVerifier, Status, Verdict
@@ -33,46 +33,37 @@ RIGHT_IN_BAD_FORMAT, ALL_CORRECT, ALL_WRONG = "right answer in bad format", "gro
 PREFILLED, NO_ANCHOR = "prompts that already open the thinking part", "problems without an expert solution"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Finding:
-    """One fault of the rollouts. `example` is a response that shows it, or empty.
+    """One fault of the rollouts: whether it should stop the run, what was found, and why and what to do about it.
 
-    Example: Finding(severity="stop", what="97% of responses reach max_completion_length 32 without an end token",
-        cause="...", advice="Raise --trl.max_completion_length.", example="train-3: '<think> 3 + 4 ...'")
+    `shown_by` picks the responses that show it. None if single responses do not.
+
+    Example: Finding(True, "97% of responses reach max_completion_length 32 without an end",
+        "The limit is shorter than the model's answers. Raise --trl.max_completion_length.")
     """
 
-    severity: Literal["stop", "warn"]
+    stops: bool
     what: str
-    cause: str
-    advice: str
-    example: str = ""
-
-    def __str__(self) -> str:
-        text = f"{self.what}. {self.cause} {self.advice}"
-        return f"{text}\n  For example {self.example}" if self.example else text
+    why: str
+    shown_by: Callable[[Response, Verdict], bool] | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PreflightReport:
-    """Statistics of a few rollouts, and their faults.
+    """The groups, fractions by label, and the findings, those that stop a run first.
 
-    Attributes:
-        groups: The responses, one group per problem.
-        shares: Fractions by label, in the order of the table.
-        findings: Those that stop a run first. An example is shown once.
+    `texts` are the findings in words, each with a response that shows it. A response is shown once.
     """
 
     groups: tuple[Group, ...]
     shares: Mapping[str, float]
     findings: tuple[Finding, ...]
+    texts: tuple[str, ...]
 
     def raise_if_stop(self) -> None:
-        """Raise an error if a finding says stop.
-
-        Raises:
-            PreflightError: With the text of every such finding.
-        """
-        stops = [str(finding) for finding in self.findings if finding.severity == "stop"]
+        """Raise a `PreflightError` with the text of every finding that stops the run, if there is one."""
+        stops = [text for finding, text in zip(self.findings, self.texts, strict=True) if finding.stops]
         if stops:
             raise PreflightError(
                 f"{_num_responses(self.groups)} responses to {len(self.groups)} problems, before the first step, show "
@@ -109,13 +100,15 @@ def preflight(
     limit = (sampling.generation_kwargs or {}).get("max_new_tokens", sampling.max_new_tokens)
     found = [
         *_faults_of_texts(groups, shares, verifier, f"{limit}", repr(tokenizer.eos_token)),
-        *_faults_of_answers(groups, shares),
-        *_faults_of_groups(shares, needs_alignment),
+        *_faults_of_answers(groups, shares, needs_alignment),
     ]
-    found.sort(key=lambda finding: finding.severity != "stop")
-    examples = [finding.example for finding in found]
-    once = [replace(each, example="") if each.example in examples[:i] else each for i, each in enumerate(found)]
-    return PreflightReport(groups=groups, shares=shares, findings=tuple(once))
+    found.sort(key=lambda finding: not finding.stops)
+    examples = [_example(groups, finding.shown_by) if finding.shown_by else "" for finding in found]
+    texts = [
+        f"{finding.what}. {finding.why}" + (f"\n  For example {example}" if example not in ("", *examples[:i]) else "")
+        for i, (finding, example) in enumerate(zip(found, examples, strict=True))
+    ]
+    return PreflightReport(groups=groups, shares=shares, findings=tuple(found), texts=tuple(texts))
 
 
 def render(report: PreflightReport, *, with_stops: bool = True) -> Lines:
@@ -129,9 +122,9 @@ def render(report: PreflightReport, *, with_stops: bool = True) -> Lines:
     for label, fraction in report.shares.items():
         table.add_row(label, _percent(fraction))
     lines = [
-        Text(f"WARN: {finding}", style="bold red" if finding.severity == "stop" else "yellow")
-        for finding in report.findings
-        if with_stops or finding.severity != "stop"
+        Text(f"WARN: {text}", style="bold red" if finding.stops else "yellow")
+        for finding, text in zip(report.findings, report.texts, strict=True)
+        if with_stops or not finding.stops
     ]
     return Lines(table, *lines, *([] if report.findings else [Text("No faults.", style="green")]))
 
@@ -158,46 +151,38 @@ def _faults_of_texts(
     cut_off, bad, tags = shares[CUT_OFF], shares[BAD_FORMAT], verifier.tags
     if cut_off > SOME:
         yield Finding(
-            severity="stop" if cut_off > MOST else "warn",
-            what=f"{_percent(cut_off)} of responses reach max_completion_length {limit} without an end",
-            cause=f"The limit is shorter than the model's answers, or the model does not end them with {end_token}.",
-            advice="Raise --trl.max_completion_length, or set the tokenizer's eos_token to what the model ends with.",
-            example=_example(groups, lambda response, _: response.truncated),
+            cut_off > MOST,
+            f"{_percent(cut_off)} of responses reach max_completion_length {limit} without an end",
+            f"The limit is shorter than the model's answers, or the model does not end them with {end_token}. Raise "
+            "--trl.max_completion_length, or set the tokenizer's eos_token to what the model ends with.",
+            lambda response, _: response.truncated,
         )
     empty = mean(not response.text.strip() for group in groups for response in group.responses)
     if empty > MOST:
         yield Finding(
-            severity="stop" if 1 in (empty, bad) else "warn",
-            what=f"{_percent(empty)} of responses are empty",
-            cause="The model ends where it should begin.",
-            advice="An instruction-tuned model needs chat messages: --data.template boxed makes them. Otherwise "
-            "compare the prompts' end with what the model was trained on.",
-            example=_example(groups, lambda response, _: not response.text.strip()),
+            1 in (empty, bad),
+            f"{_percent(empty)} of responses are empty",
+            "The model ends where it should begin. An instruction-tuned model needs chat messages: --data.template "
+            "boxed makes them. Otherwise compare the prompts' end with what the model was trained on.",
+            lambda response, _: not response.text.strip(),
         )
-    if bad <= MOST or empty > MOST:
-        return
-    if cut_off > MOST:
-        cause = "Most responses are cut off before they could complete it."
-        advice = "Raise --trl.max_completion_length first."
-    elif shares[PREFILLED] > 0 and verifier.format == "think-answer":
-        cause = (
-            f"The prompt ends in {tags.think_open}, so a response must not open it again, has to close it with "
-            f"{tags.think_close}, and then answer in {tags.answer_open}."
-        )
-        advice = "Choose --verify.format boxed or none, or a chat template that does not open the thinking part."
-    else:
-        cause = "The prompt does not ask for this format and the model never learned it, or it uses other markers."
-        advice = (
-            f"Ask for it with --data.template {verifier.format}, name your markers in --verify.tags, or choose another "
-            "--verify.format."
-        )
-    yield Finding(
-        severity="stop" if bad == 1 else "warn",
-        what=f"{_percent(bad)} of responses are not in the format {verifier.format!r}",
-        cause=cause,
-        advice=advice,
-        example=_example(groups, lambda _, verdict: not verdict.well_formatted),
-    )
+    elif bad > MOST:
+        if cut_off > MOST:
+            why = "Most responses are cut off before they could complete it. Raise --trl.max_completion_length first."
+        elif shares[PREFILLED] > 0 and verifier.format == "think-answer":
+            why = (
+                f"The prompt ends in {tags.think_open}, so a response must not open it again, has to close it with "
+                f"{tags.think_close}, and then answer in {tags.answer_open}. Choose --verify.format boxed or none, or "
+                "a chat template that does not open the thinking part."
+            )
+        else:
+            why = (
+                "The prompt does not ask for this format and the model never learned it, or it uses other markers. "
+                f"Ask for it with --data.template {verifier.format}, name your markers in --verify.tags, or choose "
+                "another --verify.format."
+            )
+        what = f"{_percent(bad)} of responses are not in the format {verifier.format!r}"
+        yield Finding(bad == 1, what, why, lambda _, verdict: not verdict.well_formatted)
 
 
 _ADVICE = {
@@ -207,74 +192,45 @@ _ADVICE = {
 }
 
 
-def _faults_of_answers(groups: Sequence[Group], shares: Mapping[str, float]) -> Iterator[Finding]:
+def _faults_of_answers(
+    groups: Sequence[Group], shares: Mapping[str, float], needs_alignment: bool
+) -> Iterator[Finding]:
     formatted = [verdict for group in groups for verdict in group.verdicts if verdict.well_formatted]
     unparsed = mean(verdict.status is Status.UNPARSED for verdict in formatted) if formatted else 0.0
     if unparsed > SOME:
         yield Finding(
-            severity="stop" if unparsed == 1 else "warn",
-            what=f"{_percent(unparsed)} of well-formatted responses hold no answer that can be parsed",
-            cause="The answer part is neither a number nor a formula, or not exactly one value (`3 or 7`).",
-            advice="Ask for the final answer alone there, or give your own grader with --verify.verifier.",
-            example=_example(groups, lambda _, v: v.well_formatted and v.status is Status.UNPARSED),
+            unparsed == 1,
+            f"{_percent(unparsed)} of well-formatted responses hold no answer that can be parsed",
+            "The answer part is neither a number nor a formula, or not exactly one value (`3 or 7`). Ask for the final "
+            "answer alone there, or give your own grader with --verify.verifier.",
+            lambda _, verdict: verdict.well_formatted and verdict.status is Status.UNPARSED,
         )
     for status, advice in _ADVICE.items():
         if fraction := shares[f"verification: {status.value}"]:
             yield Finding(
-                severity="stop" if fraction > MOST else "warn",
-                what=f"verification of {_percent(fraction)} of responses ended in {status.value}",
-                cause="Such a response earns nothing, whatever its answer.",
-                advice=advice,
-                example=_example(groups, lambda _, verdict, status=status: verdict.status is status),
+                fraction > MOST,
+                f"verification of {_percent(fraction)} of responses ended in {status.value}",
+                f"Such a response earns nothing, whatever its answer. {advice}",
+                lambda _, verdict, status=status: verdict.status is status,
             )
-    in_bad_format = shares[RIGHT_IN_BAD_FORMAT]
     if shares[CORRECT] == 0:
-        if in_bad_format > 0:
-            cause = f"{_percent(in_bad_format)} have the right answer, but in bad format."
-            advice = "Make the format right first."
+        if (in_bad_format := shares[RIGHT_IN_BAD_FORMAT]) > 0:
+            why = f"{_percent(in_bad_format)} have the right answer, but in bad format. Make the format right first."
         elif shares[CUT_OFF] > MOST or shares[BAD_FORMAT] == 1:
-            cause, advice = "Few of them are complete and readable.", "See the other findings."
+            why = "Few of them are complete and readable. See the other findings."
         else:
-            cause = "The problems are too hard for this model, or its answers have another form than the gold answers."
-            advice = "Compare the answers below with their gold. Take easier problems, or a better model."
-        yield Finding(
-            severity="stop",
-            what=f"no response of {_num_responses(groups)} is correct",
-            cause=cause,
-            advice=f"{advice} To look at more of them: --preflight.num_problems, --preflight.num_samples.",
-            example=_example(groups, lambda *_: True),
-        )
-    if in_bad_format > SOME:
-        yield Finding(
-            severity="warn",
-            what=f"{_percent(in_bad_format)} of responses have the right answer in bad format",
-            cause="They earn the penalty alone, less than a wrong answer in good format does.",
-            advice="Ask for the format in the prompt (--data.template), or choose --verify.format none.",
-            example=_example(groups, lambda _, verdict: verdict.verified and not verdict.well_formatted),
-        )
-
-
-def _faults_of_groups(shares: Mapping[str, float], needs_alignment: bool) -> Iterator[Finding]:
-    if MOST < shares[ALL_WRONG] < 1:
-        yield Finding(
-            severity="warn",
-            what=f"in {_percent(shares[ALL_WRONG])} of groups every response is wrong",
-            cause="The problems are hard for this model, and no method learns from a group without a right answer.",
-            advice="Expect slow progress. Take easier problems, or more responses per problem.",
-        )
-    elif shares[ALL_CORRECT] > MOST and not needs_alignment:
-        yield Finding(
-            severity="warn",
-            what=f"in {_percent(shares[ALL_CORRECT])} of groups every response is correct",
-            cause="The problems are easy for this model, and equal rewards in a group give no advantage.",
-            advice="Take harder problems, or --method gar-grpo, which tells correct responses apart.",
-        )
+            why = (
+                "The problems are too hard for this model, or its answers have another form than the gold answers. "
+                "Compare the answers below with their gold. Take easier problems, or a better model."
+            )
+        why += " To look at more of them: --preflight.num_problems, --preflight.num_samples."
+        yield Finding(True, f"no response of {_num_responses(groups)} is correct", why, lambda *_: True)
     if needs_alignment and shares[NO_ANCHOR] > SOME:
         yield Finding(
-            severity="stop" if shares[NO_ANCHOR] == 1 else "warn",
-            what=f"{_percent(shares[NO_ANCHOR])} of problems have no expert solution",
-            cause="Without one a response earns no bonus, and the method is plain GRPO there.",
-            advice="Name the column with --data.anchor_fields, or train with --method grpo.",
+            shares[NO_ANCHOR] == 1,
+            f"{_percent(shares[NO_ANCHOR])} of problems have no expert solution",
+            "Without one a response earns no bonus, and the method is plain GRPO there. Name the column with "
+            "--data.anchor_fields, or train with --method grpo.",
         )
 
 

@@ -57,7 +57,7 @@ def load_model(argument: str) -> Model:
     Raises:
         ConfigError: A folder is named twice.
         DataError: The seeds were evaluated differently, or on different benchmarks.
-        RecordError: A folder does not exist, is not scored, or is not what was written.
+        RecordError: As `open_run`.
     """
     label, equals, paths = argument.rpartition("=")
     folders = [Path(path) for path in paths.split(",") if path]
@@ -82,19 +82,15 @@ def load_model(argument: str) -> Model:
 def benchmark_table(models: Sequence[Model], *, ks: Sequence[int] = ()) -> BenchmarkTable:
     """Scores of every model on its benchmarks, and its contrast with the first model if both were evaluated alike.
 
-    p-values are corrected for all models and benchmarks of one measure and k.
-
-    Args:
-        models: The reference first.
-        ks: Values of k for pass@k and maj@k, by default as `columns` says, for the fewest samples of any model.
+    p-values are corrected for all models and benchmarks of one measure and k. `ks` are the k of pass@k and maj@k, by
+    default as `columns` says, for the fewest samples of any model.
 
     Raises:
         ConfigError: Two models have one label, or a k is larger than the number of samples.
     """
     labels = [model.label for model in models]
-    for label in labels:
-        if labels.count(label) > 1:
-            raise ConfigError(f"two models are called {label}. Name them: LABEL=FOLDER.")
+    if repeated := [label for label in labels if labels.count(label) > 1]:
+        raise ConfigError(f"two models are called {repeated[0]}. Name them: LABEL=FOLDER.")
     first, counts = models[0], _counts(models)
     fewest: dict[str, Run] = {}
     for name, evaluation in ((name, each[0]) for model in models for name, each in model.evaluations.items()):
@@ -121,18 +117,10 @@ def benchmark_table(models: Sequence[Model], *, ks: Sequence[int] = ()) -> Bench
 
 def text_tables(table: BenchmarkTable) -> dict[str, pd.DataFrame]:
     """The scores, a column for each model, and the tests, if there are any, by title."""
-    cells = {(row.set_name, row.measure, row.k, row.label): row for row in rows_of(table.scores)}
-    places: dict[str, dict[tuple[str, int], Any]] = {}
-    for row in rows_of(table.scores):
-        places.setdefault(row.set_name, {}).setdefault((row.measure, row.k), row)
+    cells = {(_name(row), row.label): _cell(row) for row in rows_of(table.scores)}
+    problems = {_name(row): row.num_problems for row in rows_of(table.scores)}
     rows = [
-        [
-            _name(row),
-            row.num_problems,
-            *(_cell(cells.get((row.set_name, row.measure, row.k, label))) for label in table.labels),
-        ]
-        for measured in places.values()
-        for row in measured.values()
+        [name, number, *(cells.get((name, label), NONE) for label in table.labels)] for name, number in problems.items()
     ]
     title = "Mean over problems, with its 95% bootstrap interval."
     tables = {title: pd.DataFrame(rows, columns=["benchmark", "problems", *table.labels])}
@@ -159,11 +147,7 @@ def markdown(table: BenchmarkTable) -> str:
 
 
 def columns(ks: Sequence[int], evaluation: Run) -> list[tuple[Measure, int]]:
-    """Measures and k of a benchmark: those asked for, or by default pass@1, pass@n/2 and maj@n of n samples.
-
-    Raises:
-        ConfigError: A k is larger than n.
-    """
+    """Measures and k of a benchmark: those asked for, or by default pass@1, pass@n/2 and maj@n of n samples."""
     n = _result(evaluation).num_samples
     for k in ks:
         if k > n:
@@ -228,6 +212,4 @@ def _name(row: Any) -> str:
 
 
 def _cell(row: Any) -> str:
-    if row is None:
-        return NONE
     return f"{row.mean:.3f}" + (f" ({row.low:.3f} to {row.high:.3f})" if row.low == row.low else "")

@@ -16,19 +16,16 @@ _WORD = re.compile(r"\w+")
 
 @dataclass(kw_only=True, slots=True)
 class Overlap:
-    """How far the training set holds one problem.
-
-    Attributes:
-        num_exact: Rows with the same text, apart from case and white space.
-        num_sharing: Rows that share 13 words in a row with the problem.
-        shared_fraction: Largest share of the problem's runs in a single row, 1 if a row contains all of it.
-        place: The row with the largest overlap. Empty if there is none.
-    """
+    """How far the training set holds one problem."""
 
     num_exact: int = 0
+    """Rows with the same text, apart from case and white space."""
     num_sharing: int = 0
+    """Rows that share 13 words in a row with the problem."""
     shared_fraction: float = 0.0
+    """Largest share of the problem's runs in a single row, 1 if a row contains all of it."""
     place: str = ""
+    """The row with the largest overlap. Empty if there is none."""
 
 
 def find_overlaps(rows: Iterable[tuple[str, str]], problems: Mapping[str, str]) -> dict[str, Overlap]:

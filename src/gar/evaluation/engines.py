@@ -32,9 +32,7 @@ def load_engine(job: GenerateJob) -> "SamplingEngine":
 class TransformersEngine:
     """Hugging Face `generate`, as in the evaluations of a training run.
 
-    Attributes:
-        tokenizer: The model's.
-        context: Most tokens of a prompt and its response together. None if unknown.
+    `context` is the most tokens of a prompt and its response together. None if unknown.
     """
 
     def __init__(self, job: GenerateJob) -> None:
@@ -114,13 +112,13 @@ class VllmEngine:
         prompts = [{"prompt_token_ids": list(ids)} for ids in prompt_ids]
         outputs = self._llm.generate(prompts, params, use_tqdm=False)
         stripped = special_ids(self.tokenizer, Tags())
-        return [self._response(output.outputs[0], stripped) for output in outputs]
-
-    def _response(self, output: Any, stripped: frozenset[int]) -> Response:
-        ids = tuple(output.token_ids)
-        body = without_trailing_special(ids, stripped)
-        text = self.tokenizer.decode(body, skip_special_tokens=False, clean_up_tokenization_spaces=False)
-        return Response(ids=ids, text=text, truncated=output.finish_reason == "length")
+        responses = []
+        for output in (each.outputs[0] for each in outputs):
+            body = without_trailing_special(output.token_ids, stripped)
+            text = self.tokenizer.decode(body, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+            truncated = output.finish_reason == "length"
+            responses.append(Response(ids=tuple(output.token_ids), text=text, truncated=truncated))
+        return responses
 
 
 SamplingEngine = TransformersEngine | VllmEngine

@@ -8,8 +8,7 @@ from typing import Any
 from transformers import PreTrainedModel
 
 from gar.errors import DataError
-from gar.evaluation.grading import graded_groups
-from gar.evaluation.results import Group, SetResult
+from gar.evaluation.grading import Group, SetResult, graded_groups
 from gar.rollouts.generate import encode_prompt, generate_responses
 from gar.rules import check
 from gar.sequences import ends_in_thinking_tag, token_pieces
@@ -19,17 +18,7 @@ from gar.types import Problem, Prompt, ResponseVerifier, Tags
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sampling:
-    """How responses are drawn.
-
-    Attributes:
-        max_new_tokens: Longest response.
-        temperature: Divides the logits.
-        top_p: Share of the probability that is sampled from.
-        seed: Seed of the random stream.
-        batch_size: Responses generated at one time.
-        chat_template_kwargs: As in `encode_prompt`.
-        generation_kwargs: As in `generate_responses`.
-    """
+    """How responses are drawn. The fields are arguments of `generate_responses` and `encode_prompt`."""
 
     max_new_tokens: int
     temperature: float
@@ -63,24 +52,18 @@ def evaluate_policy(
     *,
     progress: str | None = "evaluate",
 ) -> SetResult:
-    """Sample `settings.num_samples` responses to each problem, verify them, and estimate pass@k.
-
-    The first `settings.max_problems` are used. The model's mode and the process's random state are left as they are.
+    """Sample responses to the first `settings.max_problems`, verify them, and estimate pass@k.
 
     Raises:
         ConfigError: Some k is not in [1, num_samples].
-        DataError: No problems, or a prompt that does not fit.
-        ModelError: As `generate_responses`.
+        DataError, ModelError: As `sample_groups`.
     """
-    facts = {"evaluate.pass_at_k": settings.pass_at_k, "evaluate.num_samples": settings.num_samples, "evaluates": True}
-    check("gar train", facts)
+    ks, number = settings.pass_at_k, settings.num_samples
+    check("gar train", {"evaluate.pass_at_k": ks, "evaluate.num_samples": number, "evaluates": True})
     start = time.perf_counter()
     problems = problems[: settings.max_problems]
-    groups = sample_groups(
-        model, tokenizer, problems, verifier, sampling, num_samples=settings.num_samples, progress=progress
-    )
-    seconds = time.perf_counter() - start
-    return SetResult(groups=groups, ks=settings.pass_at_k, format=verifier.format, seconds=seconds)
+    groups = sample_groups(model, tokenizer, problems, verifier, sampling, num_samples=number, progress=progress)
+    return SetResult(groups=groups, ks=ks, format=verifier.format, seconds=time.perf_counter() - start)
 
 
 def sample_groups(
@@ -93,9 +76,7 @@ def sample_groups(
     num_samples: int,
     progress: str | None = None,
 ) -> tuple[Group, ...]:
-    """Sample a group of responses to each problem, and verify them.
-
-    The model's mode and the random state of the process are left as they are. Without `progress` there is no bar.
+    """Sample a group of responses to each problem, and verify them. Without `progress` there is no bar.
 
     Raises:
         DataError: There are no problems, or a prompt does not fit into the context.
@@ -125,11 +106,7 @@ def sample_groups(
 def encode_prompts(
     tokenizer: Any, prompts: Sequence[Prompt], tags: Tags, template: Mapping[str, Any] | None = None
 ) -> tuple[list[list[int]], list[bool]]:
-    """The token ids of each prompt, and whether it ends in the opening thinking tag.
-
-    Raises:
-        ModelError: As `encode_prompt`.
-    """
+    """The token ids of each prompt, and whether it ends in the opening thinking tag. Raises as `encode_prompt`."""
     pieces = token_pieces(tokenizer)
     prompt_ids = [encode_prompt(tokenizer, prompt, chat_template_kwargs=template) for prompt in prompts]
     return prompt_ids, [ends_in_thinking_tag(ids, pieces, tags) for ids in prompt_ids]

@@ -21,12 +21,7 @@ _INDIFFERENT = ("benchmark.source", "benchmark.revision", "benchmark.notes", "mo
 
 
 class EvaluationFolder:
-    """Reads and writes one such folder. Everything that it reads is checked against the folder's manifest.
-
-    Attributes:
-        path: The folder. It need not exist.
-        responses: The lines of `responses.jsonl`.
-        output: Identity and lines together, to resume or reject.
+    """Reads and writes one such folder, which need not exist. What it reads is checked against the folder's manifest.
 
     Raises:
         RecordError: From any method, when the system reports an error or a file is not what was written.
@@ -42,11 +37,7 @@ class EvaluationFolder:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Lock the folder, which is created if need be, against a second writer.
-
-        Raises:
-            LockedError: Another process writes there.
-        """
+        """Lock the folder, which is created if need be. A `LockedError` says that another process writes there."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -59,11 +50,7 @@ class EvaluationFolder:
         return read_set(self.path)[1]
 
     def begin(self, identity: Mapping[str, Any], problems: Iterable[Line], *, overwrite: bool) -> None:
-        """Begin, or resume the same evaluation. `overwrite` removes any earlier one. See `ResumableOutput.begin`.
-
-        Raises:
-            ConfigError: The folder holds another evaluation, and `overwrite` is false.
-        """
+        """Begin, or resume the same evaluation. `overwrite` removes any earlier one. See `ResumableOutput.begin`."""
 
         def prepare() -> None:
             write_atomic(self._problems_path, "".join(json_text(problem) + "\n" for problem in problems))
@@ -74,11 +61,7 @@ class EvaluationFolder:
         self.output.begin(identity, overwrite=overwrite, prepare=prepare)
 
     def finish(self) -> None:
-        """List the responses, once all are there.
-
-        Raises:
-            DamageError: They were listed before, and are not what was listed.
-        """
+        """List the responses, once all are there. If they were listed before, check them."""
         manifest = self.manifest()
         if self.responses.path.name in manifest.entries:
             manifest.check(self.responses.path)
@@ -103,11 +86,7 @@ class EvaluationFolder:
 
 
 def evaluation_folders(path: Path) -> list[EvaluationFolder]:
-    """The evaluations at a path: the folder itself, or its subfolders, one per benchmark.
-
-    Raises:
-        RecordError: The path holds no evaluation, or one that lost its `set.json`.
-    """
+    """The evaluations at a path: the folder itself, or its subfolders, one per benchmark."""
     inside = [path] if _is_evaluation(path) else sorted(filter(_is_evaluation, path.glob("*")))
     if not inside:
         raise RecordError(

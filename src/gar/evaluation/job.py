@@ -10,15 +10,10 @@ from gar.types import ResponseFormat
 
 PromptForm = Literal["think-answer", "boxed", "as-is"]
 """The form of a prompt, see `benchmarks/prompts.py`."""
-SMALL_SET = 100
-LARGE_SET = 1_000
 
 
 class GenerateJob(Settings):
-    """Which model answers which benchmarks, and how.
-
-    Example: GenerateJob(model="Qwen/Qwen3-0.6B", benchmark=("math-500",), samples=16)
-    """
+    """Which model answers which benchmarks, and how."""
 
     model: str
     """A Hub id, a local folder, a PEFT adapter, or "embedded"."""
@@ -70,7 +65,7 @@ class GenerateJob(Settings):
         """Samples per problem of a set of this size."""
         if self.samples is not None:
             return self.samples
-        return 32 if num_problems < SMALL_SET else 16 if num_problems <= LARGE_SET else 1
+        return 32 if num_problems < 100 else 16 if num_problems <= 1_000 else 1
 
     def folder(self) -> Path:
         """Where the results go."""

@@ -57,16 +57,8 @@ def majority_at_k(num_right: int, wrong_votes: Sequence[int], num_abstained: int
         sum over t >= 1 and m >= 0 of  C(c_0, t) W(t, m) / (m + 1) / C(n, k)
 
     W(t, m) counts the ways to draw the other k - t samples so that m other answers have exactly t votes and none has
-    more. Samples without an answer abstain. The value is exact: no draw is simulated. maj@1 is pass@1.
-
-    Args:
-        num_right: Votes for the right answer.
-        wrong_votes: Votes for each other answer. Answers of equal value count as one.
-        num_abstained: Samples without a vote.
-        k: Samples drawn.
-
-    Returns:
-        A number in [0, 1]. 0 if no vote is right.
+    more. `wrong_votes` are the votes for each other answer, answers of equal value together. Samples without an answer
+    abstain. The value is exact: no draw is simulated. maj@1 is pass@1, and 0 if no vote is right.
 
     Raises:
         ValueError: A count is negative, or k is not in [1, n].

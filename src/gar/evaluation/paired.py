@@ -26,11 +26,12 @@ NO_TEST, NOT_SHOWN = "no test: one seed", "no difference shown"
 Measures = Mapping[str, Sequence[tuple[Measure, int]]]
 """By set: pass@k as ("pass", k), and maj@k as ("majority", k)."""
 _KEY = ("seed", "problem_id")
-_COUNTS = ("label", "seed", "set_name", "problem_id", "num_samples", "num_correct", "wrong_votes")
-_COLUMNS = (
+_COUNTS = ["label", "seed", "set_name", "problem_id", "num_samples", "num_correct", "wrong_votes"]
+_TESTS = ["p_t", "p_permutation", "detectable", "p"]
+_COLUMNS = [
     "label", "against", "set_name", "measure", "k", "num_seeds", "num_problems", "pairs", "score", "reference",
-    "difference", "low", "high", "all_equal", "p_t", "p_permutation", "detectable", "p", "p_corrected", "verdict",
-)  # fmt: skip
+    "difference", "low", "high", "all_equal", *_TESTS,
+]  # fmt: skip  # a list of names
 
 
 def problem_counts(rows: Iterable[tuple[str, Any, str, str, int, int, Sequence[int]]]) -> pd.DataFrame:
@@ -40,7 +41,7 @@ def problem_counts(rows: Iterable[tuple[str, Any, str, str, int, int, Sequence[i
         rows: label, seed, set name, problem id, samples, correct samples, and the votes for each wrong answer, which
             only maj@k needs.
     """
-    return pd.DataFrame(list(rows), columns=list(_COUNTS))
+    return pd.DataFrame(list(rows), columns=_COUNTS)
 
 
 def contrasts(
@@ -81,7 +82,7 @@ def contrasts(
         [[0.0, 1.0, 1.0, 'no difference shown']]
     """
     rows = list(_uncorrected(counts, against, measures, pair_by == "seed or problem"))
-    table = pd.DataFrame(rows, columns=list(_COLUMNS[:-2])).astype(dict.fromkeys(_COLUMNS[14:18], float))
+    table = pd.DataFrame(rows, columns=_COLUMNS).astype(dict.fromkeys(_TESTS, float))
     table["p_corrected"] = np.nan
     for _, part in table[table["p"].notna()].groupby([*family], sort=False):
         table.loc[part.index, "p_corrected"] = holm_adjusted(part["p"].tolist(), num_tests)
@@ -106,12 +107,7 @@ def scores(counts: pd.DataFrame, *, measures: Measures, intervals: bool = False)
 
 
 def verdict(difference: float, p_corrected: float) -> str:
-    """The conclusion about a difference, at the level 0.05. A tie is never a win.
-
-    Args:
-        difference: Method minus reference. Higher is better.
-        p_corrected: Corrected for the number of tests. NaN without a test.
-    """
+    """The conclusion about a difference, higher is better, at the level 0.05. A tie is never a win, NaN no test."""
     if np.isnan(p_corrected):
         return NO_TEST
     if p_corrected >= LEVEL or difference == 0:

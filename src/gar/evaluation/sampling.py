@@ -21,8 +21,7 @@ from gar.evaluation.folder import EvaluationFolder
 from gar.evaluation.job import GenerateJob, PromptForm
 from gar.models.load import load_tokenizer
 from gar.records.files import canonical_hash
-from gar.records.resumable import Line
-from gar.rollouts.generate import Response, encode_prompt
+from gar.rollouts.generate import encode_prompt
 from gar.types import Prompt, Tags
 
 DEFAULT_MAX_NEW_TOKENS = 8192
@@ -33,13 +32,7 @@ Sample = tuple[int, int]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EvaluationSet:
-    """A benchmark with its prompts, before a model is known.
-
-    Attributes:
-        loaded: The problems and their source.
-        form: The form of the prompts.
-        prompts: One per problem, before a chat template.
-    """
+    """A benchmark, the form of its prompts, and the prompts before a chat template, one per problem."""
 
     loaded: LoadedBenchmark
     form: PromptForm
@@ -52,12 +45,7 @@ class EvaluationSet:
 
 
 def load_sets(job: GenerateJob) -> list[EvaluationSet]:
-    """Load the benchmarks of a job and make their prompts. Needs no model.
-
-    Raises:
-        ConfigError: A benchmark is unknown, or the form of the prompt does not fit it.
-        DataError: A set is named twice, cannot be loaded, or has a row that cannot be read.
-    """
+    """Load the benchmarks of a job and make their prompts. Needs no model. Raises as `load_benchmark`."""
     sets: dict[str, EvaluationSet] = {}
     for spec in job.specs:
         loaded = load_benchmark(spec, limit=job.limit)
@@ -71,10 +59,7 @@ def load_sets(job: GenerateJob) -> list[EvaluationSet]:
 
 
 def generate(job: GenerateJob) -> list[EvaluationFolder]:
-    """Draw the missing samples of every benchmark of a job.
-
-    Returns:
-        The folders, one per benchmark, complete.
+    """Draw the missing samples of every benchmark of a job, and return the folders, one per benchmark, complete.
 
     Raises:
         ConfigError: A setting is wrong, or a folder holds an evaluation with other settings.
@@ -103,16 +88,27 @@ def _generate_set(
     model: dict[str, Any],
 ) -> None:
     """Draw the missing samples of one benchmark."""
-    chat = bool(engine.tokenizer.chat_template)
+    problems, chat = evaluation_set.loaded.problems, bool(engine.tokenizer.chat_template)
     asked = [policy_prompt(prompt, evaluation_set.form, chat=chat) for prompt in evaluation_set.prompts]
     prompt_ids, prefilled = encode_prompts(engine.tokenizer, asked, Tags())
     lengths = [len(ids) for ids in prompt_ids]
     identity = known_identity(job, evaluation_set) | {"model": model}
     sampling = identity["sampling"]
     sampling["max_new_tokens"] = _max_new_tokens(job, engine.context, max(lengths), evaluation_set.name)
-    folder.begin(identity, _problem_lines(evaluation_set), overwrite=job.overwrite)
-    done = _finished(folder, evaluation_set)
-    total = len(prompt_ids) * sampling["num_samples"]
+    lines = (
+        {
+            "id": problem.id,
+            "prompt": prompt,
+            "answer": problem.answer,
+            "num_choices": len(problem.choices),
+            "category": problem.source,
+        }
+        for problem, prompt in zip(problems, evaluation_set.prompts, strict=True)
+    )
+    folder.begin(identity, lines, overwrite=job.overwrite)
+    places = {problem.id: i for i, problem in enumerate(problems)}
+    done = {(places[line["problem"]], line["sample"]) for line in folder.responses}
+    total = len(problems) * sampling["num_samples"]
     with tqdm(total=total, initial=len(done), desc=evaluation_set.name, unit=" samples", disable=None) as bar:
         for batch in plan_batches(lengths, sampling["num_samples"], job.batch_size):
             if done.issuperset(batch):
@@ -125,43 +121,28 @@ def _generate_set(
                 top_p=sampling["top_p"],
                 seed=seed,
             )
-            lines = [
-                _response_line(evaluation_set, sample, response, seed=seed, prefilled=prefilled[sample[0]])
-                for sample, response in zip(batch, responses, strict=True)
-                if sample not in done
+            new = [
+                {
+                    "problem": problems[i].id,
+                    "sample": number,
+                    "text": response.text,
+                    "tokens": response.ids,
+                    "stop": "length" if response.truncated else "end",
+                    "seed": seed,
+                    "prefilled_think": prefilled[i],
+                }
+                for (i, number), response in zip(batch, responses, strict=True)
+                if (i, number) not in done
             ]
-            folder.responses.append(lines)
-            bar.update(len(lines))
+            folder.responses.append(new)
+            bar.update(len(new))
     folder.finish()
-
-
-def _response_line(
-    evaluation_set: EvaluationSet, sample: Sample, response: Response, *, seed: int, prefilled: bool
-) -> Line:
-    place, number = sample
-    return {
-        "problem": evaluation_set.loaded.problems[place].id,
-        "sample": number,
-        "text": response.text,
-        "tokens": response.ids,
-        "stop": "length" if response.truncated else "end",
-        "seed": seed,
-        "prefilled_think": prefilled,
-    }
-
-
-def _finished(folder: EvaluationFolder, evaluation_set: EvaluationSet) -> set[Sample]:
-    place = {problem.id: i for i, problem in enumerate(evaluation_set.loaded.problems)}
-    return {(place[line["problem"]], line["sample"]) for line in folder.responses}
 
 
 def plan_batches(prompt_lengths: Sequence[int], num_samples: int, batch_size: int) -> Iterator[list[Sample]]:
     """All samples in batches, the longest prompts first, so that running out of memory happens early.
 
     A batch that is at least half full ends where the prompt length changes. Most batches then need no padding.
-
-    Yields:
-        The batches, which together hold every sample once.
     """
     order = sorted(range(len(prompt_lengths)), key=lambda i: -prompt_lengths[i])
     batch: list[Sample] = []
@@ -226,30 +207,10 @@ def _max_new_tokens(job: GenerateJob, context: int | None, longest_prompt: int, 
     return min(DEFAULT_MAX_NEW_TOKENS, context - longest_prompt)
 
 
-def _problem_lines(evaluation_set: EvaluationSet) -> Iterator[Line]:
-    for problem, prompt in zip(evaluation_set.loaded.problems, evaluation_set.prompts, strict=True):
-        yield {
-            "id": problem.id,
-            "prompt": prompt,
-            "answer": problem.answer,
-            "num_choices": len(problem.choices),
-            "category": problem.source,
-        }
-
-
 def rendered_prompts(job: GenerateJob) -> Iterator[tuple[str, PromptForm, str]]:
-    """The first prompt of each benchmark as the model sees it, with chat template and special tokens.
-
-    Yields:
-        The benchmark's name, the form, the text.
-
-    Raises:
-        ModelError: The tokenizer cannot be loaded.
-    """
+    """Name, form and first prompt of each benchmark as the model sees it, with chat template and special tokens."""
     sets = load_sets(job)
     tokenizer = load_tokenizer(job.model, job.revision)
-    for evaluation_set in sets:
-        form = evaluation_set.form
-        prompt = policy_prompt(evaluation_set.prompts[0], form, chat=bool(tokenizer.chat_template))
-        text = tokenizer.decode(encode_prompt(tokenizer, prompt), skip_special_tokens=False)
-        yield evaluation_set.name, form, text
+    for each in sets:
+        prompt = policy_prompt(each.prompts[0], each.form, chat=bool(tokenizer.chat_template))
+        yield each.name, each.form, tokenizer.decode(encode_prompt(tokenizer, prompt), skip_special_tokens=False)

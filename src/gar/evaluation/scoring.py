@@ -14,14 +14,13 @@ from tqdm import tqdm
 
 from gar.errors import ConfigError, RecordError
 from gar.evaluation.folder import EvaluationFolder
-from gar.evaluation.grading import graded_groups
+from gar.evaluation.grading import Group, SetResult, graded_groups
 from gar.evaluation.job import ScoreSettings
-from gar.evaluation.metrics import default_ks, majority_at_k, mean, pass_at_k
-from gar.evaluation.results import Group, SetResult
+from gar.evaluation.metrics import default_ks, mean, rate
 from gar.evaluation.statistics import bootstrap_interval
 from gar.records.resumable import Line
 from gar.rollouts.generate import Response
-from gar.types import Problem, Status, Verdict
+from gar.types import Problem, Status
 from gar.verify import Verifier
 from gar.verify.answers import WARM_UP, grade_answer, grade_exactly
 from gar.verify.workers import WorkerPool
@@ -30,14 +29,10 @@ _RESPONSES_PER_WINDOW = 1024
 
 
 def score(folder: EvaluationFolder, settings: ScoreSettings) -> dict[str, Any]:
-    """Grade every response, and write `samples.parquet` and `metrics.json`.
-
-    Returns:
-        The numbers of the set, as `metrics.json` holds them.
+    """Grade every response, write `samples.parquet` and `metrics.json`, and return the numbers of the set.
 
     Raises:
         ConfigError: A k is larger than the number of samples.
-        LockedError: Another process writes there.
         RecordError: Responses are missing, or a file is not what was written, or cannot be read or written.
     """
     identity = folder.identity()
@@ -89,16 +84,14 @@ def _responses(folder: EvaluationFolder, problems: Sequence[Line], num_samples: 
 
 
 def _graded(verifier: Verifier, problems: Sequence[Line], responses: Sequence[Sequence[Line]]) -> tuple[Group, ...]:
+    written = [
+        [Response(ids=tuple(each["tokens"]), text=each["text"], truncated=each["stop"] == "length") for each in group]
+        for group in responses
+    ]
     return graded_groups(
         verifier,
         [Problem(id=line["id"], prompt=line["prompt"], answer=line["answer"]) for line in problems],
-        [
-            [
-                Response(ids=tuple(line["tokens"]), text=line["text"], truncated=line["stop"] == "length")
-                for line in group
-            ]
-            for group in responses
-        ],
+        written,
         prefilled=[group[0]["prefilled_think"] for group in responses],
         num_choices=[line["num_choices"] for line in problems],
     )
@@ -111,20 +104,17 @@ def _numbers(result: SetResult, votes: Sequence[Sequence[int]], categories: Sequ
         {"category": category, "wrong_votes": wrong, **problem}
         for problem, wrong, category in zip(numbers["problems"], votes, categories, strict=True)
     ]
-    counts = [(result.groups[0].num_samples, problem["num_correct"]) for problem in problems]
-    rates = {k: [pass_at_k(*count, k) for count in counts] for k in result.ks}
-    majorities = {
-        str(k): mean(
-            majority_at_k(c, wrong, n - c - sum(wrong), k) for (n, c), wrong in zip(counts, votes, strict=True)
-        )
-        for k in result.ks
-    }
+    counts = [(numbers["num_samples"], each["num_correct"], each["wrong_votes"]) for each in problems]
+    rates = {str(k): [rate("pass", k, *count) for count in counts] for k in result.ks}
     by_category: dict[str, list[float]] = {}
     for name, count in zip(categories, counts, strict=True):
-        by_category.setdefault(name, []).append(pass_at_k(*count, 1))
+        by_category.setdefault(name, []).append(rate("pass", 1, *count))
     return numbers | {
-        "majority_at": majorities,
-        "interval_95": {str(k): _interval(values) for k, values in rates.items()},
+        "majority_at": {str(k): mean(rate("majority", k, *count) for count in counts) for k in result.ks},
+        # Of the mean over problems. None if all values are equal.
+        "interval_95": {
+            k: None if len(set(values)) == 1 else bootstrap_interval(np.array([values])) for k, values in rates.items()
+        },
         "categories": {
             name: {"num_problems": len(values), "pass_at_1": mean(values)}
             for name, values in sorted(by_category.items())
@@ -134,23 +124,15 @@ def _numbers(result: SetResult, votes: Sequence[Sequence[int]], categories: Sequ
     }
 
 
-def _interval(values: Sequence[float]) -> tuple[float, float] | None:
-    """95% bootstrap interval of the mean over problems. None if all values are equal."""
-    return None if len(set(values)) == 1 else bootstrap_interval(np.array([values]))
-
-
 def vote_pool(*, num_workers: int = 2, timeout_seconds: float = 5.0) -> WorkerPool:
     """Worker processes for `equal_answers`. Answers whose comparison reaches the time limit count as different."""
     return WorkerPool(grade_answer, num_workers=num_workers, timeout_seconds=timeout_seconds, warm_up=WARM_UP)
 
 
 def equal_answers(pool: WorkerPool, answers: Sequence[Sequence[str]]) -> list[dict[str, str]]:
-    """Group the answers to each problem by value.
+    """For each problem, every answer with the first answer of equal value.
 
     math-verify's equality need not be transitive: an answer joins the first class whose first answer it equals.
-
-    Returns:
-        For each problem, every answer with the first answer of equal value.
     """
     waiting = [list(dict.fromkeys(group)) for group in answers]
     classes: list[dict[str, str]] = [{} for _ in answers]
@@ -172,7 +154,10 @@ def equal_answers(pool: WorkerPool, answers: Sequence[Sequence[str]]) -> list[di
 
 def _wrong_votes(pool: WorkerPool, groups: Sequence[Group], problems: Sequence[Line]) -> list[list[int]]:
     """Votes for each wrong answer to each problem, most frequent first. An incomparable answer votes for its text."""
-    voters = [[each for each in group.verdicts if _is_wrong_vote(each)] for group in groups]
+    voters = [
+        [each for each in group.verdicts if each.well_formatted and each.answer is not None and not each.verified]
+        for group in groups
+    ]
     compared = [
         [] if line["num_choices"] else [each.answer or "" for each in group if each.status is Status.WRONG]
         for group, line in zip(voters, problems, strict=True)
@@ -183,7 +168,3 @@ def _wrong_votes(pool: WorkerPool, groups: Sequence[Group], problems: Sequence[L
         for group, same in zip(voters, classes, strict=True)
     ]
     return [sorted(counts.values(), reverse=True) for counts in votes]
-
-
-def _is_wrong_vote(verdict: Verdict) -> bool:
-    return verdict.well_formatted and verdict.answer is not None and not verdict.verified

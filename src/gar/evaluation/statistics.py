@@ -1,7 +1,7 @@
 """Statistics of paired differences, method minus reference: means, p-values, intervals and detectable effects."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -9,17 +9,12 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import optimize, stats
 
 _EXACT_PAIRS = 16
-_NUM_RESAMPLES = 10_000
-_COVERAGE = 0.95
-"""Coverage of every interval."""
+_NUM_FLIPS, _NUM_RESAMPLES = 100_000, 10_000
 LEVEL = 0.05
-"""Significance level of every test, two-sided."""
+"""Significance level of every test, two-sided. Intervals cover the rest."""
 _POWER = 0.8
-"""Power at which an effect counts as detectable."""
-_VALUES_AT_ONCE = 2**23
-"""Random numbers in memory at one time: 64 MiB."""
-_ROUNDING = 1e-9
-"""Differences of averaged shares that agree to this, relative to their size, are equal."""
+_VALUES_AT_ONCE = 2**23  # random numbers in memory at one time: 64 MiB
+_ROUNDING = 1e-9  # differences of averaged shares that agree to this, relative to their size, are equal
 
 
 def mean_and_sd(values: ArrayLike) -> tuple[float, float | None]:
@@ -62,7 +57,7 @@ def paired_t_p_value(differences: ArrayLike) -> float | None:
     return float(test.pvalue)
 
 
-def sign_flip_p_value(differences: ArrayLike, *, num_flips: int = 100_000) -> float:
+def sign_flip_p_value(differences: ArrayLike) -> float:
     """Two-sided paired permutation test: if the methods were equal, both signs of each difference would be as likely.
 
     p is the share of sign patterns whose mean is at least as far from 0 as the observed mean. Up to 16 pairs it is
@@ -71,10 +66,6 @@ def sign_flip_p_value(differences: ArrayLike, *, num_flips: int = 100_000) -> fl
 
     `scipy.stats.permutation_test` is not used: it misses ties where differences add up to 0 except for rounding, and
     takes 3 to 70 times as long.
-
-    Args:
-        differences: [pairs], at least two.
-        num_flips: Random patterns for more than 16 pairs.
 
     Raises:
         ValueError: Fewer than two pairs.
@@ -90,10 +81,10 @@ def sign_flip_p_value(differences: ArrayLike, *, num_flips: int = 100_000) -> fl
         signs = 1.0 - 2.0 * ((np.arange(2**n)[:, None] >> np.arange(n)) & 1)
         return int(np.sum(np.abs(signs @ values) >= least)) / 2**n
     generator, extreme = np.random.default_rng(0), 0
-    for size in _parts(num_flips, n):
+    for size in _parts(_NUM_FLIPS, n):
         signs = generator.choice([-1.0, 1.0], size=(size, n))
         extreme += int(np.sum(np.abs(signs @ values) >= least))
-    return (extreme + 1) / (num_flips + 1)
+    return (extreme + 1) / (_NUM_FLIPS + 1)
 
 
 def bootstrap_interval(differences: ArrayLike) -> tuple[float, float]:
@@ -101,12 +92,6 @@ def bootstrap_interval(differences: ArrayLike) -> tuple[float, float]:
 
     Every resample draws seeds and problems with replacement, the same problems for all its seeds. With one seed the
     interval covers the choice of problems alone. Few seeds make it too narrow.
-
-    Args:
-        differences: [seeds, problems], method minus reference.
-
-    Returns:
-        Lower and upper end.
 
     Raises:
         ValueError: Not two axes, one of them empty, or a difference that is not finite.
@@ -125,7 +110,7 @@ def bootstrap_interval(differences: ArrayLike) -> tuple[float, float]:
         rows = slice(start, start := start + size)
         by_problem = generator.multinomial(num_problems, np.full(num_problems, 1 / num_problems), size=size)
         means[rows] = np.sum((by_seed[rows] @ values) * (by_problem / num_problems), axis=1)
-    low, high = np.quantile(means, [(1 - _COVERAGE) / 2, (1 + _COVERAGE) / 2])
+    low, high = np.quantile(means, [(1 - 0.95) / 2, (1 + 0.95) / 2])
     return float(low), float(high)
 
 
@@ -192,11 +177,10 @@ def minimum_detectable_effect(sd: float, num_pairs: int) -> float:
     return noncentrality * sd / math.sqrt(num_pairs)
 
 
-def _parts(num_rows: int, num_columns: int) -> Iterator[int]:
+def _parts(num_rows: int, num_columns: int) -> list[int]:
     """Sizes of the parts in which to draw the rows, in bounded memory."""
     most = max(1, _VALUES_AT_ONCE // num_columns)
-    for start in range(0, num_rows, most):
-        yield min(most, num_rows - start)
+    return [min(most, num_rows - start) for start in range(0, num_rows, most)]
 
 
 def _finite(values: ArrayLike) -> NDArray[np.float64]:

@@ -18,8 +18,8 @@ from gar.data.rows import source_name
 from gar.data.run_problems import evaluation_data, load_run_problems
 from gar.errors import ConfigError
 from gar.evaluation.evaluate import Sampling, evaluate_policy
+from gar.evaluation.grading import SetResult
 from gar.evaluation.preflight import preflight, render
-from gar.evaluation.results import SetResult
 from gar.integrations.trl.arguments import sampling_of
 from gar.methods import METHODS, resolve_signal
 from gar.models.adapters import check_adapter, lora_config

@@ -18,15 +18,10 @@ from gar.types import Problem
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LoadedBenchmark:
-    """A benchmark's problems, and where they came from.
+    """A benchmark's problems in the order of the source, at least one, and where they came from.
 
-    Attributes:
-        benchmark: The benchmark.
-        problems: In the order of the source, at least one.
-        source: The file or the Hub id. "package" for the embedded task.
-        revision: The commit of the Hub, or the revision that was asked for.
-        sha256: `problems_hash` of the problems.
-        notes: Notes to print with every result.
+    `source` is the file or the Hub id, "package" for the embedded task. `revision` is the commit of the Hub, or that
+    asked for. `sha256` is `problems_hash`. `notes` are printed with every result.
     """
 
     benchmark: Benchmark
@@ -38,11 +33,7 @@ class LoadedBenchmark:
 
 
 def find_benchmark(spec: str) -> Benchmark | None:
-    """The benchmark that `spec` names, as in `load_benchmark`. None for a file of problems. Reads nothing.
-
-    Raises:
-        ConfigError: There is no such benchmark, or it has no file and no revision.
-    """
+    """The benchmark that `spec` names, as in `load_benchmark`. None for a file of problems. Reads nothing."""
     name, equals, _ = spec.partition("=")
     if not equals and name.endswith(FILE_SUFFIXES):
         return None
@@ -179,15 +170,12 @@ def _commit(hub_id: str, revision: str | None) -> str | None:
 
 def _advice(benchmark: Benchmark, schema: ColumnSchema) -> str:
     """How to get a set that cannot be loaded."""
-    steps = []
-    if benchmark.gated:
-        steps.append(
-            f"{benchmark.title} is gated: agree to its terms at https://huggingface.co/datasets/{benchmark.hub_id}, "
-            "then log in once with `hf auth login`."
-        )
-    steps.append(
+    gated = (
+        f"{benchmark.title} is gated: agree to its terms at https://huggingface.co/datasets/{benchmark.hub_id}, then "
+        "log in once with `hf auth login`. "
+    )
+    return (gated if benchmark.gated else "") + (
         "Without a network here: on a machine with one, `hf download --repo-type dataset "
         f"{benchmark.hub_id} --local-dir {benchmark.name}`, copy the file, then --benchmark {benchmark.name}=FILE "
         f"(.jsonl, .parquet or .csv) with the columns {', '.join(schema.required)}."
     )
-    return " ".join(steps)

@@ -19,11 +19,6 @@ from gar.evaluation.job import PromptForm
 from gar.types import Problem, Prompt, ResponseFormat
 from gar.verify.choices import LETTERS
 
-_FORMAT_OF: dict[PromptForm, ResponseFormat] = {
-    "think-answer": "think-answer",
-    "boxed": "boxed",
-    "as-is": "think-answer",
-}
 _LETTER = "The final answer is the letter of the right choice alone."
 
 
@@ -35,7 +30,7 @@ def default_form(benchmark: Benchmark) -> PromptForm:
 
 def response_format(form: PromptForm) -> ResponseFormat:
     """How responses to a form are read."""
-    return _FORMAT_OF[form]
+    return "boxed" if form == "boxed" else "think-answer"
 
 
 def benchmark_prompt(problem: Problem, form: PromptForm, benchmark: Benchmark) -> Prompt:

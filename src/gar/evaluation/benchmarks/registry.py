@@ -121,13 +121,7 @@ _ALL = (
     Benchmark(name="math-500", title="MATH-500", num_problems=500, schema="math-500", hub_id="HuggingFaceH4/MATH-500"),
     Benchmark(name="gsm8k", title="GSM8K", num_problems=1_319, schema="gsm8k", hub_id="openai/gsm8k", subset="main"),
     *(
-        Benchmark(
-            name=name,
-            title=f"the embedded task {task}{longer}",
-            num_problems=200,
-            subset=task,
-            split=split,
-        )
+        Benchmark(name=name, title=f"the embedded task {task}{longer}", num_problems=200, subset=task, split=split)
         for task in EMBEDDED_TASKS
         for name, longer, split in ((task, "", "test"), (f"{task}-harder", ", longer", "harder"))
     ),

@@ -1,6 +1,4 @@
-"""Benchmarks from files with the published columns, and what is said of those that cannot be had."""
-
-from pathlib import Path
+"""Benchmarks from files with the published columns, those that cannot be had, and what the model is asked."""
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -8,7 +6,10 @@ import pytest
 from huggingface_hub.errors import HfHubHTTPError
 
 from gar.errors import ConfigError, DataError
-from gar.evaluation.benchmarks import BENCHMARKS, load_benchmark
+from gar.evaluation.benchmarks import BENCHMARKS, benchmark_prompt, default_form, load_benchmark
+from gar.evaluation.benchmarks.prompts import policy_prompt
+from gar.settings import EMBEDDED_TASKS
+from gar.types import Problem
 from tests.evaluation.published import GPQA, IMO, MATHARENA, MMLU_PRO, ROWS, write_csv
 from tests.support.errors import raises
 from tests.support.files import write_jsonl
@@ -22,16 +23,15 @@ GIVEN = {
 }
 
 
-@pytest.mark.parametrize("name", [name for name, benchmark in BENCHMARKS.items() if benchmark.schema is not None])
-def test_load_benchmark_reads_the_published_columns_of_each_set(name, tmp_path):
-    loaded = load_benchmark(f"{name}={write_jsonl(tmp_path / 'rows.jsonl', ROWS[name])}")
-    assert loaded.benchmark is BENCHMARKS[name]
-    assert loaded.source == str(tmp_path / "rows.jsonl")
-    assert f"{len(ROWS[name])} problems, but {BENCHMARKS[name].num_problems} were published." in loaded.notes
-    given = [(problem.id, problem.answer, problem.source) for problem in loaded.problems]
-    assert given == GIVEN.get(name, given)
-    assert len(given) == len(ROWS[name])
-    assert all(problem.id and problem.prompt and problem.answer for problem in loaded.problems)
+def test_load_benchmark_reads_the_published_columns_of_each_set(tmp_path):
+    for name in (name for name, benchmark in BENCHMARKS.items() if benchmark.schema is not None):
+        loaded = load_benchmark(f"{name}={write_jsonl(tmp_path / 'rows.jsonl', ROWS[name])}")
+        assert (loaded.benchmark, loaded.source) == (BENCHMARKS[name], str(tmp_path / "rows.jsonl"))
+        assert f"{len(ROWS[name])} problems, but {BENCHMARKS[name].num_problems} were published." in loaded.notes
+        given = [(problem.id, problem.answer, problem.source) for problem in loaded.problems]
+        assert given == GIVEN.get(name, given)
+        assert len(given) == len(ROWS[name])
+        assert all(problem.id and problem.prompt and problem.answer for problem in loaded.problems)
 
 
 def test_load_benchmark_is_the_same_from_jsonl_parquet_and_csv(tmp_path):
@@ -57,21 +57,17 @@ def test_load_benchmark_permutes_the_choices_of_gpqa_once_and_for_all(tmp_path):
     assert "".join(letters) == "ACACBBDDBCCBCDDCDBBCCDBDDDBBBAADDADBDDBB"
 
 
-def test_load_benchmark_reads_the_embedded_task():
+def test_load_benchmark_reads_the_embedded_task_and_any_file_of_problems(tmp_path):
     for name, first in (("arithmetic", "test-0"), ("arithmetic-harder", "harder-0")):
         loaded = load_benchmark(name)
         assert (len(loaded.problems), loaded.problems[0].id, loaded.source) == (200, first, "package")
         assert loaded.notes == ()
-
-
-def test_load_benchmark_reads_any_file_of_problems(tmp_path):
     rows = [{"prompt": f"{number}+1=", "answer": number + 1, "source": "mine"} for number in range(3)]
     loaded = load_benchmark(write_jsonl(tmp_path / "mine.jsonl", rows), limit=2)
-    assert loaded.benchmark.name == "mine"
     assert [(each.id, each.prompt, each.answer) for each in loaded.problems] == [
         ("mine-1", "0+1=", "1"), ("mine-2", "1+1=", "2"),
     ]  # fmt: skip
-    assert loaded.notes == ("The first 2 of 3 problems.",)
+    assert (loaded.benchmark.name, loaded.notes) == ("mine", ("The first 2 of 3 problems.",))
 
 
 def test_load_benchmark_hash_follows_what_is_asked(tmp_path):
@@ -83,27 +79,24 @@ def test_load_benchmark_hash_follows_what_is_asked(tmp_path):
     assert len({sha256(), sha256(answer=3), sha256(problem="What?"), sha256(problem_idx=9)}) == 4
 
 
-@pytest.mark.parametrize(
-    ("name", "row", "named"),
-    [
-        ("aime-2026", {"id": 1, "question": "?", "answer": 2}, "no column 'problem', 'problem_idx'"),
-        ("aime-2026", {"problem_idx": 1, "problem": " ", "answer": 2}, "prompt"),
-        ("aime-2026", {"problem_idx": 1, "problem": "?", "answer": None}, "answer"),
-        ("aime-2026", {"problem_idx": 1, "problem": ["?"], "answer": 2}, "'problem'"),
-        ("mmlu-pro", MMLU_PRO[0] | {"answer": "B"}, "'B' is not option 0"),
-        ("mmlu-pro", MMLU_PRO[0] | {"answer_index": 7}, "'A' is not option 7"),
-        ("mmlu-pro", MMLU_PRO[0] | {"options": "zero, one"}, "'options'"),
-        ("gsm8k", {"question": "?", "answer": "18"}, "####"),
-    ],
-)
-def test_load_benchmark_refuses_a_bad_row_with_its_line(name, row, named, tmp_path):
-    with raises(DataError) as caught:
-        load_benchmark(f"{name}={write_jsonl(tmp_path / 'rows.jsonl', [row])}")
-    assert "rows.jsonl:1: " in str(caught.value)
-    assert named in str(caught.value)
+BAD_ROWS = [
+    ("aime-2026", {"id": 1, "question": "?", "answer": 2}, "no column 'problem', 'problem_idx'"),
+    ("aime-2026", {"problem_idx": 1, "problem": " ", "answer": 2}, "prompt"),
+    ("aime-2026", {"problem_idx": 1, "problem": "?", "answer": None}, "answer"),
+    ("aime-2026", {"problem_idx": 1, "problem": ["?"], "answer": 2}, "'problem'"),
+    ("mmlu-pro", MMLU_PRO[0] | {"answer": "B"}, "'B' is not option 0"),
+    ("mmlu-pro", MMLU_PRO[0] | {"answer_index": 7}, "'A' is not option 7"),
+    ("mmlu-pro", MMLU_PRO[0] | {"options": "zero, one"}, "'options'"),
+    ("gsm8k", {"question": "?", "answer": "18"}, "####"),
+]
 
 
-def test_load_benchmark_rejects_an_id_used_twice_and_a_torn_csv(tmp_path):
+def test_load_benchmark_rejects_bad_rows_repeated_ids_and_a_torn_csv(tmp_path):
+    for name, row, named in BAD_ROWS:
+        with raises(DataError) as caught:
+            load_benchmark(f"{name}={write_jsonl(tmp_path / 'rows.jsonl', [row])}")
+        assert "rows.jsonl:1: " in str(caught.value)
+        assert named in str(caught.value)
     (tmp_path / "rows.csv").write_text("problem_idx,problem,answer\n1,What?\n")
     write_jsonl(tmp_path / "rows.jsonl", [MATHARENA[0]] * 2)
     for name in ("rows.csv", "rows.jsonl"):
@@ -118,16 +111,18 @@ def test_load_benchmark_rejects_an_id_used_twice_and_a_torn_csv(tmp_path):
         ("arithmetic=a.jsonl", ConfigError, ""),
         ("arithmetic@main", ConfigError, ""),
         ("aime-2026=nowhere.jsonl", DataError, ""),
-        ("aime-2026=nowhere.csv", DataError, ""),
         ("aime-2026=nowhere.txt", DataError, ".jsonl"),
         ("mine.csv", DataError, ""),
-        ("aime-2026", DataError, "hf download --repo-type dataset MathArena/aime_2026 --local-dir aime-2026"),
         ("gpqa-diamond", DataError, "https://huggingface.co/datasets/Idavidrein/gpqa"),
         ("imo-answerbench-v2", DataError, "google-deepmind/superhuman"),
         ("mmlu-pro@abc", DataError, "--benchmark mmlu-pro=FILE"),
     ],
 )
-def test_load_benchmark_says_what_to_do(spec, error, advice):
+def test_load_benchmark_says_what_to_do(spec, error, advice, monkeypatch):
+    def no_network(*_, **__):
+        raise HfHubHTTPError.__bases__[0]("Connection rejected")  # of the HTTP library, and no OSError
+
+    monkeypatch.setattr("huggingface_hub.HfApi.dataset_info", no_network)
     with raises(error) as caught:
         load_benchmark(spec)
     assert advice in str(caught.value)
@@ -155,20 +150,49 @@ def test_load_benchmark_reads_the_test_set_of_gsm8k(data_dir):
     assert all(float(problem.answer) == int(problem.answer) for problem in loaded.problems)
 
 
-def test_the_table_of_the_docs_names_every_set_and_its_source():
-    text = (Path(__file__).parents[2] / "docs" / "evaluation.md").read_text()
-    table = {line.split("|")[1].strip(" `"): line for line in text.splitlines() if line.startswith("| `")}
-    for benchmark in BENCHMARKS.values():
-        if benchmark.schema is not None:
-            row = table[benchmark.name]
-            assert benchmark.hub_id in row
-            assert f"| {benchmark.num_problems:,} |" in row
+# What the model is asked.
+
+OPEN = Problem(id="1", prompt="What is 1+1?", answer="2")
+CHOICE = Problem(id="2", prompt="Which?", answer="B", choices=("one", "two"), source="law")
+STRICT = (
+    "First work the problem out between <think> and </think>. Then give the final answer alone between <answer> and "
+    "</answer>. Write nothing else:\n<think> your working </think> <answer> final answer </answer>"
+)
+BOXED, LETTER = "Put your final answer within \\boxed{}.", "The final answer is the letter of the right choice alone."
+INTEGER = "The answer is an integer between 0 and 999 inclusive."
+ASKED = [
+    (OPEN, "think-answer", "hmmt-feb-2025", f"What is 1+1?\n\n{STRICT}"),
+    (OPEN, "boxed", "hmmt-feb-2025", f"{BOXED}\n\nWhat is 1+1?"),
+    (OPEN, "boxed", "aime-2026", f"{BOXED}\n{INTEGER}\n\nWhat is 1+1?"),
+    (OPEN, "as-is", "gsm8k", "What is 1+1?"),
+    (CHOICE, "think-answer", "gpqa-diamond", f"Which?\n\nA. one\nB. two\n\n{LETTER}\n{STRICT}"),
+    (CHOICE, "boxed", "gpqa-diamond", f"{BOXED}\n{LETTER}\n\nWhich?\n\nA. one\nB. two"),
+]
 
 
-def test_a_benchmark_without_a_network_gets_one_error(monkeypatch):
-    def no_network(*_, **__):
-        raise HfHubHTTPError.__bases__[0]("Connection rejected")  # of the HTTP library, and no OSError
+def test_benchmark_prompt_word_for_word(tmp_path):
+    for problem, form, benchmark, expected in ASKED:
+        assert benchmark_prompt(problem, form, BENCHMARKS[benchmark]) == expected
+    # Prompts of files keep white space at their ends, and an instruction replaces it, as in `data.template`.
+    read = load_benchmark(write_jsonl(tmp_path / "mine.jsonl", [{"prompt": " 1+1?\n", "answer": 2}]))
+    plain = Problem(id="1", prompt="1+1?", answer="2")
+    for form in ("think-answer", "boxed"):
+        assert benchmark_prompt(read.problems[0], form, read.benchmark) == benchmark_prompt(plain, form, read.benchmark)
+    assert benchmark_prompt(read.problems[0], "as-is", read.benchmark) == " 1+1?\n"
+    assert default_form(read.benchmark) == "think-answer"
+    forms = {"as-is" if name.removesuffix("-harder") in EMBEDDED_TASKS else "think-answer": name for name in BENCHMARKS}
+    assert all(default_form(BENCHMARKS[name]) == form for form, name in forms.items())
 
-    monkeypatch.setattr("huggingface_hub.HfApi.dataset_info", no_network)
-    with raises(DataError):
-        load_benchmark("gsm8k")
+
+def test_prompts_of_chat_models_put_the_instruction_into_the_last_message():
+    chat = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "1+1?"}]
+    problem = Problem(id="1", prompt=chat, answer="2")
+    asked = [chat[0], {"role": "user", "content": f"{BOXED}\n\n1+1?"}]
+    assert benchmark_prompt(problem, "boxed", BENCHMARKS["gsm8k"]) == asked
+    assert benchmark_prompt(problem, "as-is", BENCHMARKS["gsm8k"]) == chat
+    answered = Problem(id="1", prompt=[*chat, {"role": "assistant", "content": "2"}], answer="2")
+    with raises(ConfigError):  # no place for an instruction
+        benchmark_prompt(answered, "boxed", BENCHMARKS["gsm8k"])
+    assert policy_prompt("text", "boxed", chat=True) == [{"role": "user", "content": "text"}]
+    assert policy_prompt("text", "boxed", chat=False) == "text\n\n"
+    assert policy_prompt("text", "as-is", chat=True) == policy_prompt("text", "as-is", chat=False) == "text"

@@ -3,13 +3,10 @@
 import json
 
 import pytest
-import torch
 
-from gar.data.arithmetic import load_arithmetic
 from gar.errors import ConfigError, DataError
 from gar.evaluation.evaluate import Sampling, evaluate_policy
 from gar.evaluation.metrics import pass_at_k
-from gar.models.embedded import load_embedded
 from gar.records import canonical_hash
 from gar.settings import EvaluateSettings
 from gar.types import Problem, Status
@@ -37,22 +34,16 @@ def test_evaluate_policy_finds_the_success_rate_that_the_policy_has(evaluate):
     assert result.pass_at[1] == pytest.approx(0.3, abs=0.04)
     assert result.pass_at[4] == pytest.approx(1 - 0.7**4, abs=0.06)
     assert result.pass_at[50] == 1.0
-    num_correct = sum(group.num_correct for group in result.groups)
+    correct = [sum(" 7 " in response.text for response in group.responses) for group in result.groups]
+    assert [group.num_correct for group in result.groups] == correct
+    assert result.pass_at[4] == pytest.approx(sum(pass_at_k(50, c, 4) for c in correct) / 40, abs=1e-12)
+    num_correct = sum(correct)
     assert result.status_counts == dict.fromkeys(Status, 0) | {Status.OK: num_correct, Status.WRONG: 2000 - num_correct}
     # 0.3^5 / (0.3^5 + 0.7^5) = 0.0143 at temperature 1/5
     assert evaluate(SOMETIMES, num_samples=25, temperature=0.2).pass_at[1] == pytest.approx(0.0143, abs=0.012)
 
 
-def test_evaluate_policy_averages_pass_at_k_over_problems(evaluate):
-    result = evaluate(SOMETIMES)
-    correct = [sum(" 7 " in response.text for response in group.responses) for group in result.groups]
-    assert [group.num_correct for group in result.groups] == correct
-    assert len(set(correct)) > 3
-    for k in (1, 4):
-        assert result.pass_at[k] == pytest.approx(sum(pass_at_k(8, c, k) for c in correct) / 40, abs=1e-12)
-
-
-def test_evaluate_policy_does_not_count_a_right_answer_in_bad_format(evaluate):
+def test_evaluate_policy_does_not_count_bad_format_or_truncated_responses(evaluate):
     # Half of the responses answer without having thought.
     result = evaluate({"=": {"<think>": 0.5, "<answer>": 0.5}, **RIGHT})
     numbers = result.to_json()
@@ -60,14 +51,10 @@ def test_evaluate_policy_does_not_count_a_right_answer_in_bad_format(evaluate):
     assert result.pass_at[1] == pytest.approx(numbers["well_formatted_fraction"])
     assert numbers["verified_fraction"] == 1.0
     assert [g.num_correct for g in result.groups] == [sum(v.well_formatted for v in g.verdicts) for g in result.groups]
-
-
-def test_evaluate_policy_reports_truncation_and_what_could_not_be_parsed(evaluate):
-    result = evaluate({"work": {"work": 1.0}})
-    numbers = result.to_json()
+    endless = evaluate({"work": {"work": 1.0}})
+    numbers = endless.to_json()
     assert (numbers["truncated_fraction"], numbers["mean_response_tokens"]) == (1.0, 10.0)
-    assert result.status_counts[Status.UNPARSED] == 40 * 8
-    assert result.pass_at == {1: 0.0, 4: 0.0}
+    assert (endless.status_counts[Status.UNPARSED], endless.pass_at) == (40 * 8, {1: 0.0, 4: 0.0})
 
 
 def test_evaluate_policy_tells_the_verifier_that_the_prompt_opens_the_thinking_part(evaluate, problems, tokenizer):
@@ -91,7 +78,7 @@ def test_evaluate_policy_repeats_itself_for_a_seed(evaluate):
     assert evaluate(SOMETIMES, max_problems=5, seed=4).groups != first.groups
 
 
-def test_set_result_to_json_holds_numbers_that_json_can_write(evaluate, problems):
+def test_evaluate_policy_makes_numbers_that_json_can_write_or_raises(evaluate, problems):
     values = json.loads(json.dumps(evaluate(RIGHT, problems[:3]).to_json(), allow_nan=False))
     assert 0 < values.pop("seconds") < 60
     assert values == {
@@ -107,26 +94,7 @@ def test_set_result_to_json_holds_numbers_that_json_can_write(evaluate, problems
         "status_counts": {"ok": 24, "wrong": 0, "unparsed": 0, "timeout": 0, "error": 0},
         "problems": [{"id": f"p{i}", "num_correct": 8} for i in range(3)],
     }
-
-
-def test_evaluate_policy_rejects_a_k_that_the_samples_do_not_cover_and_an_empty_set(evaluate):
-    with pytest.raises(ConfigError):
+    with raises(ConfigError):
         evaluate({}, pass_at_k=(1, 9))
     with raises(DataError):
         evaluate({}, [])
-
-
-def test_evaluate_policy_measures_the_embedded_model_on_its_task(verifier):
-    model, tokenizer = load_embedded()
-    settings = EvaluateSettings(num_samples=8, pass_at_k=(1, 4))
-    sampling = Sampling.from_settings(settings, seed=3, max_new_tokens=48)
-    problems = load_arithmetic("test")[:40]
-    result = evaluate_policy(model, tokenizer, problems, verifier, settings, sampling, progress=None)
-    # Room to learn is what the embedded model is for; paper/tasks/embedded.md holds the exact figures.
-    assert 0.05 < result.pass_at[1] < result.pass_at[4] < 1
-    numbers = result.to_json()
-    assert numbers["well_formatted_fraction"] > 0.7
-    assert numbers["truncated_fraction"] < 0.1
-    assert sum(result.status_counts.values()) == 320
-    assert result.status_counts[Status.TIMEOUT] == result.status_counts[Status.ERROR] == 0
-    assert torch.is_grad_enabled()

@@ -1,7 +1,5 @@
 """Grading of samples: choice letters as models write them, votes by value, and the numbers of `score`."""
 
-import time
-
 import pytest
 
 from gar.evaluation.folder import EvaluationFolder
@@ -12,47 +10,25 @@ from gar.evaluation.scoring import equal_answers, score, vote_pool
 from gar.records import open_run
 from gar.types import Status
 
-NAMES_C = [
-    "C", "c", "(C)", "(c)", "[C]", "C.", "C)", "**C**", "**(C)**", r"\text{C}", r"\textbf{(C)}", r"$\mathrm{C}$",
-    r"\boxed{C}", "Answer: C.", "the answer is (c)", "The correct answer is **C**.", "Option C", "choice (C)",
-    "C. a noble gas", "C) a noble gas, as A has none", "C\u200e", "\u202bC",
-]  # fmt: skip
-NAMES_NONE = [
-    "C: vitamin A", "A or B", "A, B", "A and B", "A/B", "(A) (B)", "A) or B)", "A. one; B. two", "A, B, C, D", "ABCD",
-    "not A", "a noble gas", "E", "7", "", "Call me", "C" * 5000,
-]  # fmt: skip
+CHOICES = [
+    ("<think> hm </think> <answer> (B) </answer>", "think-answer", Status.OK, True),
+    ("<think> hm </think> <answer> C </answer>", "think-answer", Status.WRONG, True),
+    ("<think> hm </think> <answer> B or C </answer>", "think-answer", Status.UNPARSED, True),
+    ("<think> it is B", "think-answer", Status.UNPARSED, False),
+    ("so \\boxed{B}", "boxed", Status.OK, True),
+    ("so \\boxed{E}", "boxed", Status.UNPARSED, True),  # there are four choices
+    ("Let's think step by step. ... The answer is (B).", "none", Status.OK, True),
+    ("I am not sure.", "none", Status.UNPARSED, True),
+]
 
 
-@pytest.mark.parametrize(
-    ("answer", "status"), [*((answer, Status.OK) for answer in NAMES_C), *((a, Status.UNPARSED) for a in NAMES_NONE)]
-)
-def test_choice_verdict_reads_one_letter_of_four_or_none(answer, status):
-    text = f"<think>x</think><answer>{answer}</answer>"
-    assert choice_verdict(text, "C", 4, format="think-answer").status == status
-
-
-def test_choice_verdict_knows_as_many_letters_as_there_are_choices():
-    text = "<think>x</think><answer>J</answer>"
-    found = [choice_verdict(text, "J", number, format="think-answer").status for number in (9, 10)]
+def test_choice_verdict_follows_the_format_and_knows_as_many_letters_as_there_are_choices():
+    for text, format, status, well_formatted in CHOICES:
+        verdict = choice_verdict(text, "B", 4, format=format)
+        assert (verdict.status, verdict.well_formatted) == (status, well_formatted)
+        assert verdict.verified == (status is Status.OK)
+    found = [choice_verdict("J", "J", number, format="none").status for number in (9, 10)]
     assert found == [Status.UNPARSED, Status.OK]
-
-
-@pytest.mark.parametrize(
-    ("text", "format", "status", "well_formatted"),
-    [
-        ("<think> hm </think> <answer> (B) </answer>", "think-answer", Status.OK, True),
-        ("<think> hm </think> <answer> C </answer>", "think-answer", Status.WRONG, True),
-        ("<think> hm </think> <answer> B or C </answer>", "think-answer", Status.UNPARSED, True),
-        ("<think> it is B", "think-answer", Status.UNPARSED, False),
-        ("so \\boxed{B}", "boxed", Status.OK, True),
-        ("Let's think step by step. ... The answer is (B).", "none", Status.OK, True),
-        ("I am not sure.", "none", Status.UNPARSED, True),
-    ],
-)
-def test_choice_verdict_follows_the_format(text, format, status, well_formatted):
-    verdict = choice_verdict(text, "B", 4, format=format)
-    assert (verdict.status, verdict.well_formatted) == (status, well_formatted)
-    assert verdict.verified == (status is Status.OK)
 
 
 SETTINGS = ScoreSettings(num_workers=1, timeout_seconds=2.0)
@@ -66,20 +42,8 @@ def pool():
 
 def test_votes_of_problems_do_not_mix(pool):
     assert equal_answers(pool, [["1", "1.0"], [], ["1.0", "7"]]) == [
-        {"1": "1", "1.0": "1"},
-        {},
-        {"1.0": "1.0", "7": "7"},
-    ]
-
-
-@pytest.mark.slow
-def test_votes_of_hostile_answers_are_their_own_and_take_bounded_time(pool):
-    hostile = ["9^{9^{9^9}}", r"\frac{1}{" * 5000, "{" * 100, "1" * 100_000, "x" * 3000, "\x00"]
-    start = time.monotonic()
-    (votes,) = equal_answers(pool, [["7", *hostile, "7.0"]])
-    assert time.monotonic() - start < 60
-    assert votes["7.0"] == "7"
-    assert all(votes[answer] == answer for answer in hostile)
+        {"1": "1", "1.0": "1"}, {}, {"1.0": "1.0", "7": "7"},
+    ]  # fmt: skip
 
 
 # Through the whole of `score`, on responses written by hand.
@@ -102,16 +66,9 @@ def write_set(path, responses, answers, num_choices=0, form="boxed"):
         "model": {"path": "by hand"},
     }
     folder.begin(identity, problems, overwrite=False)
+    line = {"tokens": [1, 2], "stop": "end", "seed": 0, "prefilled_think": False}
     folder.responses.append(
-        {
-            "problem": f"p{i}",
-            "sample": j,
-            "text": text,
-            "tokens": [1, 2],
-            "stop": "end",
-            "seed": 0,
-            "prefilled_think": False,
-        }
+        {"problem": f"p{i}", "sample": j, "text": text, **line}
         for i, texts in enumerate(responses)
         for j, text in enumerate(texts)
     )
@@ -167,7 +124,10 @@ def test_score_writes_what_open_run_reads(tmp_path):
     assert {(row["set_name"], row["num_tokens"], row["truncated"]) for row in rows} == {("hand", 2, False)}
 
 
-def test_score_survives_hostile_samples_and_says_how_they_ended(tmp_path):
+def test_score_survives_hostile_samples_and_votes_for_each_apart(tmp_path, pool):
     numbers = score(write_set(tmp_path, [[*HOSTILE, r"\boxed{7}"]], ["7"]), SETTINGS)
     assert numbers["problems"][0]["num_correct"] == numbers["status_counts"]["ok"] == 1
     assert sum(numbers["status_counts"].values()) == 6
+    (votes,) = equal_answers(pool, [["7", "9^{9^{9^9}}", "{" * 100, "x" * 3000, "7.0"]])
+    assert votes["7.0"] == "7"
+    assert sum(answer == first for answer, first in votes.items()) == 4

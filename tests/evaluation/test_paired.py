@@ -59,16 +59,13 @@ def test_one_seed_tests_the_problems_by_permutation_unless_it_would_speak_of_met
     assert row.low < row.high
 
 
-def test_equal_rates_are_a_tie():
+def test_differences_without_spread_are_a_tie_or_count_sign_patterns():
     row = compare(REFERENCE, REFERENCE)
     assert (row.p, row.p_permutation, row.all_equal, row.verdict) == (1.0, 1.0, True, "no difference shown")
     assert (row.low, row.high, math.isnan(row.detectable)) == (0.0, 0.0, True)
-
-
-@pytest.mark.parametrize(("num_seeds", "p_value", "words"), [(10, 2 / 1024, "better"), (2, 0.5, "no difference shown")])
-def test_differences_without_spread_count_sign_patterns(num_seeds, p_value, words):
-    row = compare([[60]] * num_seeds, [[50]] * num_seeds)
-    assert (math.isnan(row.p_t), row.p, row.verdict) == (True, p_value, words)
+    for num_seeds, p_value, words in ((10, 2 / 1024, "better"), (2, 0.5, "no difference shown")):
+        row = compare([[60]] * num_seeds, [[50]] * num_seeds)
+        assert (math.isnan(row.p_t), row.p, row.verdict) == (True, p_value, words)
 
 
 def test_p_values_of_a_family_are_corrected_together_and_count_tests_that_are_missing():
@@ -100,16 +97,7 @@ def test_scores_are_means_over_seeds_with_their_spread():
     assert (one.num_seeds, math.isnan(one.sd)) == (1, True)
 
 
-@pytest.mark.parametrize(
-    ("difference", "p_value", "words"),
-    [
-        (0.1, 0.049, "better"),
-        (-0.1, 0.049, "worse"),
-        (0.1, 0.05, "no difference shown"),
-        (-0.1, 0.7, "no difference shown"),
-        (0.0, 0.0, "no difference shown"),
-        (0.4, math.nan, "no test: one seed"),
-    ],
-)
-def test_verdict_says_what_was_shown(difference, p_value, words):
-    assert verdict(difference, p_value) == words
+def test_verdict_says_what_was_shown():
+    shown = {(0.1, 0.049): "better", (-0.1, 0.049): "worse", (0.4, math.nan): "no test: one seed"}
+    shown |= dict.fromkeys([(0.1, 0.05), (-0.1, 0.7), (0.0, 0.0)], "no difference shown")
+    assert {case: verdict(*case) for case in shown} == shown

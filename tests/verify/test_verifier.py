@@ -65,11 +65,14 @@ def test_verify_plain_numbers_start_no_process(monkeypatch: pytest.MonkeyPatch) 
     assert [verdict.status for verdict in verdicts] == [Status.OK, Status.WRONG, Status.OK]
 
 
-def test_verify_prefilled_think_for_each_response(verifier: Verifier) -> None:
+def test_verify_takes_an_answer_and_a_prefilled_flag_for_each_response(verifier: Verifier) -> None:
     texts = [response("7"), "some thought </think> <answer> 7 </answer>"]
     assert [v.well_formatted for v in verifier.verify(texts, ["7"] * 2, prefilled_think=[False, True])] == [True, True]
     assert [v.well_formatted for v in verifier.verify(texts, ["7"] * 2, prefilled_think=True)] == [False, True]
     assert [v.well_formatted for v in verifier.verify(texts, ["7"] * 2)] == [True, False]
+    for responses, prompts in ((["a", "b"], None), (["7"], ["a", "b"])):
+        with pytest.raises(ValueError, match="expected equal lengths"):
+            verifier.verify(responses, ["7"], prompts=prompts)
 
 
 def test_verify_expression_copied_from_the_prompt_is_wrong(verifier: Verifier) -> None:
@@ -78,12 +81,6 @@ def test_verify_expression_copied_from_the_prompt_is_wrong(verifier: Verifier) -
     assert [verdict.status for verdict in verdicts] == [Status.WRONG, Status.OK]
     roots = verifier.verify([response(r"\sqrt{12}")] * 2, [r"2\sqrt{3}"] * 2, prompts=[r"Simplify $\sqrt{12}$.", "?"])
     assert [verdict.status for verdict in roots] == [Status.WRONG, Status.OK]
-
-
-def test_verify_refuses_unequal_lengths(verifier: Verifier) -> None:
-    for responses, prompts in ((["a", "b"], None), (["7"], ["a", "b"])):
-        with pytest.raises(ValueError, match="expected equal lengths"):
-            verifier.verify(responses, ["7"], prompts=prompts)
 
 
 def test_verify_custom_grader_gets_the_whole_text_and_grades() -> None:
@@ -109,22 +106,15 @@ def test_verify_custom_result_that_is_no_grade_is_an_error() -> None:
         assert f"the grader returned {what}, expected a bool or a number in [0, 1]" in verdict.detail
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        *({"custom": custom} for custom in ("hostile_graders.same", "no_such_module:same", "hostile_graders:some")),
-        *({"custom": custom} for custom in ("hostile_graders:os", lambda text, gold: True, 7)),
-        {"format": "xml"},
-        {"memory_bytes": 1024},
-        {"num_workers": 0},
-        {"timeout_seconds": float("nan")},
-        {"tags": Tags(think_open="")},
-        {"tags": Tags(think_open="think>")},
-    ],
-)
-def test_verifier_refuses_graders_and_settings_it_cannot_use(settings: dict) -> None:
-    with raises(ConfigError):
-        Verifier(**settings)
+def test_verifier_refuses_graders_and_settings_it_cannot_use() -> None:
+    graders = ("hostile_graders.same", "no_such_module:same", "hostile_graders:some", "hostile_graders:os", 7)
+    for settings in (
+        *({"custom": grader} for grader in (*graders, lambda text, gold: True)),
+        *({"tags": Tags(think_open=tag)} for tag in ("", "think>")),
+        {"format": "xml"}, {"memory_bytes": 1024}, {"num_workers": 0}, {"timeout_seconds": float("nan")},
+    ):  # fmt: skip
+        with raises(ConfigError):
+            Verifier(**settings)
 
 
 def test_verifier_refuses_a_grader_of_the_running_script(tmp_path: Path) -> None:
@@ -158,14 +148,9 @@ def test_verify_agrees_with_the_labels_of_real_responses(data_dir: Path) -> None
     solutions = [(row[model], row["ground_truth"].rpartition("A:")[2].strip()) for row in rows for model in models]
     with Verifier(format="none") as verifier:
         verdicts = verifier.verify([given["solution"] for given, _ in solutions], [gold for _, gold in solutions])
-    assert len(verdicts) == 1200
     assert [v.verified for v in verdicts] == [given["is_correct"] for given, _ in solutions]
-    assert count_statuses(verdicts) == {
-        **dict.fromkeys(Status, 0),
-        Status.OK: 472,
-        Status.WRONG: 726,
-        Status.UNPARSED: 2,
-    }
+    known = {Status.OK: 472, Status.WRONG: 726, Status.UNPARSED: 2}
+    assert count_statuses(verdicts) == dict.fromkeys(Status, 0) | known
 
 
 @pytest.mark.data

@@ -28,17 +28,10 @@ _OBJECTS_PER_COLLECTION = 50_000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Setup:
-    """The first message to a keeper.
-
-    Attributes:
-        function: The pickled function that workers call with the strings of an item.
-        warm_up: Items on which the keeper calls `function` once, so that all workers inherit its imports and caches.
-            Without any, only workers load `function`.
-        memory_bytes: Limit for each worker's own memory.
-    """
+    """The first message to a keeper: the pickled function, as `WorkerPool` describes the arguments."""
 
     function: bytes
-    warm_up: tuple[tuple[str, ...], ...]
+    warm_up: tuple[tuple[str, ...], ...]  # without any, only workers load `function`
     memory_bytes: int
 
 

@@ -27,7 +27,7 @@ _BASE = re.compile(r" *_ *\{? *([0-9]{1,2}) *\}?")
 _SPACING = r"(?:\s|\\[ ,;:!]|~|\\quad)"
 _WORDS = re.compile(r"[A-Za-z]{2,}(?:[ .-]+[A-Za-z]{2,}|/[A-Za-z]+)*[ .]*")
 _SCALES = {"hundred": 2, "thousand": 3, "lakh": 5, "million": 6, "crore": 7, "billion": 9, "trillion": 12,
-           "quadrillion": 15, "quintillion": 18}  # fmt: skip
+           "quadrillion": 15, "quintillion": 18}  # fmt: skip  # a table
 
 _OPERATOR = r"(?:[-+*/×÷·⋅]|\\times|\\cdot|\\div)"
 _ARITHMETIC = re.compile(rf"(?:[0-9.()]|{_SPACING}|{_OPERATOR})+")

@@ -25,17 +25,16 @@ _IMPLIED = {SUM_OF_NUMBERS: {SUM}, PRODUCT_OF_NUMBERS: {PRODUCT}, COEFFICIENT: {
 """A gold answer that has the first name allows the second ones too."""
 
 # Grammar rules that only group their parts.
-_STRUCTURE = {
-    "group", "formatting_group", "ordered_tuple", "interval", "finite_set", "comma_elements", "semicolon_elements",
-    "comma_elements_no_relation", "semicolon_elements_no_relation", "matrix_row", "atom_expr_list", "literal_set",
-    "set_elements", "set_group", "args", "func_common_args", "func_multi_arg", "func_single_arg", "number_subexpr",
-    "func_normal_multi_arg", "func_single_arg_noparens", "func_multi_arg_noparens", "limit_sub", "subexpr", "supexpr",
-    "subeq", "supeq",
-}  # fmt: skip
-_LISTS = {
+_ELEMENTS = {
     "comma_elements", "semicolon_elements", "comma_elements_no_relation", "semicolon_elements_no_relation",
-    "plus_minus_expr",
-}  # fmt: skip
+}  # fmt: skip  # a list of names
+_STRUCTURE = _ELEMENTS | {
+    "group", "formatting_group", "ordered_tuple", "interval", "finite_set", "matrix_row", "atom_expr_list",
+    "literal_set", "set_elements", "set_group", "args", "func_common_args", "func_multi_arg", "func_single_arg",
+    "number_subexpr", "func_normal_multi_arg", "func_single_arg_noparens", "func_multi_arg_noparens", "limit_sub",
+    "subexpr", "supexpr", "subeq", "supeq",
+}  # fmt: skip  # a list of names
+_LISTS = _ELEMENTS | {"plus_minus_expr"}
 GROUPS = {"group", "formatting_group", "ordered_tuple"}
 RELATIONS = {"relation", "equality", "set_relation", "set_elements_relation"}
 _PRODUCTS = {"mp", "mp_nofunc", "unary", "unary_nofunc", "frac"}

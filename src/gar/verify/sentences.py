@@ -29,7 +29,7 @@ _CHANGES = re.compile(
 _JOINS = {"or", "and"}
 _KINDS = {"all", "odd", "even", "prime", "primes"}
 _MATHS = {"sin", "cos", "tan", "log", "ln", "lim", "max", "min", "gcd", "lcm", "mod", "sqrt", "pi", "inf", "infinity",
-          "frac", "pct", "percent", "percentage", "boxed", "text"}  # fmt: skip
+          "frac", "pct", "percent", "percentage", "boxed", "text"}  # fmt: skip  # a list of words
 
 _LEAD = re.compile(
     r"(?:(?:so|thus|hence|therefore|then|finally)\b,? *)*"
@@ -66,7 +66,7 @@ _SPELLINGS: dict[str, str] = {name: unit for unit, names in {
     "$": "dollar usd", "€": "euro eur", "£": "pound gbp", "circ": "degree deg", "km": "kilometer kilometre",
     "m": "meter metre", "cm": "centimeter centimetre", "mm": "millimeter millimetre", "kg": "kilogram", "g": "gram",
     "h": "hour hr", "min": "minute", "s": "second sec", "l": "liter litre", "/": "per",
-}.items() for name in names.split()}  # fmt: skip
+}.items() for name in names.split()}  # fmt: skip  # a table
 _PERCENT = re.compile("(?:%|per ?cent|pct)[ .]*$")
 _PROSE = re.compile(r"[A-Za-z ,.;:!'\"()*°%=$€£¥\u2018\u2019\u2013\u2014-]*")
 # Before the value of a sentence.
@@ -142,14 +142,8 @@ def without_unit(text: str) -> str:
 def unit_of(text: str) -> list[str]:
     r"""The unit of a value, in one spelling, as words. Empty without one.
 
-    >>> (
-    ...     unit_of("78 kilometers"),
-    ...     unit_of(r"\$78"),
-    ...     unit_of(r"9\pi\text{ cm}^2"),
-    ...     unit_of("She has 78 hours"),
-    ...     unit_of("3m"),
-    ... )
-    (['km'], ['$'], ['cm', '2'], ['h'], [])
+    >>> unit_of("78 kilometers"), unit_of(r"9\pi\text{ cm}^2"), unit_of("She has 78 hours"), unit_of("3m")
+    (['km'], ['cm', '2'], ['h'], [])
     """
     plain = TEXT_COMMAND.sub(r" \1", without_lead(text))
     if currency := _CURRENCY.match(plain):

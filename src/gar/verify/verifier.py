@@ -1,20 +1,22 @@
 """Responses and gold answers in, verdicts out."""
 
+import importlib
+import pickle
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, get_args
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, get_args
 
-from gar.errors import ConfigError
+from gar.errors import ConfigError, did_you_mean
 from gar.types import Status, Tags, Verdict
 from gar.verify.answers import WARM_UP, Graded, grade_answer, grade_exactly
-from gar.verify.custom import Grader, custom_grader
 from gar.verify.format import DEFAULT_TAGS, ParsedResponse, ResponseFormat, parse_response
 from gar.verify.workers import WorkerPool
 
 if TYPE_CHECKING:
     from gar.settings import VerifySettings  # pydantic is not for the workers, which import this package
 
+Grader = Callable[[str, str], bool | float]
 NO_ANSWER = Graded(status=Status.UNPARSED, detail="no answer found")
 
 
@@ -172,3 +174,62 @@ def _check_settings(format: str, tags: Tags, num_workers: int, timeout_seconds: 
         raise ConfigError(f"timeout_seconds must be positive and finite, got {timeout_seconds}")
     if memory_bytes < 64 * 1024**2:
         raise ConfigError(f"memory_bytes must be at least 64 MiB, got {memory_bytes}")
+
+
+@dataclass(frozen=True, slots=True)
+class CustomGrader:
+    """Calls the user's grader with the whole text of a response and the gold answer.
+
+    A grade of 1 or True has status OK, a lower one WRONG. Anything else (NaN, 1.5, "yes", None) has status ERROR.
+    """
+
+    function: Grader
+
+    def __call__(self, text: str, gold: str) -> Graded:
+        """Grade one response. The worker that calls this records exceptions."""
+        grade: Any = self.function(text, gold)
+        if getattr(grade, "ndim", None) == 0:  # a scalar of NumPy or torch
+            grade = grade.item()
+        if not isinstance(grade, int | float):
+            detail = f"the grader returned {type(grade).__name__}, expected a bool or a number in [0, 1]"
+        elif not 0 <= grade <= 1:  # NaN included
+            detail = f"the grader returned {grade}, expected a bool or a number in [0, 1]"
+        else:
+            return Graded(status=Status.OK if grade == 1 else Status.WRONG, grade=float(grade))
+        return Graded(status=Status.ERROR, detail=detail)
+
+
+def custom_grader(grader: Grader | str) -> CustomGrader:
+    """A grader that worker processes can call. A `ConfigError` says why they cannot."""
+    function = _imported(grader) if isinstance(grader, str) else grader
+    if not callable(function):
+        raise ConfigError(f"the verifier {grader!r} is of type {type(function).__name__}, expected a function")
+    try:
+        # Workers import the function by name. The running script is not a module they can import.
+        if b"__main__" in pickle.dumps(function):
+            why = "it is defined in the running script or notebook, which worker processes do not import"
+        else:
+            return CustomGrader(function)
+    except Exception as error:
+        why = f"{type(error).__name__}: {error}"
+    raise ConfigError(
+        f"the verifier {grader!r} cannot be sent to worker processes: {why}. "
+        "Define it at the top level of a module that can be imported, not as a lambda or an inner function."
+    )
+
+
+def _imported(name: str) -> Grader:
+    module_name, colon, attribute = name.partition(":")
+    if not (module_name and colon and attribute):
+        raise ConfigError(f"the verifier {name!r} should look like 'package.module:function'")
+    try:
+        module = importlib.import_module(module_name)
+    except Exception as error:
+        raise ConfigError(
+            f"the verifier {name!r} cannot be imported, {type(error).__name__}: {error}. "
+            "Is its folder on the Python path? The current folder is not unless PYTHONPATH=. is set"
+        ) from error
+    if not hasattr(module, attribute):
+        hint = did_you_mean(attribute, vars(module))
+        raise ConfigError(f"the module {module_name!r} has no {attribute!r}.{hint}")
+    return getattr(module, attribute)

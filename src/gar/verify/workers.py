@@ -61,32 +61,15 @@ class _KeeperKilledError(WorkerError):
 
 @dataclass(slots=True, eq=False)
 class _Batch:
-    """The items of one `run` and their outcomes.
-
-    Attributes:
-        items: Arguments of the function.
-        queue: Indices of waiting items.
-        outcomes: Outcomes by index.
-        retried: Indices of items that are tried a second time.
-        lost_seconds: Wall-clock time spent so far on items killed at their limit.
-        useful_seconds: Wall-clock time spent so far on all other items.
-        num_losses: Keepers, and workers before their first item, that were killed.
-    """
+    """The items of one `run`, each with an index, and their outcomes."""
 
     items: Sequence[tuple[str, ...]]
-    queue: deque[int] = field(default_factory=deque)
+    queue: deque[int]  # waiting
     outcomes: dict[int, Graded] = field(default_factory=dict)
     retried: set[int] = field(default_factory=set)
-    lost_seconds: float = 0.0
-    useful_seconds: float = 0.0
-    num_losses: int = 0
-
-    def __post_init__(self) -> None:
-        self.queue.extend(range(len(self.items)))
-
-    @property
-    def num_open(self) -> int:
-        return len(self.items) - len(self.outcomes)
+    lost_seconds: float = 0.0  # wall-clock time spent on items killed at their limit
+    useful_seconds: float = 0.0  # on all other items
+    num_losses: int = 0  # keepers, and workers before their first item, that were killed
 
     def try_again(self, index: int, outcome: Graded) -> None:
         """Put an item back, but only once: the second outcome counts."""
@@ -157,26 +140,23 @@ class WorkerPool:
         Raises:
             WorkerError: The processes cannot be started, or are killed again and again.
         """
-        batch = _Batch(items)
+        batch = _Batch(items, deque(range(len(items))))
         with self._lock:
             if self._keeper is not None and not self._keeper.usable():
                 self.close()
             try:
-                while batch.num_open:
+                while num_open := len(items) - len(batch.outcomes):
                     try:
-                        self._step(batch)
+                        self._reap_idle()
+                        self._start_workers(num_open)
+                        self._hand_out(batch)
+                        self._collect(batch)
                     except _KeeperKilledError as error:
                         self._replace_keeper(batch, error)
             except BaseException:  # Ctrl-C included: no item may stay behind in a worker
                 self.close()
                 raise
         return [batch.outcomes[index] for index in range(len(items))]
-
-    def _step(self, batch: _Batch) -> None:
-        self._reap_idle()
-        self._start_workers(batch.num_open)
-        self._hand_out(batch)
-        self._collect(batch)
 
     def _replace_keeper(self, batch: _Batch, error: WorkerError) -> None:
         """Start again, and retry the items of the killed keeper's workers."""
@@ -224,12 +204,10 @@ class WorkerPool:
 
     def _give_up(self, batch: _Batch) -> None:
         """Count the remaining items of a batch as timed out: killed items have used up its budget."""
-        number, total, lost = len(batch.queue), len(batch.items), f"{batch.lost_seconds:.1f}"
-        _log.warning(
-            "%d of %d answers were not checked and count as timed out: others that were killed had cost %s seconds.",
-            number, total, lost,
-        )  # fmt: skip
-        detail = f"not checked, as {number} of {total}: answers before it that were killed had cost {lost} s"
+        of_all, lost = f"{len(batch.queue)} of {len(batch.items)}", f"{batch.lost_seconds:.1f}"
+        text = "%s answers were not checked and count as timed out: others that were killed had cost %s seconds."
+        _log.warning(text, of_all, lost)
+        detail = f"not checked, as {of_all}: answers before it that were killed had cost {lost} s"
         batch.outcomes.update(dict.fromkeys(batch.queue, Graded(status=Status.TIMEOUT, detail=detail)))
         batch.queue.clear()
 

@@ -1,30 +1,30 @@
 """`grade_answer`: what equals a gold answer, what does not, and what is no statement about the answer at all."""
 
-import pytest
+import itertools
 
 from gar.types import Status
 from gar.verify.answers import MAX_ANSWER_CHARS, _grade_expression, grade_answer, grade_exactly
 
 # gold, answers that are decided without math-verify
 EXACT_RIGHT = [
-    ("18", "18 | 018 | +18 | 18. | 18.00 | $18 | \\$18 | $18$ | \\(18\\) | **18** | **18.** | 18\u200f | 1\u200b8"),
     (
         "18",
-        "18 dollars | 18 dollars per day. | 18\\text{ km/h} | 18\\ \\text{dollars} | $18 each | 18 cm | 0.018 thousand",
+        "18 | 018 | +18 | 18. | 18.00 | $18 | \\$18 | $18$ | \\(18\\) | **18** | **18.** | 18\u200f | 1\u200b8 | "
+        "18 dollars | 18 dollars per day. | 18\\text{ km/h} | 18\\ \\text{dollars} | $18 each | 18 cm | "
+        "0.018 thousand | **18 | 18** | {18} | {18.} | 18_{10} | 22_8 | 10010_{2} | "
+        "The answer is 18. | Answer: 18 | The final answer is $18$. | 18 (minutes) | She has 18 left. | 1.8e1",
     ),
     ("1,234", "1234 | 1,234 | 1{,}234 | 1\\,234 | 1 234 | 1\u00a0234 | 1234.0"),
     ("-3", "-3 | \u22123 | -3.0 apples"),
     ("0", "0 | -0 | 0.00"),
     ("3000000", "3 million | 3 million people | 3,000,000"),
     ("$18", "18 | 18.0"),
-    ("18", "**18 | 18** | {18} | {18.} | 18_{10} | 22_8 | 10010_{2}"),
     ("x\u2208{1,2}", "x \u2208 {1,2}"),
     ("f(x)=\\left(x+\\dfrac{1}{2}\\right), else 0", "f(x) = (x + \\frac{1}{2}),else 0"),
     (
         "\\frac{1}{2}",
         "\\displaystyle \\dfrac{1}{2} | \\frac{1}{2} | $\\frac{1}{2}$ | \\(\\frac{1}{2}\\). | **\\frac{1}{2}**",
     ),
-    ("18", "The answer is 18. | Answer: 18 | The final answer is $18$. | 18 (minutes) | She has 18 left. | 1.8e1"),
     ("-10", "$-10 dollars | -$10 | $-10"),
     ("700000", "7 lakh | 7 lakh rupees | 7\\times 10^5"),
     ("7000000000000000", "7 quadrillion"),
@@ -134,21 +134,12 @@ LISTS = [
 HEDGES = [
     (
         "78",
-        "about 78 | 78 or so | not 78 | perhaps 78 | approximately 78 | maybe 78 | around 78 | at least 78 | ca. 78",
+        "about 78 | 78 or so | not 78 | perhaps 78 | approximately 78 | maybe 78 | around 78 | at least 78 | ca. 78 | "
+        "between 70 and 80 | 3, or maybe 78 | 78 at most | anything but 78 | any 78 | some 78 | 78ish | c. 78 m | "
+        "The answer is about 78. | I think 78 | 78 km, ... | 78 or | 39 squared | 78 minus something | 78 plus some | "
+        "It isn\u2019t 78 | hardly 78 | 78, presumably | apparently 78 | close to 78 | up to 78 | ca 78 m | "
+        "I suppose 78 | supposedly 78 | barely 78 | seemingly 78 | a ballpark 78",
     ),
-    (
-        "78",
-        "between 70 and 80 | 3, or maybe 78 | 78 at most | anything but 78 | any 78 | some 78 | 78ish | c. 78 m",
-    ),
-    (
-        "78",
-        "The answer is about 78. | I think 78 | 78 km, ... | 78 or | 39 squared | 78 minus something | 78 plus some",
-    ),
-    (
-        "78",
-        "It isn\u2019t 78 | hardly 78 | 78, presumably | apparently 78 | close to 78 | up to 78 | ca 78 m",
-    ),
-    ("78", "I suppose 78 | supposedly 78 | barely 78 | seemingly 78 | a ballpark 78"),
     ("18", "1.8 dozen | 18 and half | 18 squared | 18 apples or twenty | 18 and a half"),
     ("2", "All powers of 2 | half of 2"),
     ("\\frac{1}{2}", "about \\frac{1}{2} | \\frac{1}{2} or so | \\frac{1}{2}\\text{ or so} | not \\frac{1}{2}"),
@@ -170,75 +161,63 @@ def pairs(table: list[tuple[str, str]]) -> list[tuple[str, str]]:
     return [(gold, answer) for gold, answers in table for answer in answers.split(" | ")]
 
 
-@pytest.mark.parametrize(("gold", "answer"), pairs(EXACT_RIGHT + EXACT_WRONG))
-def test_grade_exactly_decides_numbers_and_equal_text(gold: str, answer: str) -> None:
-    graded = grade_exactly(answer, gold)
-    right = (gold, answer) in pairs(EXACT_RIGHT)
-    assert graded is not None
-    assert (graded.status, graded.grade) == ((Status.OK, 1.0) if right else (Status.WRONG, 0.0))
+def test_grade_exactly_decides_numbers_and_equal_text() -> None:
+    for table, expected in ((EXACT_RIGHT, (Status.OK, 1.0)), (EXACT_WRONG, (Status.WRONG, 0.0))):
+        for gold, answer in pairs(table):
+            graded = grade_exactly(answer, gold)
+            assert graded is not None
+            assert (graded.status, graded.grade) == expected, answer
 
 
-@pytest.mark.parametrize(("gold", "answer"), pairs(NOT_THE_SAME))
-def test_grade_exactly_other_spaces_may_be_another_answer(gold: str, answer: str) -> None:
-    assert grade_exactly(answer, gold) is None
+def test_grade_answer_parses_expressions() -> None:
+    for table, expected in ((PARSED_RIGHT, (Status.OK, 1.0)), (PARSED_WRONG, (Status.WRONG, 0.0))):
+        for gold, answer in pairs(table):
+            assert grade_exactly(answer, gold) is None, answer
+            graded = grade_answer(answer, gold)
+            assert (graded.status, graded.grade) == expected, answer
 
 
-@pytest.mark.parametrize(("gold", "answer"), pairs(PARSED_RIGHT + PARSED_WRONG))
-def test_grade_answer_parses_expressions(gold: str, answer: str) -> None:
-    assert grade_exactly(answer, gold) is None
-    graded = grade_answer(answer, gold)
-    right = (gold, answer) in pairs(PARSED_RIGHT)
-    assert (graded.status, graded.grade) == ((Status.OK, 1.0) if right else (Status.WRONG, 0.0))
+def test_grade_answer_unparsed() -> None:
+    for gold, answer in pairs(UNPARSED + LISTS + HEDGES):
+        graded = grade_answer(answer, gold)
+        assert (graded.status, graded.grade, graded.detail != "") == (Status.UNPARSED, 0.0, True), answer
 
 
-@pytest.mark.parametrize(("gold", "answer"), pairs(UNPARSED + LISTS + HEDGES))
-def test_grade_answer_unparsed(gold: str, answer: str) -> None:
-    graded = grade_answer(answer, gold)
-    assert (graded.status, graded.grade) == (Status.UNPARSED, 0.0)
-    assert graded.detail
+HOSTILE = {
+    "9" * 1_000_000: "1000000 characters",
+    "9" * (MAX_ANSWER_CHARS + 1): f"more than {MAX_ANSWER_CHARS}",
+    "{" * 500: "nested 500 deep",
+    "\\frac{1}{" * 150 + "1" + "}" * 150: "nested 150 deep",
+    "": "empty",
+    "\u200f": "empty",
+}
 
 
-@pytest.mark.parametrize(
-    ("answer", "detail"),
-    [
-        ("9" * 1_000_000, "1000000 characters"),
-        ("9" * (MAX_ANSWER_CHARS + 1), f"more than {MAX_ANSWER_CHARS}"),
-        ("{" * 500, "nested 500 deep"),
-        ("\\frac{1}{" * 150 + "1" + "}" * 150, "nested 150 deep"),
-        ("", "empty"),
-        ("\u200f", "empty"),
-    ],
-)
-def test_grade_exactly_refuses_hostile_answers_unread(answer: str, detail: str) -> None:
-    graded = grade_exactly(answer, "7")
-    assert graded is not None
-    assert graded.status == Status.UNPARSED
-    assert detail in graded.detail
+def test_grade_exactly_refuses_hostile_answers_unread() -> None:
+    for answer, detail in HOSTILE.items():
+        graded = grade_exactly(answer, "7")
+        assert graded is not None
+        assert (graded.status, detail in graded.detail) == (Status.UNPARSED, True), detail
 
 
 FRACTIONS = [
     "1/2", "-1/2", "3/6", "4/2", "0/3", "007/014", r"\frac{1}{2}", r"\dfrac{2}{4}", r"-\frac{1}{2}", r"\frac{-1}{2}",
     r"-\frac{-1}{2}", r"\frac{1}{-2}", r"\frac{333333}{1000000}", r"\frac{1}{3}", "123456789/246913579", r"\frac{0}{5}",
 ]  # fmt: skip
+NO_FRACTIONS = ["1/0", r"\frac{1}{0}", "0.5", r"\frac12", "1/2/3", r"\frac{1}{2}x", "1/2 or 3/4"]
 
 
-@pytest.mark.parametrize("gold", FRACTIONS)
-def test_grade_exactly_compares_fractions_as_math_verify_does(gold: str) -> None:
-    for answer in FRACTIONS:
+def test_grade_exactly_compares_fractions_as_math_verify_does_and_leaves_others_to_the_parser() -> None:
+    for gold, answer in itertools.product(FRACTIONS, FRACTIONS):
         exact = grade_exactly(answer, gold)
         assert exact is not None
         assert exact.status == _grade_expression(answer, gold, "").status
+    undecided = [(r"\frac{7}{2}", answer) for answer in NO_FRACTIONS] + pairs(NOT_THE_SAME)
+    assert [answer for gold, answer in undecided if grade_exactly(answer, gold) is not None] == []
 
 
-@pytest.mark.parametrize("answer", ["1/0", r"\frac{1}{0}", "0.5", r"\frac12", "1/2/3", r"\frac{1}{2}x", "1/2 or 3/4"])
-def test_grade_exactly_leaves_what_is_no_fraction_of_integers_to_the_parser(answer: str) -> None:
-    assert grade_exactly(answer, r"\frac{7}{2}") is None
-
-
-@pytest.mark.parametrize("gold", ["x\u2208{1,2}", "T(p,q)=0 if (p,q)=(0,0), p+q otherwise"])
-def test_grade_answer_gold_that_cannot_be_parsed_is_an_error(gold: str) -> None:
-    assert grade_answer(gold, gold).status == Status.OK
-    graded = grade_answer("7", gold)
-    assert graded.status == Status.ERROR
-    assert "gold answer" in graded.detail
-    assert "cannot be parsed" in graded.detail
+def test_grade_answer_gold_that_cannot_be_parsed_is_an_error() -> None:
+    for gold in ("x\u2208{1,2}", "T(p,q)=0 if (p,q)=(0,0), p+q otherwise"):
+        assert grade_answer(gold, gold).status == Status.OK
+        graded = grade_answer("7", gold)
+        assert (graded.status, "cannot be parsed" in graded.detail) == (Status.ERROR, True)

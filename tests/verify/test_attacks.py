@@ -1,7 +1,5 @@
 """Answers that somebody who wants the reward, or is careless, could write: what becomes of each is decided here."""
 
-import pytest
-
 from gar.types import Status
 from gar.verify.answers import grade_answer
 
@@ -78,6 +76,6 @@ ATTACKS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("gold", "answer", "status"), ATTACKS)
-def test_attack(gold: str, answer: str, status: Status) -> None:
-    assert grade_answer(answer, gold).status == status
+def test_attacks() -> None:
+    for gold, answer, status in ATTACKS:
+        assert grade_answer(answer, gold).status == status, (gold, answer)

@@ -1,7 +1,5 @@
 """Letters of choices in the wild: one named clearly counts; two, or none, are no statement about the answer."""
 
-import pytest
-
 from gar.types import Status
 from gar.verify import parse_response
 from gar.verify.answers import grade_answer, grade_exactly
@@ -20,21 +18,22 @@ NAMES_C = [
 SEVERAL = [
     "C or D", "C and D", "C, D", "C/D", "C & D", "(C)(D)", "(C), (D)", "(c) (d)", "C) or (D)", "C. or D.", "A C",
     "C\nD", r"C \text{ or } D", "Both B and C", "C, not D", "the answer is C or D", "A) 3 B) 4 C) 5", "A, B, C, D",
-    "C) 12 km (D) 13 km", "C. D", "C. A and D", "c) 3 d) 4", "Either C or A",
+    "C) 12 km (D) 13 km", "C. D", "C. A and D", "c) 3 d) 4", "Either C or A", "(A) (B)", "A) or B)", "A. one; B. two",
+    "C: vitamin A",
 ]  # fmt: skip
 NAMES_NONE = [
     "", "12 km", "Carbon", "CC", "ABCDEFGHIJ", "C = 3", "E = mc^2", "not C", "the answer is not C", "(C) is wrong",
     "C isn't right", "I choose C", "A large molecule", "a large molecule", "K", "(k)", "all of them", "C, d", "-C",
-    "2C", "(C) perhaps", "C: no", "C. wrong", "(C) I think", "(C) probably not", "C. No reaction occurs",
+    "2C", "(C) perhaps", "Call me", "C: no", "C. wrong", "(C) I think", "(C) probably not", "C. No reaction occurs",
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("answer", NAMES_C)
-def test_grade_exactly_choice_named_clearly(answer: str) -> None:
-    for gold, status in (("C", Status.OK), ("(C)", Status.OK), (r"\text{C}", Status.OK), ("B", Status.WRONG)):
-        graded = grade_exactly(answer, gold)
-        assert graded is not None
-        assert graded.status == status
+def test_grade_exactly_choice_named_clearly() -> None:
+    for answer in NAMES_C:
+        for gold, status in (("C", Status.OK), ("(C)", Status.OK), (r"\text{C}", Status.OK), ("B", Status.WRONG)):
+            graded = grade_exactly(answer, gold)
+            assert graded is not None
+            assert graded.status == status, answer
 
 
 def test_grade_exactly_choice_with_the_text_that_it_has_in_the_prompt() -> None:
@@ -44,30 +43,27 @@ def test_grade_exactly_choice_with_the_text_that_it_has_in_the_prompt() -> None:
         assert [outcome and outcome.status for outcome in graded] == [Status.OK, Status.OK, Status.WRONG]
 
 
-@pytest.mark.parametrize("answer", [*SEVERAL, *NAMES_NONE])
-def test_grade_answer_several_choices_or_none_are_unparsed_whichever_is_right(answer: str) -> None:
-    for gold in "ABCDEI":
-        graded = grade_answer(answer, gold)
-        assert (graded.status, graded.grade) == (Status.UNPARSED, 0.0)
+def test_grade_answer_several_choices_or_none_are_unparsed_whichever_is_right() -> None:
+    for answer in [*SEVERAL, *NAMES_NONE]:
         expected = ("names several choices",) if answer in SEVERAL else ("names no choice", "the answer is empty")
-        assert graded.detail.partition(":")[0] in expected
+        for gold in "ABCDEI":
+            graded = grade_answer(answer, gold)
+            assert (graded.status, graded.grade) == (Status.UNPARSED, 0.0), answer
+            assert graded.detail.partition(":")[0] in expected, answer
 
 
-@pytest.mark.parametrize(
-    ("gold", "wanted"),
-    [("A", True), ("J", True), ("(B)", True), (r"\text{(E)}", True), ("K", False), ("c", False), ("(c)", False),
-     ("AB", False), ("x", False), ("7", False), ("A, B", False), (r"\text{Evelyn}", False)],
-)  # fmt: skip
-def test_is_choice_takes_one_capital_letter_up_to_j(gold: str, wanted: bool) -> None:
-    assert is_choice(gold) is wanted
+RESPONSES = [
+    "It is odd.\n(C)", "It is odd.\n\n**C**\n", "3 + 4 = 7\nC.", "Answer: C.", "the answer is (c)", "C) 12",
+    "# Result\n(c)", r"so \boxed{\text{C}}", "<think> B? the answer is B </think> The answer is **C**.",
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("text", "letters"),
-    [(text, "C") for text in ("It is odd.\n(C)", "It is odd.\n\n**C**\n", "3 + 4 = 7\nC.", "Answer: C.",
-     "the answer is (c)", r"so \boxed{\text{C}}", "<think> B? the answer is B </think> The answer is **C**.",
-     "# Result\n(c)", "C) 12")]
-    + [("I choose C because of 12", ""), ("C or\nD or E", "DE")],
-)  # fmt: skip
-def test_parse_response_none_finds_the_choice_and_guesses_none(text: str, letters: str) -> None:
-    assert chosen_letters(parse_response(text, format="none").answer or "") == letters
+def test_a_choice_is_one_capital_letter_up_to_j_and_found_in_a_response() -> None:
+    assert all(map(is_choice, ["A", "J", "(B)", r"\text{(E)}"]))
+    assert not any(map(is_choice, ["K", "c", "(c)", "AB", "x", "7", "A, B", r"\text{Evelyn}"]))
+    for text, letters in {
+        **dict.fromkeys(RESPONSES, "C"),
+        "I choose C because of 12": "",
+        "C or\nD or E": "DE",
+    }.items():
+        assert chosen_letters(parse_response(text, format="none").answer or "") == letters, text

@@ -43,30 +43,23 @@ THINK_ANSWER = [
 ]
 
 
-@pytest.mark.parametrize(("text", "answer", "reason"), THINK_ANSWER)
-def test_parse_response_think_answer_table(text: str, answer: str | None, reason: str) -> None:
-    parsed = parse_response(text)
-    assert parsed.answer == answer
-    assert parsed.well_formatted == (reason == "")
-    assert reason in parsed.reason
-    assert bool(parsed.reason) != parsed.well_formatted
+PREFILLED = [
+    ("3 + 4 = 7 </think> <answer> 7 </answer>", "7", ""),
+    ("</think><answer>7</answer>", "7", ""),
+    (GOOD, "7", "1 <think>, expected 0"),
+    ("<answer>6</answer> </think> <answer> 7 </answer>", "7", "2 <answer>, expected 1"),
+    ("<answer> 7 </answer>", "7", "0 </think>, expected 1"),
+    ("x </think> y <answer> 7 </answer>", "7", "text outside"),
+]
 
 
-@pytest.mark.parametrize(
-    ("text", "answer", "reason"),
-    [
-        ("3 + 4 = 7 </think> <answer> 7 </answer>", "7", ""),
-        ("</think><answer>7</answer>", "7", ""),
-        (GOOD, "7", "1 <think>, expected 0"),
-        ("<answer>6</answer> </think> <answer> 7 </answer>", "7", "2 <answer>, expected 1"),
-        ("<answer> 7 </answer>", "7", "0 </think>, expected 1"),
-        ("x </think> y <answer> 7 </answer>", "7", "text outside"),
-    ],
-)
-def test_parse_response_prefilled_opening_tag_stands_in_the_prompt(text: str, answer: str, reason: str) -> None:
-    parsed = parse_response(text, prefilled_think=True)
-    assert (parsed.answer, parsed.well_formatted) == (answer, reason == "")
-    assert reason in parsed.reason
+def test_parse_response_think_answer_tables() -> None:
+    for table, prefilled in ((THINK_ANSWER, False), (PREFILLED, True)):
+        for text, answer, reason in table:
+            parsed = parse_response(text, prefilled_think=prefilled)
+            assert (parsed.answer, parsed.well_formatted) == (answer, reason == ""), text
+            assert reason in parsed.reason
+            assert bool(parsed.reason) != parsed.well_formatted
 
 
 def test_parse_response_takes_other_tags() -> None:
@@ -76,86 +69,86 @@ def test_parse_response_takes_other_tags() -> None:
     assert not parse_response(GOOD, tags=RELEASED).well_formatted
 
 
-@pytest.mark.parametrize(
-    ("text", "answer", "well_formatted"),
-    [
-        (r"so \boxed{7}", "7", True),
-        (r"\boxed{6} no, \boxed{7}.", "7", True),
-        (r"<think> \boxed{6} </think> \boxed{7}", "7", True),
-        (r"<think> \boxed{6} </think> it is 7", None, False),
-        (r"<think> \boxed{6} and no end", "6", False),
-        (r"\boxed{7} <think> \boxed{6} and no end", "7", True),
-        (r"\boxed{}", None, False),
-        (r"\boxed{7", None, False),
-        ("7", None, False),
-    ],
-)
-def test_parse_response_boxed_table(text: str, answer: str | None, well_formatted: bool) -> None:
-    parsed = parse_response(text, format="boxed")
-    assert (parsed.answer, parsed.well_formatted) == (answer, well_formatted)
+BOXED = [
+    (r"so \boxed{7}", "7", True),
+    (r"\boxed{6} no, \boxed{7}.", "7", True),
+    (r"<think> \boxed{6} </think> \boxed{7}", "7", True),
+    (r"<think> \boxed{6} </think> it is 7", None, False),
+    (r"<think> \boxed{6} and no end", "6", False),
+    (r"\boxed{7} <think> \boxed{6} and no end", "7", True),
+    (r"\boxed{}", None, False),
+    (r"\boxed{7", None, False),
+    ("7", None, False),
+]
 
 
-@pytest.mark.parametrize(
-    ("text", "answer"),
-    [
-        ("3 + 4 = 7\nA: 7", "7"),
-        ("A: 6\nno\nA: 7\n", "7"),
-        ("work\n#### 1,234", "1,234"),
-        ("**Answer:** 7", "7"),
-        ("Final answer: x + 1", "x + 1"),
-        (r"A: 6. In a box: \boxed{7}", "7"),
-        ("The answer is 7.5 apples. I checked.", "7.5 apples"),
-        ("the answer is 6. No, the answer is: 7", "7"),
-        ("16-3-4=9", "16-3-4=9"),
-        ("10-7", "10-7"),
-        ("it falls to -7 degrees", "-7"),
-        ("she pays $1,234.50.", "$1,234.50"),
-        ("<think> the answer is 6 </think> about 7", "about 7"),
-        ("<think> 6 </think> I cannot say", "I cannot say"),
-        ("<think> maybe 7, but", "<think> maybe 7, but"),
-        ("I cannot say", "I cannot say"),
-        # Whole, or not at all.
-        (r"so $2\sqrt{3}$", r"2\sqrt{3}"),
-        ("2^{78}", "2^{78}"),
-        ("(2, 3)", "(2, 3)"),
-        ("We get 2, 3.", "2, 3"),
-        ("Each costs 39, so 2 * 39 = 78 dollars.", "78"),
-        ("A dozen is 12. So they cost $100 + $20 = $<<100+20=120>>120.", "$120"),
-        ("There are 3 pens. Tom has 78 apples left.", "78"),
-        ("x is 3 or 78", "x is 3 or 78"),
-        ("2 * 39 = 78 or so", "2 * 39 = 78 or so"),
-        ("The value is not 78.", "not 78"),
-        ("I do not think the answer is 78.", "I do not think the answer is 78."),
-        ("Thus\n\\[\n x = 78\n\\]\n", "x = 78"),
-        ("All powers of 2", "All powers of 2"),
-        (" \n", None),
-    ],
-)
-def test_parse_response_none_finds_the_answer(text: str, answer: str | None) -> None:
-    parsed = parse_response(text, format="none")
-    assert (parsed.answer, parsed.well_formatted) == (answer, True)
+def test_parse_response_boxed_table() -> None:
+    for text, answer, well_formatted in BOXED:
+        parsed = parse_response(text, format="boxed")
+        assert (parsed.answer, parsed.well_formatted) == (answer, well_formatted), text
 
 
-@pytest.mark.parametrize(
-    ("text", "content"),
-    [
-        (r"\boxed{\frac{1}{2}} and \boxed{\{1, 2\}}", r"\{1, 2\}"),
-        (r"\boxed{\boxed{7}}", "7"),
-        (r"\boxed{7} \boxed{8", "7"),
-        (r"{ \boxed {7}", "7"),
-        (r"\boxed{a \boxed{b} c}", "b"),
-        (r"\boxed{\left\{1\right.}", r"\left\{1\right."),
-        (r"\boxed{}", ""),
-        (r"} \fbox{7}", "7"),
-        (r"\\boxed{7}", "7"),
-        (r"\boxed{{7}", None),
-        (r"boxed{7}", None),
-        ("\\boxed{" * 10_000 + "7" + "}" * 10_000, "7"),
-        ("{" * 10_000 + r"\boxed{7}", "7"),
-    ],
-)
-def test_last_boxed_matches_braces(text: str, content: str | None) -> None:
-    assert last_boxed(text) == content
+FREE = [
+    ("3 + 4 = 7\nA: 7", "7"),
+    ("A: 6\nno\nA: 7\n", "7"),
+    ("work\n#### 1,234", "1,234"),
+    ("**Answer:** 7", "7"),
+    ("Final answer: x + 1", "x + 1"),
+    (r"A: 6. In a box: \boxed{7}", "7"),
+    ("The answer is 7.5 apples. I checked.", "7.5 apples"),
+    ("the answer is 6. No, the answer is: 7", "7"),
+    ("16-3-4=9", "16-3-4=9"),
+    ("10-7", "10-7"),
+    ("it falls to -7 degrees", "-7"),
+    ("she pays $1,234.50.", "$1,234.50"),
+    ("<think> the answer is 6 </think> about 7", "about 7"),
+    ("<think> 6 </think> I cannot say", "I cannot say"),
+    ("<think> maybe 7, but", "<think> maybe 7, but"),
+    ("I cannot say", "I cannot say"),
+    # Whole, or not at all.
+    (r"so $2\sqrt{3}$", r"2\sqrt{3}"),
+    ("2^{78}", "2^{78}"),
+    ("(2, 3)", "(2, 3)"),
+    ("We get 2, 3.", "2, 3"),
+    ("Each costs 39, so 2 * 39 = 78 dollars.", "78"),
+    ("A dozen is 12. So they cost $100 + $20 = $<<100+20=120>>120.", "$120"),
+    ("There are 3 pens. Tom has 78 apples left.", "78"),
+    ("x is 3 or 78", "x is 3 or 78"),
+    ("2 * 39 = 78 or so", "2 * 39 = 78 or so"),
+    ("The value is not 78.", "not 78"),
+    ("I do not think the answer is 78.", "I do not think the answer is 78."),
+    ("Thus\n\\[\n x = 78\n\\]\n", "x = 78"),
+    ("All powers of 2", "All powers of 2"),
+    (" \n", None),
+]
+
+
+def test_parse_response_none_finds_the_answer() -> None:
+    for text, answer in FREE:
+        parsed = parse_response(text, format="none")
+        assert (parsed.answer, parsed.well_formatted) == (answer, True), text
+
+
+BOXES = [
+    (r"\boxed{\frac{1}{2}} and \boxed{\{1, 2\}}", r"\{1, 2\}"),
+    (r"\boxed{\boxed{7}}", "7"),
+    (r"\boxed{7} \boxed{8", "7"),
+    (r"{ \boxed {7}", "7"),
+    (r"\boxed{a \boxed{b} c}", "b"),
+    (r"\boxed{\left\{1\right.}", r"\left\{1\right."),
+    (r"\boxed{}", ""),
+    (r"} \fbox{7}", "7"),
+    (r"\\boxed{7}", "7"),
+    (r"\boxed{{7}", None),
+    (r"boxed{7}", None),
+    ("\\boxed{" * 10_000 + "7" + "}" * 10_000, "7"),
+    ("{" * 10_000 + r"\boxed{7}", "7"),
+]
+
+
+def test_last_boxed_matches_braces() -> None:
+    for text, content in BOXES:
+        assert last_boxed(text) == content, text[:40]
 
 
 @pytest.mark.parametrize(

@@ -40,48 +40,30 @@ NOT_READ = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "value"), READ)
-def test_stated_value_is_read(text: str, value: str) -> None:
-    assert stated_value(text) == value
+WITHOUT_UNIT = {
+    r"\frac{1}{2}\text{ cm}^2": r"\frac{1}{2}", "3+15 apples": "3+15", "5 m/s": "5", r"\sqrt{2} cm": r"\sqrt{2}",
+    **{text: text for text in ("7 or so", r"2\pi", "7 minus something", "18x")},
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("text", NOT_READ)
-def test_stated_value_leaves_what_states_none_or_several(text: str) -> None:
-    assert stated_value(text) in (text, text.rstrip("."))
-
-
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [(r"\frac{1}{2}\text{ cm}^2", r"\frac{1}{2}"), ("3+15 apples", "3+15"), ("5 m/s", "5"), ("7 or so", "7 or so"),
-     (r"2\pi", r"2\pi"), ("7 minus something", "7 minus something"), ("18x", "18x"), (r"\sqrt{2} cm", r"\sqrt{2}")],
-)  # fmt: skip
-def test_without_unit(text: str, value: str) -> None:
-    assert without_unit(text) == value
-
-
-def number_answers(data_dir: Path, limit: int | None) -> list[tuple[str, str, bool]]:
-    """Final answers of real model solutions, gold answers, and the labels."""
-    rows = [json.loads(line) for line in (data_dir / "gsm8k_model_solutions_300.jsonl").read_text().splitlines()]
-    answers = []
-    for row in rows[:limit]:
-        gold = row["ground_truth"].rpartition("A:")[2].strip()
-        for model in ("6b_finetuning", "6b_verification", "175b_finetuning", "175b_verification"):
-            last = row[model]["solution"].rpartition("A:")[2].strip()
-            answers.append((last, gold, row[model]["is_correct"]))
-    return answers
+def test_stated_value_and_unit_of_a_text() -> None:
+    assert {text: stated_value(text) for text, _ in READ} == dict(READ)
+    assert [text for text in NOT_READ if stated_value(text) not in (text, text.rstrip("."))] == []
+    assert {text: without_unit(text) for text in WITHOUT_UNIT} == WITHOUT_UNIT
 
 
 @pytest.mark.data
 @pytest.mark.slow
 def test_all_real_answers_keep_their_verdict_in_other_words(data_dir: Path) -> None:
-    answers = number_answers(data_dir, None)
-    assert len(answers) == 1200
+    lines = (data_dir / "gsm8k_model_solutions_300.jsonl").read_text().splitlines()
+    models = ("6b_finetuning", "6b_verification", "175b_finetuning", "175b_verification")
+    answers = [(row[model], row["ground_truth"]) for row in map(json.loads, lines) for model in models]
+    wraps = [f"<answer>{wrap}</answer>" for wrap in WRAPS + NUMBER_WRAPS]
+    golds = [gold.rpartition("A:")[2].strip() for _, gold in answers]
+    texts = [wrap.format(given["solution"].rpartition("A:")[2].strip()) for wrap in wraps for given, _ in answers]
     with Verifier() as verifier:
-        texts = [wrap.format(answer) for wrap in WRAPS + NUMBER_WRAPS for answer, _, _ in answers]
-        verdicts = verifier.verify(
-            [f"<answer>{text}</answer>" for text in texts], [gold for _, gold, _ in answers] * (len(texts) // 1200)
-        )
-    assert [v.verified for v in verdicts] == [right for _, _, right in answers] * (len(texts) // 1200)
+        verdicts = verifier.verify(texts, golds * len(wraps))
+    assert [v.verified for v in verdicts] == [given["is_correct"] for given, _ in answers] * len(wraps)
 
 
 @pytest.mark.data

@@ -58,7 +58,7 @@ def watch(process: subprocess.Popen[str], metrics: Path) -> list[Sample]:
 @pytest.mark.slow
 def test_two_thousand_steps_hold_no_more_memory_and_descriptors_than_a_few_hundred(tmp_path: Path):
     (tmp_path / "long_run_grader.py").write_text(GRADER)
-    paths = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    paths = f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', tmp_path)}"
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": paths}
     command = [sys.executable, "-m", "gar", "train", *TINY, "--records.output_dir", str(tmp_path)]
     with (tmp_path / "output").open("w") as output:

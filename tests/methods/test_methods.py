@@ -102,19 +102,13 @@ def test_methods_are_named_as_they_name_themselves_and_take_the_same_penalty():
             assert "-0.0" not in [str(value) for value in values.tolist()]
 
 
-@pytest.mark.parametrize(
-    ("gate", "eligible", "rewards"),
-    [
-        ("algorithm", [True, True, False, False], [1.125, 1.0, -0.6, -0.6]),
-        # Equation 6 pays base and bonus to a right answer in bad format, beside the penalty. The mean of
-        # (0.75, 0.25, 1.0) is 2/3: bonuses 1/24, 0, 1/6.
-        ("equation", [True, True, True, False], [1 + 1 / 24, 1.0, 1 + 1 / 6 - 0.6, -0.6]),
-    ],
-)
-def test_shape_obeys_the_format_gate(gate, eligible, rewards):
+def test_shape_obeys_the_format_gate():
+    """Equation 6 pays base and bonus to a right answer in bad format, beside the penalty."""
     batch = batch_of(CASES["bad format"].responses)
-    assert eligible_responses(batch, RewardSettings(format_gate=gate)).tolist() == eligible
-    assert shaped("gar-grpo", batch, format_gate=gate).rewards.tolist() == pytest.approx(rewards, abs=1e-15)
+    assert eligible_responses(batch, RewardSettings(format_gate="equation")).tolist() == [True, True, True, False]
+    found = shaped("gar-grpo", batch, format_gate="equation").rewards.tolist()
+    # The mean of (0.75, 0.25, 1.0) is 2/3: bonuses 1/24, 0, 1/6.
+    assert found == pytest.approx([1 + 1 / 24, 1.0, 1 + 1 / 6 - 0.6, -0.6], abs=1e-15)
 
 
 responses = st.tuples(st.booleans(), st.booleans(), st.one_of(st.floats(-1, 1), st.just(NAN)), st.integers(0, 3))

@@ -15,6 +15,7 @@ from gar.rules import LOG_PROB_HOOK, SLIME_HOOKS
 from gar.sequences import NO_SEQUENCE, TokenSequence
 from gar.settings import RewardSettings
 from gar.step import ResponseFacts, Row
+from tests.conformance.groups import make_rollouts
 
 VOCAB = 90
 
@@ -105,6 +106,19 @@ def make_data(num_anchors: int = 1) -> dict[str, Any]:
             data["prompt"].append(Row(facts=facts, sequence=replace(NO_SEQUENCE, positions=scored), anchors=anchors))
     data["rollout_log_probs"] = [torch.zeros(length) for length in data["response_lengths"]]
     return data
+
+
+def make_samples(kind: Any) -> list[Any]:
+    """The groups of `tests/conformance` as records of slime's class."""
+    return [
+        kind(
+            group_index=rollout.group_index, index=i, prompt=rollout.problem.prompt, label=rollout.problem.answer,
+            tokens=[*rollout.sequence.context_ids, *rollout.sequence.ids], response=rollout.text,
+            response_length=len(rollout.sequence.ids), reward=0.0, loss_mask=rollout.sequence.mask,
+            metadata={"anchors": [anchor.text for anchor in rollout.problem.anchors]},
+        )
+        for i, rollout in enumerate(make_rollouts())
+    ]  # fmt: skip
 
 
 def sequences_of(data: dict[str, Any], anchor: int = 0) -> tuple[list[TokenSequence], list[TokenSequence]]:

@@ -13,8 +13,10 @@ from torch import Tensor
 
 from gar.core import group_advantages
 from gar.rules import LOG_PROB_HOOK
+from tests.conformance.expectation import group_index
+from tests.conformance.groups import GROUP_SIZE, GROUPS, make_rollouts
 from tests.engines.megatron.test_slime_megatron import LAYOUTS, policy
-from tests.engines.rollouts import core_means, make_arguments, sequences_of, true_rewards
+from tests.engines.rollouts import core_means, make_arguments, make_samples, sequences_of, true_rewards
 from tests.support.ranks import run_ranks
 
 pytest.importorskip("megatron.core", reason="Megatron is not installed: make test-engines installs it")
@@ -28,7 +30,6 @@ CAPTURES: dict[str, dict[str, Any]] = {
     "own": {"gar": {"advantage": {"ddof": 1, "eps": 1e-6}}},
     "logprob": {"gar": {"capture": "logprob", "advantage": {"ddof": 1, "eps": 1e-6}}, **LOG_PROB_HOOK},
 }
-RESPONSES = ("anchor", "right", "wrong", "unclosed", "right again")
 
 
 def arguments(layout: str, **changes: Any) -> Any:
@@ -36,8 +37,8 @@ def arguments(layout: str, **changes: Any) -> Any:
     from gar.models.embedded import embedded_path
 
     values = {
-        "hf_checkpoint": str(embedded_path()), "n_samples_per_prompt": len(RESPONSES), "rollout_batch_size": 6,
-        "global_batch_size": 6 * len(RESPONSES), "balance_data": False, "balance_by_flops": False,
+        "hf_checkpoint": str(embedded_path()), "n_samples_per_prompt": GROUP_SIZE, "rollout_batch_size": len(GROUPS),
+        "global_batch_size": 14, "balance_data": False, "balance_by_flops": False,
         "rollout_top_p": 1.0, "use_rollout_entropy": False, "custom_megatron_before_log_prob_hook_path": None,
         "kl_coef": 0.0, "kl_loss_type": "k1", "use_rollout_logprobs": False, "custom_advantage_function_path": None,
         "use_opd": False, "normalize_advantages": False, "reward_key": None, "qkv_format": "thd", "use_wandb": False,
@@ -51,31 +52,9 @@ def arguments(layout: str, **changes: Any) -> Any:
 def samples() -> list[Any]:
     from slime.utils.types import Sample
 
-    from gar.data.arithmetic import load_arithmetic
-    from gar.models.embedded import load_embedded
-
-    _, tokenizer = load_embedded()
-    found = []
-    for group, problem in enumerate(load_arithmetic("train")[:6]):
-        anchor = problem.anchors[0].text
-        answer = f"</think> <answer> {problem.answer} </answer>"
-        texts = {
-            "anchor": anchor,
-            "right": f"<think> {problem.prompt} {problem.answer} {answer}",
-            "wrong": f"<think> {problem.prompt} so {answer}".replace(f"> {problem.answer} <", "> x <"),
-            "unclosed": f"<think> {problem.prompt} {problem.answer}",
-            "right again": f"<think> ok {problem.prompt[::-1]} {answer}",
-        }
-        for kind in RESPONSES:
-            prompt, ids = tokenizer.encode(problem.prompt), [*tokenizer.encode(texts[kind]), tokenizer.eos_token_id]
-            found.append(
-                Sample(
-                    group_index=group, index=len(found), prompt=problem.prompt, tokens=prompt + ids,
-                    response=texts[kind], response_length=len(ids), label=problem.answer, reward=0.0,
-                    metadata={"anchors": [anchor] if group else []}, status=Sample.Status.COMPLETED,
-                    rollout_log_probs=[-1.0] * len(ids),
-                )
-            )  # fmt: skip
+    found = make_samples(Sample)
+    for sample in found:
+        sample.status, sample.rollout_log_probs = Sample.Status.COMPLETED, [-1.0] * sample.response_length
     return found
 
 
@@ -94,7 +73,7 @@ def through_slime(checkout: str, layout: str) -> dict[str, Any]:
         import gar.integrations.slime as plugin
 
         for capture, changes in CAPTURES.items():
-            args = arguments(layout, **changes, global_batch_size=10)  # three updates
+            args = arguments(layout, **changes)
             data = plugin.convert_samples(args, samples())
             raw = {key: data[key] for key in ("tokens", "response_lengths", "prompt")}
             share = received(args, split(args, chunks, data))
@@ -168,8 +147,7 @@ def one(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_slime_itself_trains_on_the_rewards_of_one_process(one, tmp_path, layout):
     ranks = run_ranks(through_slime, 2, tmp_path, CHECKOUT, layout)
-    groups = torch.arange(6).repeat_interleave(len(RESPONSES))
-    expected = group_advantages(one["truth"], groups, scale="std", ddof=1, eps=1e-6)
+    expected = group_advantages(one["truth"], group_index(), scale="std", ddof=1, eps=1e-6)
     for capture in CAPTURES:
         found = [rank[capture] for rank in ranks]
         assert all((rank["passes"], rank["hooks"]) == (["ref_", ""], 0) for rank in found)
@@ -186,5 +164,7 @@ def test_slime_itself_trains_on_the_rewards_of_one_process(one, tmp_path, layout
         for metrics in logged:
             mean = alignment["gar/alignment_mean"][0]
             assert metrics["rollout/gar/alignment_mean"] == pytest.approx(mean, abs=1e-6)
-            assert metrics["rollout/gar/verified_fraction"] == pytest.approx(0.6)
+            assert metrics["rollout/gar/verified_fraction"] == pytest.approx(
+                sum(rollout.verified for rollout in make_rollouts()) / 28
+            )
             assert "rollout/prompt" not in metrics

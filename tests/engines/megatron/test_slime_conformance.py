@@ -18,7 +18,7 @@ from tests.conformance.expectation import (
     group_index,
 )
 from tests.conformance.groups import GROUP_SIZE, make_rollouts
-from tests.engines.rollouts import make_arguments
+from tests.engines.rollouts import make_arguments, make_samples
 from tests.support.ranks import run_ranks
 
 pytest.importorskip("megatron.core", reason="Megatron is not installed: make test-engines installs it and runs this")
@@ -41,7 +41,7 @@ def through_slime() -> dict[str, Any]:
     from gar.models.embedded import embedded_path, load_embedded
     from tests.engines.megatron.policy import redirect_cuda
     from tests.engines.megatron.qwen3 import build_qwen3
-    from tests.engines.slime_standin import install, split_by_data_parallel_rank
+    from tests.engines.slime_standin import Sample, install, split_by_data_parallel_rank
 
     model, tokenizer = load_embedded()
     redirect_cuda()
@@ -53,25 +53,10 @@ def through_slime() -> dict[str, Any]:
     found = {"hidden error": hidden_error(built.module, model)}
     for name, changes in WAYS.items():
         args = make_arguments(**changes, hf_checkpoint=str(embedded_path()), vocab_size=36)
-        share = split_by_data_parallel_rank(convert_samples(args, samples()), num_ranks)[rank]
+        share = split_by_data_parallel_rank(convert_samples(args, make_samples(Sample)), num_ranks)[rank]
         postprocess(args, 0, share)
         found[name] = [float(advantages[0]) for advantages in share["advantages"]]
     return found
-
-
-def samples() -> list[Any]:
-    """slime's own records of the rollouts."""
-    from tests.engines.slime_standin import Sample
-
-    return [
-        Sample(
-            group_index=rollout.group_index, index=i, prompt=rollout.problem.prompt, label=rollout.problem.answer,
-            tokens=[*rollout.sequence.context_ids, *rollout.sequence.ids], response=rollout.text,
-            response_length=len(rollout.sequence.ids), reward=0.0, loss_mask=rollout.sequence.mask,
-            metadata={"anchors": [anchor.text for anchor in rollout.problem.anchors]},
-        )
-        for i, rollout in enumerate(make_rollouts())
-    ]  # fmt: skip
 
 
 def hidden_error(model: Any, source: Any) -> float:

@@ -17,8 +17,7 @@ from verl.utils.import_utils import load_class_from_fqn
 
 from gar.integrations.verl.reward import GarRewardManager
 from gar.rules import AGENT_LOOP_MANAGER
-from tests.engines.verl.steps import trajectory
-from tests.engines.verl.workers import compose_config
+from tests.engines.verl.workers import compose_config, trajectory
 
 pytestmark = pytest.mark.filterwarnings("ignore:::(?!gar).*")  # of verl and what it stands on
 

@@ -14,21 +14,26 @@ if importlib.util.find_spec("verl") is None:
     pytest.skip("verl is not installed: these tests run in an environment of its own", allow_module_level=True)
 
 import numpy as np
+import ray
+import transfer_queue as tq
+from transfer_queue import KVBatchMeta
+from verl.single_controller.ray import RayClassWithInitArgs, RayResourcePool, RayWorkerGroup
 from verl.trainer.ppo.core_algos import (
     compute_grpo_outcome_advantage,
     compute_reinforce_plus_plus_outcome_advantage,
 )
+from verl.trainer.ppo.v1 import get_trainer_cls
+from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
 from gar.core import group_advantages, reinforce_plus_plus_advantages
-from gar.integrations.verl.exchange import MEANS
+from gar.integrations.verl.exchange import MEANS, REQUEST
 from gar.integrations.verl.reward import GarRewardManager
 from gar.integrations.verl.transfer import OUTCOME_SCORES
 from gar.models.embedded import embedded_path
 from gar.rules import AGENT_LOOP_MANAGER
 from tests.conformance.expectation import check_engine
 from tests.conformance.groups import GROUP_SIZE, make_rollouts
-from tests.engines.verl.steps import Rollouts, make_trainer, read_field, reward_and_advantage, trajectory
-from tests.engines.verl.workers import compose_config
+from tests.engines.verl.workers import CpuActor, compose_config, trajectory
 
 pytestmark = pytest.mark.filterwarnings("ignore:::(?!gar).*")  # of verl and what it stands on
 
@@ -45,21 +50,50 @@ class Done:
     metrics: dict[str, Any]
 
     def read(self, name: str, keys: list[str] | None = None) -> list[Tensor]:
-        return read_field(name, keys or self.keys, PARTITION)
+        """What lies in the TransferQueue under a name, a tensor per response."""
+        fields = tq.kv_batch_get(keys=keys or self.keys, partition_id=PARTITION, select_fields=[name])
+        return list(fields[name].unbind(0))
 
 
-def verified(manager: GarRewardManager) -> Rollouts:
-    """The seven groups with the scores and verdicts of GAR's reward manager."""
-    rollouts = Rollouts()
-    for rollout in make_rollouts():
+def put_rollouts(manager: GarRewardManager) -> tuple[list[str], list[dict[str, Any]]]:
+    """Put what verl's agent loop and GAR's reward manager leave of each response. Keys and tags."""
+    keys, fields, tags = [], [], []
+    for i, rollout in enumerate(make_rollouts()):
         prompt, ids, mask = list(rollout.sequence.context_ids), list(rollout.sequence.ids), rollout.sequence.mask
         sent = trajectory(prompt, ids, rollout.problem.answer, mask=mask)
         found = manager.loop.run_until_complete(manager.run_single(sent))
-        rollouts.add(
-            rollout.group, prompt, ids, anchors=[anchor.text for anchor in rollout.problem.anchors],
-            score=found["reward_score"], verdict=found["reward_extra_info"], mask=mask,
+        own, scores, whole = torch.tensor(mask or [1] * len(ids)), torch.zeros(len(ids)), torch.tensor([*prompt, *ids])
+        scores[-1] = found["reward_score"]
+        keys.append(f"{rollout.group}_{i % GROUP_SIZE}_0")
+        fields.append(
+            {
+                "uid": rollout.group, "prompts": whole[: len(prompt)], "responses": whole[len(prompt) :],
+                "response_mask": own, "loss_mask": own, "input_ids": whole, "position_ids": torch.arange(len(whole)),
+                "rm_scores": scores, "extra_info": {"anchors": [anchor.text for anchor in rollout.problem.anchors]},
+                "extra_fields": {"reward_extra_info": found["reward_extra_info"]}, "num_turns": 2,
+                "session_id": i % GROUP_SIZE, "multi_modal_inputs": {},
+            }
         )  # fmt: skip
-    return rollouts
+        lengths = {"prompt_len": len(prompt), "response_len": len(ids), "seq_len": len(whole)}
+        tags.append({"status": "success", "min_global_steps": 0, "max_global_steps": 0, **lengths})
+    tq.kv_batch_put(keys=keys, partition_id=PARTITION, fields=list_of_dict_to_tensordict(fields), tags=tags)
+    return keys, tags
+
+
+def make_trainer(config: Any) -> Any:
+    """`trainer_mode=gar_sync` with one worker on the CPU. Ray must run."""
+    config.transfer_queue.enable = True
+    tq.init(config.transfer_queue)
+    trainer = get_trainer_cls("gar_sync")(config)
+    trainer.actor_rollout_wg = RayWorkerGroup(
+        resource_pool=RayResourcePool([1], use_gpu=False, max_colocate_count=1),
+        ray_cls_with_init=RayClassWithInitArgs(cls=ray.remote(CpuActor), config=config.actor_rollout_ref, role="actor"),
+        device_name="cpu",
+    )
+    trainer.actor_rollout_wg.init_model()
+    trainer._init_tokenizer()
+    trainer.global_steps = 1
+    return trainer
 
 
 @pytest.fixture(scope="module")
@@ -69,12 +103,15 @@ def step(cluster: None) -> Done:
         embedded_path(), "gar.verify.format=think-answer", f"actor_rollout_ref.rollout.n={GROUP_SIZE}"
     )
     trainer = make_trainer(config)
-    found = verified(GarRewardManager(config, trainer.tokenizer, compute_score=None))
-    found.put(PARTITION)
     metrics: dict[str, Any] = {}
-    batch = reward_and_advantage(trainer, found, PARTITION, metrics)
+    keys, tags = put_rollouts(GarRewardManager(config, trainer.tokenizer, compute_score=None))
+    batch = KVBatchMeta(partition_id=PARTITION, keys=list(keys), tags=tags, extra_info={"temperature": 1.0})
+    batch = trainer._balance_batch(batch, metrics=metrics)
+    batch = trainer._compute_old_log_prob(batch, metrics)
+    assert REQUEST not in batch.extra_info  # a reference pass would hear it
+    batch = trainer._compute_advantage(batch, metrics)
     padding = [key for key, tag in zip(batch.keys, batch.tags, strict=True) if tag.get("is_padding")]
-    return Done(trainer, found.keys, padding, metrics)
+    return Done(trainer, keys, padding, metrics)
 
 
 def test_verl_gives_the_expected_rewards_and_advantages(step):

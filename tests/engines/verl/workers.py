@@ -1,12 +1,15 @@
 """verl's own engine and worker on a CPU, with a tiny model. conftest.py has verl register GAR when it is imported."""
 
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from hydra import compose, initialize_config_module
+from tensordict import TensorDict
 from torch import Tensor
 from transformers import (
     AutoConfig,
@@ -20,13 +23,14 @@ from transformers import (
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # verl says which of its engines lack their libraries
+    from verl.protocol import DataProto
     from verl.trainer.config import CheckpointConfig
     from verl.utils import tensordict_utils as tu
     from verl.workers.config import FSDPEngineConfig, FSDPOptimizerConfig, HFModelConfig
     from verl.workers.engine import EngineRegistry
     from verl.workers.engine_workers import ActorRolloutRefWorker
 
-from gar.integrations.verl.exchange import END, REQUEST, START, signal_request
+from gar.integrations.verl.exchange import END, OWN_MASK, REQUEST, START, signal_request
 from gar.models.embedded import embedded_path
 from gar.settings import SignalSettings
 
@@ -174,3 +178,16 @@ def compose_config(folder: Path, *overrides: str) -> Any:
     """.split()
     with initialize_config_module("verl.trainer.config", version_base=None):
         return compose("ppo_trainer", overrides=[*chosen, *overrides])
+
+
+def trajectory(prompt: list[int], ids: list[int], gold: str, *, mask: Sequence[int] | None = None) -> DataProto:
+    """What verl's agent loop sends to a reward worker, with ours."""
+    return DataProto(
+        batch=TensorDict({"prompts": torch.tensor([prompt]), "responses": torch.tensor([ids])}, batch_size=1),
+        non_tensor_batch={
+            "prompt_len": np.array([len(prompt)]),
+            "response_len": np.array([len(ids)]),
+            "reward_model": np.array([{"ground_truth": gold}], dtype=object),
+            "tool_extra_fields": np.array([{OWN_MASK: mask or [1] * len(ids)}], dtype=object),
+        },
+    )

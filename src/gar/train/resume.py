@@ -1,9 +1,9 @@
 """Checks before an interrupted run is resumed: same settings, data and packages, and a whole checkpoint."""
 
-import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from pickle import UnpicklingError
 from typing import Any
 
 from safetensors import SafetensorError
@@ -16,16 +16,7 @@ from gar.records.dotted import differences, in_words, leaves
 from gar.records.manifest import NO_FACTS, FileFacts
 from gar.records.run_record import package_versions, settings_hash
 
-_UNREADABLE = (
-    OSError,
-    ValueError,
-    RuntimeError,
-    KeyError,
-    TypeError,
-    EOFError,
-    pickle.UnpicklingError,
-    SafetensorError,
-)
+_UNREADABLE = (OSError, ValueError, RuntimeError, KeyError, TypeError, EOFError, UnpicklingError, SafetensorError)
 """Errors that torch, safetensors and the Trainer raise on a damaged checkpoint."""
 
 _IN_CHECKPOINT = {

@@ -281,7 +281,8 @@ class _Run:
     def _take_model(self, trainer: Any) -> None:
         """Take the trainer's model for the policy: it may have an adapter now, and is wrapped when training begins."""
         check_saves_whole_model(trainer.accelerator)
-        _silence(trainer)
+        for printing in (PrinterCallback, ProgressCallback):  # `RunCallback` prints progress
+            trainer.remove_callback(printing)
         self._trainer_under_way = trainer
         self.inputs.model = trainer.accelerator.unwrap_model(trainer.model)
         if is_adapted(self.inputs.model):
@@ -308,12 +309,6 @@ def _unread(config: RunConfig) -> list[str]:
     method, sections = METHODS[config.method], dict(config)
     fields = [] if method.reads is None else unread_fields(config.trl, method.reads(sections))
     return unread_settings(method, sections) + fields
-
-
-def _silence(trainer: Any) -> None:
-    """Remove the Trainer's console output: `RunCallback` prints progress."""
-    for printing in (PrinterCallback, ProgressCallback):
-        trainer.remove_callback(printing)
 
 
 @contextlib.contextmanager

@@ -4,19 +4,24 @@ import json
 import re
 import shutil
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 
 from gar.cli.main import main
 from gar.config import RunConfig, dump_config, make_config, parse_yaml, with_template
+from gar.data.arithmetic import load_arithmetic
 from gar.errors import ConfigError, DataError, LostRankError, RecordError
+from gar.integrations.trl.arguments import grpo_arguments
 from gar.records import RunFolder, open_run
 from gar.records.checkpoints import MANIFEST, seal_checkpoint
 from gar.records.run_record import record_text
+from gar.train.inputs import RunInputs
 from gar.train.resume import read_resumption
 from gar.train.run import _status_of
 from tests.support.errors import raises
@@ -252,3 +257,38 @@ def test_settings_written_as_yaml_come_back_and_a_model_of_ones_own_is_told_the_
         ({}, "plain"),
     ):
         assert with_template(make_config(changes)).data.template == template
+
+
+# Inputs.
+
+
+def test_an_evaluation_is_made_again_where_its_problems_have_changed_under_their_ids(tmp_path):
+    inputs = RunInputs.__new__(RunInputs)  # without a model
+    inputs.config = make_config({"data": {"template": "plain"}})
+    asked: list[list[str]] = []
+
+    def results() -> Iterator[tuple[str, Any]]:
+        asked.append([problem.answer for problem in inputs.evaluation_sets["test"]])
+        yield "test", SimpleNamespace(to_json=lambda: {"pass_at": {"1": 0.5}}, samples=lambda name: [])
+
+    vars(inputs)["_results"] = results
+    folder = RunFolder.create(tmp_path, "run")
+    problem = load_arithmetic("test")[0]
+    for answer in ("7", "7", "8"):
+        inputs.evaluation_sets = {"test": [replace(problem, answer=answer)]}
+        inputs.evaluate(folder, "before", step=0)
+    assert asked == [["7"], ["8"]]
+
+
+def test_data_hash_is_that_of_the_data_whatever_the_method_leaves_out(tmp_path):
+    """Runs of two methods on the same file are compared by it."""
+    rows = [{"prompt": "3+4=", "answer": 7, "expert_solution": solution} for solution in ("7", "7" * 2000)]
+
+    def inputs(method: str) -> RunInputs:
+        data = {"source": write_jsonl(tmp_path / "rows.jsonl", rows), "template": "plain"}
+        config = make_config({"method": method, "data": data})
+        return RunInputs(config, grpo_arguments(config, Path("unused")), lambda text: None)
+
+    grpo, gar = inputs("grpo"), inputs("gar-grpo")
+    assert [len(problem.anchors) for problem in (*grpo.problems, *gar.problems)] == [1, 1, 1, 0]
+    assert grpo.data_hash() == gar.data_hash()

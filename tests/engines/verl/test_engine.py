@@ -2,6 +2,7 @@
 
 import importlib.util
 from pathlib import Path
+from types import MethodType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,13 +14,16 @@ if importlib.util.find_spec("verl") is None:
     pytest.skip("verl is not installed: these tests run in an environment of its own", allow_module_level=True)
 
 import torch.distributed as dist
+from transformers import Qwen3VLConfig, Qwen3VLModel
 from verl.utils import tensordict_utils as tu
+from verl.utils.import_utils import load_class_from_fqn
 
 from gar.errors import ModelError
 from gar.integrations.verl.exchange import MEANS, REQUEST
-from gar.integrations.verl.transfer import anchor_batch, read_means, require_means
+from gar.integrations.verl.transfer import anchor_batch, has_several_position_rows, read_means, require_means
+from gar.rules import AGENT_LOOP_MANAGER
 from gar.sequences import TokenSequence
-from tests.engines.verl.workers import PLAIN, autograd_mean, make_batch, make_engine, make_sequences
+from tests.engines.verl.workers import PLAIN, autograd_mean, compose_config, make_batch, make_engine, make_sequences
 from tests.support.errors import raises
 from tests.support.ranks import run_ranks
 
@@ -37,15 +41,39 @@ def means_of(engine: Any, sequences: Any, **settings: Any) -> Tensor:
     return read_means(run(engine, make_batch(sequences, **settings))[MEANS])
 
 
-@pytest.mark.parametrize("kind", ["tied", "untied"])
+@pytest.mark.parametrize("kind", ["tied", "untied", "vision"])
 @pytest.mark.parametrize("packed", [True, False], ids=["packed", "padded"])
 def test_engine_means_equal_autograd(kind, packed, models):
-    folder = models[kind]
-    sequences = make_sequences()
-    found = means_of(make_engine(folder, packed=packed), sequences, packed=packed)
+    """Of text alone under a model of images, too: its position ids have several rows."""
+    folder, sequences = models[kind], make_sequences()
+    batch = make_batch(sequences, packed=packed)
+    if kind == "vision":
+        rows = [torch.arange(len(ids)).expand(4, -1) for ids, *_ in sequences]
+        batch["position_ids"] = tu.nested_tensor_from_tensor_list(rows)
+    found = read_means(run(make_engine(folder, packed=packed), batch)[MEANS])
     expected = torch.stack([autograd_mean(folder, sequence) for sequence in sequences])
     assert bool((expected.norm(dim=-1) > 0.1).sum() == len(sequences) - 1)  # one has no span
     torch.testing.assert_close(found, expected, **TOLERANCE)
+
+
+def test_anchors_have_the_position_ids_that_verl_gives_text(models):
+    agents = load_class_from_fqn(AGENT_LOOP_MANAGER)(compose_config(models["vision"]), None)
+    worker = object.__new__(agents.agent_loop_workers_class.__ray_metadata__.modified_class)
+    processor = SimpleNamespace(config=Qwen3VLConfig.from_pretrained(models["vision"]))
+    processor.get_rope_index = MethodType(Qwen3VLModel.get_rope_index, processor)  # as verl binds it (`hf_processor`)
+    anchors = [
+        TokenSequence(context_ids=[5, 6, 7], ids=[8, 9, 10, 11], positions=range(1, 4)),
+        TokenSequence(context_ids=[5], ids=[8, 9], positions=range(2)),
+    ]
+    for worker.processor in (processor, None, SimpleNamespace()):
+        several = has_several_position_rows(worker.processor)
+        assert several == (worker.processor is processor)
+        batch = anchor_batch(anchors, 1, several_position_rows=several)
+        for anchor, found in zip(anchors, batch["position_ids"].unbind(), strict=True):
+            ids = torch.tensor([[*anchor.context_ids, *anchor.ids]])
+            left = {"mm_token_type_ids": torch.zeros_like(ids)}  # by the processor, beside text too
+            expected = worker._compute_position_ids(ids, torch.ones_like(ids), left)
+            assert torch.equal(found, expected[0])
 
 
 def test_engine_leaves_log_probabilities_and_training_as_they_are(tied):

@@ -67,7 +67,6 @@ PAPER = AdvantageSettings(ddof=0, eps=1e-6)
 DECIDERS = {
     "trl": (lambda _: accuracy_reward, [1, 1, 0, 0], None),
     "async": (lambda _: is_right_async, [1, 1, 0, 0], PAPER),
-    "none": (lambda _: is_right_or_none, [1, 1, -1, None], None),
     "none, paper": (lambda _: is_right_or_none, [1, 1, -1, None], PAPER),
     "module": (reward_model, [0.5, 0.5, -0.5, -0.5], PAPER),
 }

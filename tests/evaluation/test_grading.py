@@ -1,14 +1,22 @@
-"""Grading of samples: choice letters as models write them, votes by value, and the numbers of `score`."""
+"""Grading of samples: choice letters as models write them, votes by value, and the folder that `score` writes."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from gar.evaluation.folder import EvaluationFolder
+from gar.errors import RecordError
+from gar.evaluation.benchmark_table import load_model
+from gar.evaluation.folder import EvaluationFolder, evaluation_folders
 from gar.evaluation.grading import choice_verdict
 from gar.evaluation.job import ScoreSettings
 from gar.evaluation.metrics import majority_at_k
 from gar.evaluation.scoring import equal_answers, score, vote_pool
 from gar.records import open_run
 from gar.types import Status
+from tests.support.damage import damages
+from tests.support.errors import raises
 
 CHOICES = [
     ("<think> hm </think> <answer> (B) </answer>", "think-answer", Status.OK, True),
@@ -76,33 +84,30 @@ def write_set(path, responses, answers, num_choices=0, form="boxed"):
     return folder
 
 
-@pytest.mark.parametrize(
-    ("form", "responses", "gold", "num_choices", "expected"),
-    [
-        # Votes are by value.
-        ("boxed", [*(rf"\boxed{{{answer}}}" for answer in ("1/2", "0.5", r"\frac{1}{3}", "1/3", "2/6", "7")), "none"],
-         r"\frac12", 0, (2, [3, 1], {"ok": 2, "wrong": 4, "unparsed": 1})),
-        # A badly formatted answer has no vote, and an unreadable one votes for its text.
-        ("think-answer", [GOOD.format(7), BAD.format(7), BAD.format(7), GOOD.format(8)], "7", 0,
-         (1, [1], {"ok": 3, "wrong": 1})),
-        ("boxed", [r"\boxed{7}", r"\boxed{no idea}", r"\boxed{no idea}"], "7", 0, (1, [2], {"ok": 1, "unparsed": 2})),
-        ("boxed", [r"\boxed{B}", r"\boxed{C}", r"\boxed{A or B}"], "B", 4,
-         (1, [1, 1], {"ok": 1, "wrong": 1, "unparsed": 1})),
-    ],
-    ids=["by value", "bad format", "unreadable", "letters"],
-)  # fmt: skip
-def test_score_counts_right_answers_and_votes(tmp_path, form, responses, gold, num_choices, expected):
-    num_correct, wrong_votes, statuses = expected
-    numbers = score(write_set(tmp_path, [responses], [gold], num_choices, form), SETTINGS)
-    problem = {"id": "p0", "category": "a", "num_correct": num_correct, "wrong_votes": wrong_votes}
-    assert numbers["problems"] == [problem]
-    assert {name: count for name, count in numbers["status_counts"].items() if count} == statuses
-    abstained = len(responses) - num_correct - sum(wrong_votes)
-    for k, value in numbers["majority_at"].items():
-        assert value == majority_at_k(num_correct, wrong_votes, abstained, int(k))
-    assert numbers["pass_at"][str(len(responses))] == 1.0
-    assert set(numbers["interval_95"].values()) == {None}  # one problem has no spread
-    assert (numbers["categories"], numbers["format"]) == ({}, form)
+SCORED = [
+    # Votes are by value.
+    ("boxed", [*(rf"\boxed{{{answer}}}" for answer in ("1/2", "0.5", r"\frac{1}{3}", "1/3", "2/6", "7")), "none"],
+     r"\frac12", 0, 2, [3, 1], {"ok": 2, "wrong": 4, "unparsed": 1}),
+    # A badly formatted answer has no vote, and an unreadable one votes for its text.
+    ("think-answer", [GOOD.format(7), BAD.format(7), BAD.format(7), GOOD.format(8)], "7", 0, 1, [1],
+     {"ok": 3, "wrong": 1}),
+    ("boxed", [r"\boxed{7}", r"\boxed{no idea}", r"\boxed{no idea}"], "7", 0, 1, [2], {"ok": 1, "unparsed": 2}),
+    ("boxed", [r"\boxed{B}", r"\boxed{C}", r"\boxed{A or B}"], "B", 4, 1, [1, 1], {"ok": 1, "wrong": 1, "unparsed": 1}),
+]  # fmt: skip
+
+
+def test_score_counts_right_answers_and_votes(tmp_path):
+    for number, (form, responses, gold, num_choices, num_correct, wrong_votes, statuses) in enumerate(SCORED):
+        numbers = score(write_set(tmp_path / str(number), [responses], [gold], num_choices, form), SETTINGS)
+        problem = {"id": "p0", "category": "a", "num_correct": num_correct, "wrong_votes": wrong_votes}
+        assert numbers["problems"] == [problem]
+        assert {name: count for name, count in numbers["status_counts"].items() if count} == statuses
+        abstained = len(responses) - num_correct - sum(wrong_votes)
+        for k, value in numbers["majority_at"].items():
+            assert value == majority_at_k(num_correct, wrong_votes, abstained, int(k))
+        assert numbers["pass_at"][str(len(responses))] == 1.0
+        assert set(numbers["interval_95"].values()) == {None}  # one problem has no spread
+        assert (numbers["categories"], numbers["format"]) == ({}, form)
 
 
 def test_score_writes_what_open_run_reads(tmp_path):
@@ -131,3 +136,73 @@ def test_score_survives_hostile_samples_and_votes_for_each_apart(tmp_path, pool)
     (votes,) = equal_answers(pool, [["7", "9^{9^{9^9}}", "{" * 100, "x" * 3000, "7.0"]])
     assert votes["7.0"] == "7"
     assert sum(answer == first for answer, first in votes.items()) == 4
+
+
+# One file damaged, lost or swapped: an error names the file, and no number is made of it.
+
+FILES = ("set.json", "problems.jsonl", "responses.jsonl", "samples.parquet", "metrics.json", "manifest.jsonl")
+READ_BY_SCORE = ("set.json", "problems.jsonl", "responses.jsonl")  # it makes the others anew
+SAME_MANIFEST = ("a row without a step", "a step as text", "a step of a half", "written twice", "backwards")
+"""A manifest says the same after these."""
+
+
+@pytest.fixture(scope="module")
+def evaluations(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("evals")
+    for name, right in (("0", 7), ("1", 8)):
+        score(write_set(folder / name / "hand", [["no", rf"\boxed{{{right}}}"]] * 3, [str(right)] * 3), SETTINGS)
+    return folder
+
+
+@pytest.fixture
+def copied(evaluations, tmp_path) -> Path:
+    shutil.copytree(evaluations, tmp_path / "evals")
+    return tmp_path / "evals" / "0" / "hand"
+
+
+def scored(folder: Path) -> object:
+    (written,) = evaluation_folders(folder.parent)
+    return score(written, SETTINGS)
+
+
+def tabulated(folder: Path) -> object:
+    (evaluation,) = load_model(str(folder.parent)).evaluations["hand"]
+    return evaluation.settings, evaluation.evaluations
+
+
+def is_named(read: Callable[[Path], object], folder: Path, file: str) -> bool:
+    try:
+        read(folder)
+    except RecordError as error:
+        # Without its line of the manifest each file is unlisted.
+        return "\n" not in str(error) and (file in str(error) or file == "manifest.jsonl")
+    return False
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_a_damaged_file_is_named_by_every_command(copied, file):
+    path, expected = copied / file, tabulated(copied)
+    content = path.read_bytes()
+    flipped = content[:60] + bytes([content[60] ^ 1]) + content[61:]
+    known = damages(Path(file if file != "samples.parquet" else "any"))
+    for name, damage in {**known, "a flipped bit": lambda path: path.write_bytes(flipped)}.items():
+        damage(path)
+        if file == "manifest.jsonl" and name in SAME_MANIFEST:
+            assert tabulated(copied) == expected
+        else:
+            assert is_named(tabulated, copied, file), name
+            assert file not in READ_BY_SCORE or is_named(scored, copied, file), name
+        path.rmdir() if path.is_dir() else path.unlink(missing_ok=True)
+        path.write_bytes(content)
+    assert tabulated(copied) == expected
+
+
+def test_a_file_of_another_evaluation_is_named(copied):
+    for file in (file for file in FILES if file != "problems.jsonl"):
+        content = (copied / file).read_bytes()
+        shutil.copy(copied.parents[1] / "1" / "hand" / file, copied / file)
+        with raises(RecordError):
+            tabulated(copied)
+        (fault, *_) = open_run(copied, strict=False).faults
+        assert fault.kind in ("changed", "foreign")
+        (copied / file).write_bytes(content)

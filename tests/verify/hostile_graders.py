@@ -13,11 +13,6 @@ from pathlib import Path
 import numpy as np
 
 
-def length_share(text: str, gold: str) -> float:
-    """A graded result: the text's length over the gold's."""
-    return len(text) / len(gold)
-
-
 def same(text: str, gold: str) -> bool:
     return text == gold
 

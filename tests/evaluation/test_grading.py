@@ -71,7 +71,7 @@ def write_set(path, responses, answers, num_choices=0, form="boxed"):
         "benchmark": {"name": "hand", "notes": []},
         "prompt": {"form": form, "format": form},
         "sampling": {"num_samples": len(responses[0])},
-        "model": {"path": "by hand"},
+        "model": {"path": str(path)},
     }
     folder.begin(identity, problems, overwrite=False)
     line = {"tokens": [1, 2], "stop": "end", "seed": 0, "prefilled_think": False}

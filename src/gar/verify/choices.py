@@ -45,9 +45,6 @@ def chosen_letters(answer: str, prompt: str = "") -> str:
 
     The text of the choice may follow its letter: `C) 12 km`. If the prompt does not hold that text, it must not begin
     with a hedge or a denial, and a letter in it counts if it could name another choice: `C, not D` names two.
-
-    >>> chosen_letters("The answer is **(c)**."), chosen_letters("C or D"), chosen_letters("12 km")
-    ('C', 'CD', '')
     """
     visible = "".join(char for char in answer if unicodedata.category(char) != "Cf")  # no marks of writing direction
     text = " ".join(_TEXT_LABEL.sub(r"\1 ", visible).replace("*", " ").replace("$", " ").split())

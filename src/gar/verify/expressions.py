@@ -36,17 +36,11 @@ _LOWER_E = re.compile(r"(?<![A-Za-z0-9.])([0-9]+(?:\.[0-9]*)?|\.[0-9]+)e([-+]?[0
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """A parsed text.
-
-    Attributes:
-        text: The text, normalized as math-verify does: without units, with braces.
-        value: A SymPy object. None if the grammar cannot parse the text.
-        tree: The grammar's tree, for `gar.verify.operations`. None if `value` is None.
-    """
+    """A text, normalized as math-verify does: without units, with braces. Its value and tree, None if there is none."""
 
     text: str
-    value: Any = None
-    tree: Tree = None
+    value: Any = None  # a SymPy object
+    tree: Tree = None  # the grammar's, for `gar.verify.operations`
 
 
 class _Converter(_Latex2Sympy):

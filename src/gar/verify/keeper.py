@@ -95,8 +95,7 @@ def _kill(pid: int) -> int:
 def _work(worker_fd: int, setup: Setup) -> None:
     """Run a worker: set its limits, load the function, then send one outcome per item until the pool disconnects.
 
-    With each outcome a worker says whether it can take another item. It cannot once it is near its memory limit: the
-    next item would fail because of what earlier items left behind.
+    With each outcome it says whether it takes another item. It does not near its memory limit, which that item may hit.
     """
     exit_code = 1
     try:

@@ -125,11 +125,7 @@ def without_full_stop(text: str) -> str:
 
 
 def without_unit(text: str) -> str:
-    """A mathematical expression without the words that follow it, unless they change its value.
-
-    >>> without_unit(r"\\frac{1}{2}\\text{ cm}^2"), without_unit("3+15 apples"), without_unit("7 or so")
-    ('\\\\frac{1}{2}', '3+15', '7 or so')
-    """
+    """A mathematical expression without the words that follow it, unless they change its value (`7 or so`)."""
     plain = TEXT_COMMAND.sub(r" \1", text)
     unit = _UNIT.search(plain)
     if unit is None or plain_words(plain[: unit.start()]):
@@ -175,10 +171,7 @@ def changes_value(text: str) -> bool:
 def changing_word(text: str, gold: str) -> str:
     """The first word that hedges, denies or changes a value. Empty without one.
 
-    Names of functions, kinds of numbers, and words that the gold answer has too do not count.
-
-    >>> changing_word("about n+1", "n+1"), changing_word("all even n", "odd n"), changing_word("n if odd", "1 if odd")
-    ('about', '', '')
+    Names of functions, kinds of numbers (`all even n` for `odd n`), and words of the gold answer do not count.
     """
     allowed = _MATHS | _KINDS | set(plain_words(gold))
     prose = _COMMAND.sub(" ", TEXT_COMMAND.sub(r" \1 ", text)).lower()
@@ -186,10 +179,7 @@ def changing_word(text: str, gold: str) -> str:
 
 
 def unreadable(text: str, gold: str) -> str:
-    """Why no value can be read from a text with words. Empty if the text is mathematics alone.
-
-    Words that join a list (`3 or 7`) and names of functions count as mathematics.
-    """
+    """Why no value can be read from a text with words. Empty if it is mathematics alone, lists (`3 or 7`) included."""
     if not set(plain_words(text)) - _JOINS - _MATHS:
         return ""
     if not any(char.isdigit() for char in text) and "\\" not in text:

@@ -38,9 +38,6 @@ class Finding:
     """One fault of the rollouts: whether it should stop the run, what was found, and why and what to do about it.
 
     `shown_by` picks the responses that show it. None if single responses do not.
-
-    Example: Finding(True, "97% of responses reach max_completion_length 32 without an end",
-        "The limit is shorter than the model's answers. Raise --trl.max_completion_length.")
     """
 
     stops: bool

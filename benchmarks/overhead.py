@@ -30,7 +30,7 @@ from transformers import PrinterCallback
 from trl import GRPOConfig
 
 from gar import GARTrainer
-from gar.analysis import step_times
+from gar.comparison import step_times
 from gar.data import load_arithmetic
 from gar.methods import METHODS
 from gar.models import load_embedded

@@ -17,7 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from gar.analysis import MUTED, add_caption, bare_rows, clustered_mean, method_color, paper_figure
+from gar.analysis import COLORS, MUTED, add_caption, bare_rows, mean_interval, paper_figure
 from gar.comparison import RunResult
 from paper.analyses.outputs import Output, present
 from paper.comparisons.results import finished_runs
@@ -104,7 +104,7 @@ def _losses(runs: Sequence[RunResult], labels: Sequence[str], set_name: str, k: 
     for label in sorted(scores, key=lambda label: -means[label]):
         values, reference = scores[label], scores[best]
         pairs = np.array([values[seed] - reference[seed] for seed in values if seed in reference])
-        difference = clustered_mean(pairs)
+        difference = mean_interval(pairs)
         low, high = (np.nan, np.nan) if label == best else (difference.low, difference.high)
         losses.append(
             Loss(
@@ -146,7 +146,7 @@ def ablation_figure(ablation: Ablation) -> Figure:
 def _draw_losses(axes: Axes, losses: Sequence[Loss], labels: Sequence[str]) -> None:
     axes.axvline(0, color=MUTED, linewidth=0.8)
     for loss in losses:
-        y, color = labels.index(loss.label), method_color(loss.method)
+        y, color = labels.index(loss.label), COLORS[0]
         axes.plot(loss.seeds, np.full(len(loss.seeds), y + 0.24), ".", color=color, alpha=0.4, markersize=4, mew=0)
         if np.isfinite(loss.low):
             axes.plot([loss.low, loss.high], [y, y], color=color, linewidth=1.5)

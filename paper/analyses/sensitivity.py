@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from gar import RecordError, RunConfig
-from gar.analysis import COLORS, MUTED, PAGE_WIDTH, add_caption, clustered_mean, paper_figure
+from gar.analysis import COLORS, MUTED, PAGE_WIDTH, add_caption, mean_interval, paper_figure
 from gar.comparison import RunResult
 from gar.records import leaves
 from paper.analyses.ablation import seed_scores
@@ -155,7 +155,7 @@ def _draw_setting(axes: Axes, curves: Sequence[SettingCurve]) -> None:
         x = np.arange(len(curve.values)) + (i - (len(curves) - 1) / 2) * 0.1
         peak = max(scores.mean() for scores in curve.scores) or np.nan
         for place, scores in zip(x, curve.scores, strict=True):
-            mean = clustered_mean(scores)
+            mean = mean_interval(scores)
             if np.isfinite(mean.low):
                 low, high = max(mean.low, 0.0), min(mean.high, 1.0)
                 axes.plot([place] * 2, [100 * (end / peak - 1) for end in (low, high)], color=COLORS[i], linewidth=1)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from gar import DataError
-from gar.analysis import COLORS, INK, MUTED, add_caption, clustered_mean, paper_figure
+from gar.analysis import COLORS, INK, MUTED, add_caption, mean_interval, paper_figure
 from paper.analyses.head_gradients import STEP_SIZE, pair_measures, scale_error, token_gradients
 from paper.analyses.outputs import Output, present
 from paper.analyses.policies import Policy, load_policy_of, read_sequences, sampled_groups
@@ -204,7 +204,7 @@ def _num_within(values: Floats, bounds: Floats) -> int:
 
 def _both_correlations(data: dict[str, Floats], name: str) -> str:
     """Rank correlation of alignment and a column: over all pairs, and the mean within problems."""
-    within = clustered_mean(_rank_correlations(data, name))
+    within = mean_interval(_rank_correlations(data, name))
     return f"rank correlation {_spearman(data['alignment'], data[name]):.2f}, within problems {within}"
 
 

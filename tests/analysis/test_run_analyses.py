@@ -9,13 +9,11 @@ from rich.console import Console
 from scipy import stats
 
 from gar.analysis.alignment import alignment_figure
-from gar.analysis.intervals import clustered_mean
-from gar.analysis.metrics import generation_times
+from gar.analysis.intervals import mean_interval
 from gar.analysis.style import add_caption, paper_figure
 from gar.analysis.summary import render_summary, summarize
 from gar.analysis.zero_std_groups import zero_std_groups, zero_std_groups_figure
 from gar.config import parse_yaml
-from gar.errors import RecordError
 from gar.records import RolloutRecord, Run, RunFolder, open_run
 from tests.support.rows import rollout
 
@@ -40,20 +38,12 @@ def words(figure) -> str:
     return " ".join(artist.get_text() for artist in shown).replace("\n", " ")
 
 
-def test_clustered_mean_with_one_value_each_is_students_interval():
+def test_mean_interval_is_students():
     values = [0.1, 0.4, 0.35, 0.8]
-    found = clustered_mean(values, range(4))
+    found = mean_interval([*values, np.nan])
     expected = stats.t.interval(0.95, 3, loc=np.mean(values), scale=stats.sem(values))
     np.testing.assert_allclose((found.low, found.high), expected)
-    assert str(clustered_mean([np.nan], [0])) == "-"
-    assert str(clustered_mean([0.5, 0.7], [3, 3])) == "0.600"
-
-
-def test_clustered_mean_of_copies_is_no_surer_than_of_the_originals():
-    once = clustered_mean([0.1, 0.4, 0.8], [0, 1, 2])
-    copied = clustered_mean(np.repeat([0.1, 0.4, 0.8], 5), np.repeat([0, 1, 2], 5))
-    np.testing.assert_allclose((copied.low, copied.high), (once.low, once.high))
-    assert (copied.num_values, copied.num_clusters) == (15, 3)
+    assert [str(mean_interval(few)) for few in ([np.nan], [0.6])] == ["-", "0.600"]
 
 
 def test_alignment_is_that_of_correct_responses_alone(run_of):
@@ -63,7 +53,7 @@ def test_alignment_is_that_of_correct_responses_alone(run_of):
     shown = words(alignment_figure(run_of([*first, gated, *second])))
     assert "mean 0.20 n = 2" in shown
     assert "mean 0.60 n = 1" in shown
-    assert "n = 3 correct responses with an alignment, in 2 groups" in shown
+    assert "n = 3 correct responses with an alignment" in shown
 
 
 @pytest.mark.parametrize(
@@ -72,15 +62,14 @@ def test_alignment_is_that_of_correct_responses_alone(run_of):
 )
 def test_alignment_histograms_are_of_a_tenth_of_the_run_at_the_chosen_steps(run_of, at_steps, titles):
     figure = alignment_figure(run_of([rollout(step, 0, 0, alignment=step / 100) for step in range(1, 21)]), at_steps)
-    assert [axes.get_title(loc="left") for axes in figure.axes[:-1]] == [f"steps {title}" for title in titles]
+    assert [axes.get_title(loc="left") for axes in figure.axes] == [f"steps {title}" for title in titles]
     assert f"mean {0.195:.2f}" in words(figure)
 
 
 def test_a_run_without_alignment_has_no_figure_and_one_without_rollouts_no_groups(run_of):
     wrong = [rollout(1, 0, i, eligible=False, alignment=None, reward=0.0) for i in range(2)]
     assert alignment_figure(run_of(wrong)) is None
-    with pytest.raises(RecordError):
-        zero_std_groups(run_of([]))
+    assert zero_std_groups_figure(run_of([])) is None
 
 
 def test_zero_std_groups_by_hand(run_of):
@@ -94,20 +83,8 @@ def test_zero_std_groups_by_hand(run_of):
     assert groups["kind"].to_list() == ["all correct", "all correct", "all wrong", "mixed", "mixed"]
     assert groups["zero_std"].to_list() == [False, True, True, False, False]
     np.testing.assert_allclose(groups["reward_std"], [0.05, 0, 0, 0.5, 0.3], atol=1e-12)
-    # A floor shrinks the rescued group alone.
-    np.testing.assert_allclose(groups.loc[0, [0.0, 0.05, 0.1, 0.2]].to_list(), [1, 1, 0.5, 0.25])
-    np.testing.assert_allclose(groups.loc[3, [0.0, 0.05, 0.1, 0.2]].to_list(), 1)
-    shown = words(zero_std_groups_figure("run", groups))
+    shown = words(zero_std_groups_figure(run))
     assert "n = 5 groups of 2 responses, 1 all-correct groups rescued by the bonus." in shown
-
-
-def test_generation_times_count_a_generation_once_and_leave_out_the_first():
-    def times(generation: float, step: float) -> dict:
-        return {"time/step_seconds": step, "time/generation_seconds": generation, "time/gar_seconds": 0.1}
-
-    metrics = [times(9, 20), times(0, 3), times(2, 4), times(0, 2), {"step": 5}]
-    (row,) = generation_times(metrics)
-    assert row == pytest.approx({"step": 3, "generation": 1, "gar": 0.1})
 
 
 @pytest.mark.parametrize(("scored", "charged"), [(0.0, False), (0.25, True)])
@@ -118,7 +95,7 @@ def test_summary_shows_what_was_recorded_and_charges_a_share_where_there_is_a_si
     part = {"num_samples": 8, "problems": [], "pass_at": {"1": 0.625}}
     run.write_json("evaluation/after.json", {"step": 1, "sets": {"test": part}})
     console = Console(width=120, file=io.StringIO(), record=True)
-    console.print(render_summary(summarize(run.path)))
+    console.print(render_summary(summarize(open_run(run.path))))
     shown = console.export_text()
     line = next(line for line in shown.splitlines() if "pass@1, test" in line)
     assert [cell.strip() for cell in line.strip("│").split("│")] == ["pass@1, test", "-", "0.625"]

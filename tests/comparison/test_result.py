@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from gar.analysis.metrics import step_times, thinned
+from gar.comparison.metrics import step_times, thinned
 from gar.comparison.result import finished_result, prompts_hash, result_of
 from gar.errors import RecordError
 from gar.records import RunFolder, open_run

@@ -2,8 +2,9 @@
 
 from gar.errors import ConfigError, RecordError
 from gar.records import open_run
-from gar.report.runs import find_runs, runs_table, tags
+from gar.report.runs import find_runs
 from gar.report.sample import readable_prompt, recorded_prompt
+from gar.report.summary import runs_table, tags
 from tests.report.runs import make_run
 from tests.support.errors import raises
 
@@ -12,8 +13,7 @@ def test_find_runs_takes_runs_and_folders_of_them(tmp_path):
     one, deep = make_run(tmp_path / "a", "one", steps=0), make_run(tmp_path / "b" / "c" / "d", "deep", steps=0)
     make_run(tmp_path / ".hidden", "no", steps=0)
     make_run(one, "inside", steps=0)  # a checkpoint may look like a run
-    assert find_runs([one, tmp_path / "b"]) == {"one": one, "c/d/deep": deep}
-    assert list(find_runs([tmp_path])) == ["a/one", "b/c/d/deep"]
+    assert find_runs([one, tmp_path / "b"]) == find_runs([tmp_path]) == [one, deep]
     with raises(ConfigError):
         find_runs([one, tmp_path / "a"])
     (tmp_path / "empty").mkdir()
@@ -30,13 +30,14 @@ def test_runs_table_says_where_a_run_is_and_how_good_it_was(tmp_path):
     }  # fmt: skip
     (runs["bare"] / "config.yaml").unlink()
     read = {name: open_run(path, strict=False) for name, path in runs.items()}
-    table = runs_table(read)
+    table = runs_table([*read.values()])
     new, bare = (dict(zip([column.heading for column in table.columns], row, strict=True)) for row in table.rows)
     assert tags(read["new"]) == ["night", "a"]
     assert new | {"start": ""} == {
         "run": "new", "tags": "night, a", "status": "running", "method": "gar-grpo", "model": "embedded",
-        "problems": "arithmetic", "seed": "0", "steps": "6", "right": "10% → 60%", "test pass@1": "0.375 → –",
-        "start": "",
+        "problems": "arithmetic", "seed": "0", "steps": "6", "rollouts": "24", "right": "10% → 60%",
+        "alignment": "0.05 → 0.30", "zero-std groups": "50% → 25%", "seconds per step": "2.00", "GAR’s share": "25%",
+        "test pass@1": "0.375 → –", "start": "",
     }  # fmt: skip
     assert [bare[name] for name in ("tags", "method", "steps", "right", "test pass@1")] == ["", "–", "0", "–", "–"]
 

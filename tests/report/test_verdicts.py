@@ -12,7 +12,7 @@ from gar.records import RunFolder
 from gar.records.evaluations import ProblemCount
 from gar.report.build import read_run
 from gar.report.groups import differing_settings, group_runs
-from gar.report.verdicts import changes, contests, headline, p_sentence, sentences
+from gar.report.verdicts import changes, contests, headline, scope
 from tests.report.runs import EVALUATION, evaluation, make_run, rollout
 
 AFTER = np.array(EVALUATION["after"])
@@ -50,7 +50,7 @@ def test_changes_of_one_run_pair_its_problems(tmp_path):
     assert contrast.difference == pytest.approx(differences.mean())
     assert contrast.low < contrast.difference < contrast.high
     assert headline(groups, table, NONE) == "After training the model is better on test."
-    assert "This is one run" in sentences(groups, table, NONE)[-1]
+    assert "This is one run" in scope(groups, table, NONE)
 
 
 def test_changes_of_several_seeds_pair_the_seeds(tmp_path):
@@ -61,7 +61,7 @@ def test_changes_of_several_seeds_pair_the_seeds(tmp_path):
     differences = [(after - np.array(EVALUATION["before"])).mean() / 4 for after in afters]
     assert contrast.p_corrected == pytest.approx(paired_t_p_value(differences))
     assert contrast.num_seeds == 3
-    assert "3 seeds of gar-grpo" in sentences(groups, table, NONE)[-1]
+    assert "3 seeds of gar-grpo" in scope(groups, table, NONE)
 
 
 def test_equal_runs_and_an_unchanged_model_show_no_difference(tmp_path):
@@ -70,7 +70,7 @@ def test_equal_runs_and_an_unchanged_model_show_no_difference(tmp_path):
     contrast = only(table)
     assert (contrast.difference, contrast.all_equal, contrast.verdict) == (0, True, "no difference shown")
     assert headline(groups, NONE, table) == "No difference between these groups of runs is shown."
-    assert "does not mean that there is none" in sentences(groups, NONE, table)[-1]
+    assert "does not mean that there is none" in scope(groups, NONE, table)
     words = headline(groups[:1], changes(groups[:1], []), NONE)
     assert words == "No difference between before and after training is shown on test."
 
@@ -161,8 +161,7 @@ def test_group_runs_joins_seeds_and_parts_settings_and_the_same_seed(tmp_path):
     assert [(group.label, len(group.runs)) for group in groups] == [
         ("gar-grpo, reward.bonus_weight 0.5", 2), ("gar-grpo, reward.bonus_weight 0.25", 1),
     ]  # fmt: skip
-    assert [group.color for group in groups] == ["#0072B2", "#E69F00"]  # the method's in every figure, then a free one
+    assert [group.color for group in groups] == ["#0072B2", "#E69F00"]
     assert differing_settings(runs) == {"reward.bonus_weight": [0.5, 0.5, 0.25]}
     groups = group_runs([runs[0], read_run(make_run(tmp_path, "again"))])
     assert [group.label for group in groups] == ["gar-grpo (1)", "gar-grpo (2)"]
-    assert p_sentence(0.0004) == "p\u00a0<\u00a00.001"

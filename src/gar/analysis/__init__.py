@@ -1,8 +1,7 @@
 """Figures and tables of runs, and the style that all figures share."""
 
 from gar.analysis.curves import learning_curve_figure
-from gar.analysis.intervals import ClusteredMean, clustered_mean
-from gar.analysis.metrics import step_times
+from gar.analysis.intervals import MeanInterval, mean_interval
 from gar.analysis.style import (
     COLORS,
     INK,
@@ -11,7 +10,6 @@ from gar.analysis.style import (
     STYLE,
     add_caption,
     bare_rows,
-    method_color,
     paper_figure,
     save_figure,
 )
@@ -22,13 +20,11 @@ __all__ = [
     "MUTED",
     "PAGE_WIDTH",
     "STYLE",
-    "ClusteredMean",
+    "MeanInterval",
     "add_caption",
     "bare_rows",
-    "clustered_mean",
     "learning_curve_figure",
-    "method_color",
+    "mean_interval",
     "paper_figure",
     "save_figure",
-    "step_times",
 ]

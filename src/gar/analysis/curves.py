@@ -2,9 +2,7 @@
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import matplotlib
 import numpy as np
@@ -14,9 +12,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from gar.analysis.intervals import clustered_mean
+from gar.analysis.intervals import mean_interval
 from gar.analysis.style import COLORS, INK, MUTED, STYLE, bare_rows, say_not_recorded
-from gar.records import open_run
+from gar.records import Run
 
 Curves = Mapping[str, Mapping[str, Sequence[float | None]]]
 """The curves of one run by metric, each with its "step" and "value"."""
@@ -27,54 +25,33 @@ Rates = Mapping[str, Mapping[str, Sequence[float]]]
 _PALETTE = (INK, *COLORS, "#882255", "#999933", "#44AA99", "#332288")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Panel:
+class _Panel(NamedTuple):
     """The largest possible value is 1. The reference is drawn dashed if there is one row."""
 
     metric: str
     title: str
     unit: str
-    smallest: float = 0.0
-    reference: str | None = None
-    reference_title: str = ""
+    smallest: float
+    reference: str = ""
 
 
 _PANELS = (
+    _Panel("gar/eligible_fraction", "Correct responses in the right format", "share of responses", 0, "reward"),
+    _Panel("gar/alignment_mean", "Alignment of correct responses", "cosine with the expert solution", -1),
     _Panel(
-        metric="gar/eligible_fraction",
-        title="Correct responses in the right format",
-        unit="share of responses",
-        reference="reward",
-        reference_title="reward",
-    ),
-    _Panel(
-        metric="gar/alignment_mean",
-        title="Alignment of correct responses",
-        unit="cosine with the expert solution",
-        smallest=-1.0,
-    ),
-    _Panel(
-        metric="gar/zero_std_group_fraction_shaped",
-        title="Zero-std groups",
-        unit="share of groups",
-        reference="gar/zero_std_group_fraction_outcome",
-        reference_title="by outcome alone",
+        "gar/zero_std_group_fraction_shaped",
+        "Zero-std groups",
+        "share of groups",
+        0,
+        "gar/zero_std_group_fraction_outcome",
     ),
 )
 
 
-def learning_curve_figure(run: str | Path) -> Figure:
-    """Reward, alignment and zero-std groups of a run over its steps, and pass@k before and after training.
-
-    Args:
-        run: A run folder.
-
-    Raises:
-        RecordError: The folder does not exist, or one of its files is damaged.
-    """
-    opened = open_run(run)
+def learning_curve_figure(run: Run) -> Figure:
+    """Reward, alignment and zero-std groups of a run over its steps, and pass@k before and after training."""
     names = [name for panel in _PANELS for name in (panel.metric, panel.reference) if name]
-    logged = {name: [(row["step"], row[name]) for row in opened.metrics if name in row] for name in names}
+    logged = {name: [(row["step"], row[name]) for row in run.metrics if name in row] for name in names}
     curves = {
         name: {"step": [step for step, _ in rows], "value": [value for _, value in rows]}
         for name, rows in logged.items()
@@ -83,10 +60,10 @@ def learning_curve_figure(run: str | Path) -> Figure:
         moment: {
             f"{name} pass@{k}": [rate] for name, part in sets.items() for k, rate in sorted(part.known_rates.items())
         }
-        for moment, sets in opened.evaluations.items()
+        for moment, sets in run.evaluations.items()
         if sets
     }
-    return curves_figure({opened.name: [curves]}, rates, title="pass@k before and after training")
+    return curves_figure({run.name: [curves]}, rates, title="pass@k before and after training")
 
 
 def curves_figure(curves: Mapping[str, Sequence[Curves]], rates: Rates, *, title: str) -> Figure:
@@ -123,14 +100,14 @@ def _draw_curves(axes: Axes, panel: _Panel, rows: Sequence[Sequence[Curves]]) ->
     tables = [_table(seeds, panel.metric) for seeds in rows]
     title = panel.title
     if len(rows) == 1 and panel.reference and len(other := _table(rows[0], panel.reference)):
-        title += f" (dashed: {panel.reference_title})"
+        title += f" (dashed: {panel.reference.rpartition('_')[2]})"
         axes.plot(other.index, other.mean(axis=1), color=_color(0), linestyle="--", linewidth=1.6)
     axes.set_title(title)
     if not any(len(table) for table in tables):
         say_not_recorded(axes)
         return
     for i, table in enumerate(tables):
-        means = [clustered_mean(values) for values in table.to_numpy()]
+        means = [mean_interval(values) for values in table.to_numpy()]
         low, high = np.clip(np.array([(mean.low, mean.high) for mean in means]).reshape(-1, 2), panel.smallest, 1).T
         axes.fill_between(table.index, low, high, color=_color(i), alpha=0.14, linewidth=0)
         axes.plot(
@@ -182,7 +159,7 @@ def _draw_rates(axes: Axes, rates: Rates, title: str) -> None:
             values, height = sets.get(name, ()), y + (j - (len(names) - 1) / 2) * gap
             if not values:
                 continue
-            mean = clustered_mean(values)
+            mean = mean_interval(values)
             axes.plot(values, np.full(len(values), height), "o", color=_color(y), markersize=5,
                       markeredgecolor="white", markeredgewidth=0.8, zorder=2.5)  # fmt: skip
             ends = np.clip([mean.low, mean.high], 0, 1)

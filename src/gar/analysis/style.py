@@ -59,22 +59,6 @@ PAPER: dict[Any, Any] = {
 }
 """STYLE at the size of a paper's page, for figures that are not to be scaled."""
 
-METHOD_COLORS = {
-    "grpo": INK, "dr-grpo": "#777777", "dapo": "#AAAAAA",
-    "gar-grpo": "#0072B2", "gar-reinforce-plus-plus": "#56B4E9",
-    "reinforce-plus-plus": "#E69F00", "reinforce-plus-plus-baseline": "#999933", "maspo": "#009E73",
-    "g2rl": "#CC79A7", "grad2reward": "#D55E00",
-    "anchor-shuffled": "#882255", "anchor-random": "#44AA99", "hidden-cosine": "#332288",
-    "text-similarity": "#AA4499", "length": "#117733", "alignment-only": "#88CCEE",
-}  # fmt: skip
-"""The color of a method in every figure: Okabe and Ito's, then Tol's."""
-
-
-def method_color(label: str) -> str:
-    """The color of a method, or of a row that is named after one (`length-grpo`). Muted if unknown."""
-    names = [name for name in METHOD_COLORS if label == name or label.startswith(f"{name}-")]
-    return METHOD_COLORS[max(names, key=len)] if names else MUTED
-
 
 @contextmanager
 def paper_figure(height: float, width: float = PAGE_WIDTH) -> Iterator[Figure]:

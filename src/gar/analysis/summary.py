@@ -1,51 +1,50 @@
-"""A summary of a run in a few numbers, from its run folder alone."""
+"""A summary of a run in a few numbers."""
 
 import statistics
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from rich.table import Table
 
-from gar.records import open_run
+from gar.records import Run
 
 _EDGE_FRACTION = 0.1
-"""Share of the steps that counts as the beginning of a run, and as its end."""
 
 
-def summarize(path: str | Path) -> dict[str, Any]:
+def summarize(run: Run) -> dict[str, Any]:
     """Evaluations before and after, alignment, zero-std groups and seconds per step.
 
-    Plain values, None if the run recorded nothing. Beginning and end are the first and last tenth of the steps.
+    Plain values, None if the run recorded nothing. Beginning and end are `edges`.
     """
-    run = open_run(path)
     rows = [row for row in run.metrics if "time/step_seconds" in row]
-    edge = max(1, round(len(rows) * _EDGE_FRACTION))
-    step_seconds = logged(rows, "time/step_seconds")
-    evaluations = {name: sets for name, sets in run.evaluations.items() if sets}
+    seconds = _logged(rows, "time/step_seconds")
+    first, last = edges(rows, "gar/alignment_mean")
     return {
         "steps": rows[-1]["step"] if rows else 0,
         "pass_at": {
-            name: {set_name: dict(part.pass_at) for set_name, part in sets.items()}
-            for name, sets in evaluations.items()
+            moment: {name: dict(part.pass_at) for name, part in sets.items()}
+            for moment, sets in run.evaluations.items()
+            if sets
         },
-        "alignment_mean": {
-            "beginning": mean_of(logged(rows[:edge], "gar/alignment_mean")),
-            "end": mean_of(logged(rows[-edge:], "gar/alignment_mean")),
-        },
+        "alignment_mean": {"beginning": first, "end": last},
         "zero_std_group_fraction": {
-            "outcome": mean_of(logged(rows, "gar/zero_std_group_fraction_outcome")),
-            "shaped": mean_of(logged(rows, "gar/zero_std_group_fraction_shaped")),
+            kind: _mean(_logged(rows, f"gar/zero_std_group_fraction_{kind}")) for kind in ("outcome", "shaped")
         },
-        "step_seconds": statistics.median(step_seconds) if step_seconds else None,
-        "gar_time_fraction": gar_time_fraction(rows),
+        "step_seconds": statistics.median(seconds) if seconds else None,
+        "gar_time_fraction": _gar_time_fraction(rows, seconds),
     }
 
 
-def gar_time_fraction(rows: Sequence[Mapping[str, Any]]) -> float | None:
+def edges(rows: Sequence[Mapping[str, Any]], name: str) -> tuple[float | None, float | None]:
+    """Mean of a metric over the first and over the last tenth of the rows that have it. None if nothing is known."""
+    having = [row for row in rows if name in row]
+    size = max(1, round(len(having) * _EDGE_FRACTION))
+    return _mean(_logged(having[:size], name)), _mean(_logged(having[-size:], name))
+
+
+def _gar_time_fraction(rows: Sequence[Mapping[str, Any]], seconds: Sequence[float]) -> float | None:
     """GAR's share of the time of all steps. None if times were not recorded, or no response was ever scored."""
-    seconds, gar_seconds = (logged(rows, f"time/{part}_seconds") for part in ("step", "gar"))
-    scored = logged(rows, "gar/scored_fraction")
+    gar_seconds, scored = _logged(rows, "time/gar_seconds"), _logged(rows, "gar/scored_fraction")
     if not sum(seconds) or not gar_seconds or (scored and not any(scored)):
         return None
     return sum(gar_seconds) / sum(seconds)
@@ -79,14 +78,11 @@ def render_summary(summary: Mapping[str, Any]) -> Table:
     return table
 
 
-def logged(rows: Sequence[Mapping[str, Any]], name: str) -> list[float]:
-    """The known values of a metric."""
+def _logged(rows: Sequence[Mapping[str, Any]], name: str) -> list[float]:
     return [row[name] for row in rows if row.get(name) is not None]
 
 
-def mean_of(values: Sequence[float | None]) -> float | None:
-    """The mean of the known values. None if there are none."""
-    known = [value for value in values if value is not None]
+def _mean(known: Sequence[float]) -> float | None:
     return statistics.fmean(known) if known else None
 
 

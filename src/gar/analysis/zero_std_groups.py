@@ -1,22 +1,18 @@
-"""Zero-std groups: how many there are, how many the bonus rescues, and how large the rescued groups' advantages are."""
+"""Zero-std groups: how many there are, how many the bonus rescues, and the spread of rewards in the rescued ones."""
 
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter, PercentFormatter
 
 from gar.analysis.curves import window_size
 from gar.analysis.style import COLORS, INK, MUTED, add_caption, paper_figure, say_not_recorded
-from gar.core import group_advantages, group_standard_deviations
-from gar.errors import RecordError
 from gar.records import Run
-from gar.settings import GROUP_DDOF, GROUP_EPS
+from gar.settings import GROUP_DDOF
 
-MIN_STDS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2)
 _COLUMNS = ("step", "group_index", "eligible", "bonus", "reward")
 
 
@@ -26,63 +22,43 @@ def zero_std_groups(run: Run) -> pd.DataFrame:
     * `step`, `size`: of the group
     * `kind`: "all correct", "all wrong", "equal otherwise" (neither, and yet all outcomes are equal) or "mixed"
       (the outcome alone tells responses apart, and an all-wrong group whose responses differ in format is mixed)
-    * `zero_std`, `reward_std`: with the bonus
-    * for each of `MIN_STDS`: the mean absolute advantage, normalized in the group with the run's ddof and eps
+    * `zero_std`, `reward_std`: with the bonus, and the run's `advantage.ddof`
     """
     table: Any = run.rollouts(_COLUMNS).to_pandas()
-    if table.empty:
-        raise RecordError(f"{run.path}: no rollouts, so there is nothing to analyze. Has its first step not ended yet?")
-    index = table.groupby(["step", "group_index"]).ngroup()
-    groups = table.assign(outcome=table["reward"] - table["bonus"]).groupby(index)
-    low, high, correct = groups.min(), groups.max(), groups["eligible"].mean()
-    advantage = run.config.advantage if run.config else None
-    ddof = GROUP_DDOF if advantage is None or advantage.ddof is None else advantage.ddof
-    eps = GROUP_EPS if advantage is None or advantage.eps is None else advantage.eps
-    rewards, of_group = torch.tensor(table["reward"].to_numpy()), torch.tensor(index.to_numpy())
-
-    def sizes(min_std: float) -> Any:
-        advantages = group_advantages(rewards, of_group, scale="std", ddof=ddof, eps=eps, min_std=min_std)
-        return pd.Series(advantages.abs().numpy()).groupby(index).mean()
-
-    std = group_standard_deviations(rewards, of_group, ddof=ddof)
+    groups = table.assign(outcome=table["reward"] - table["bonus"]).groupby(["step", "group_index"], as_index=False)
+    low, high, correct = groups.min(), groups.max(), groups["eligible"].mean()["eligible"]
+    ddof = run.config.advantage.ddof if run.config else None
     return pd.DataFrame(
         {
             "step": low["step"],
-            "size": groups.size(),
+            "size": groups.size()["size"],
             "kind": np.select(
                 [high["outcome"] - low["outcome"] >= 1e-9, correct == 1, correct == 0],  # the outcome up to rounding
                 ["mixed", "all correct", "all wrong"],
                 "equal otherwise",
             ),
             "zero_std": high["reward"] - low["reward"] < 1e-12,
-            "reward_std": pd.Series(std.numpy()).groupby(index).first(),
-            **{min_std: sizes(min_std) for min_std in MIN_STDS},
+            "reward_std": groups["reward"].std(ddof=GROUP_DDOF if ddof is None else ddof)["reward"].fillna(0.0),
         }
     )
 
 
-def zero_std_groups_figure(name: str, groups: Any) -> Figure:
-    """Shares over steps, the spread of rewards in rescued groups, what `min_std` does to their advantages."""
+def zero_std_groups_figure(run: Run) -> Figure | None:
+    """Shares of groups over steps, and the spread of rewards in rescued and mixed groups. None without rollouts."""
+    groups: Any = zero_std_groups(run)
+    if groups.empty:
+        return None
     rescued = (groups["kind"] == "all correct") & ~groups["zero_std"]
-    shown = {"rescued": groups[rescued], "mixed": groups[groups["kind"] == "mixed"]}
-    shown = {kind: part for kind, part in shown.items() if len(part)}
     with paper_figure(2.5) as figure:
-        shares, spread, floors = figure.subplots(1, 3, width_ratios=(1.35, 1, 1))
+        shares, spread = figure.subplots(1, 2, width_ratios=(1.35, 1))
         _draw_shares(shares, groups, rescued)
-        spread.set_title("Spread of rewards in a group")
-        floors.set_title("What min_std does")
-        if shown:
-            _draw_spread(spread, shown, groups["reward_std"])
-            _draw_floors(floors, shown)
-        else:
-            say_not_recorded(spread)
-            say_not_recorded(floors)
+        _draw_spread(spread, {"rescued": groups[rescued], "mixed": groups[groups["kind"] == "mixed"]})
         figure.legend(
             *shares.get_legend_handles_labels(), loc="outside upper left", ncols=3, frameon=False, handlelength=1.2
         )
         add_caption(
             figure,
-            f"{name}: n = {len(groups):,} groups of {groups['size'].mode()[0]} responses, {rescued.sum():,} "
+            f"{run.name}: n = {len(groups):,} groups of {groups['size'].mode()[0]} responses, {rescued.sum():,} "
             "all-correct groups rescued by the bonus.",
         )
     return figure
@@ -112,15 +88,16 @@ def _draw_shares(axes: Axes, groups: Any, rescued: Any) -> None:
     axes.set_ylabel("share of groups")
 
 
-_STYLES: dict[str, Any] = {"rescued": (COLORS[0], "stepfilled", "o-"), "mixed": (INK, "step", "s--")}
-
-
-def _draw_spread(axes: Axes, shown: dict[str, Any], std: Any) -> None:
+def _draw_spread(axes: Axes, shown: dict[str, Any]) -> None:
+    axes.set_title("Spread of rewards in a group")
+    std = pd.concat([part["reward_std"] for part in shown.values()])
+    if std.empty:
+        say_not_recorded(axes)
+        return
     edges = np.geomspace(max(std[std > 0].min(), 1e-4) if (std > 0).any() else 1e-4, max(std.max(), 1e-4) * 1.05, 25)
-    for kind, part in shown.items():
-        color, histtype, _ = _STYLES[kind]
+    for (kind, part), color, histtype in zip(shown.items(), (COLORS[0], INK), ("stepfilled", "step"), strict=True):
         axes.hist(
-            part["reward_std"], edges.tolist(), weights=np.full(len(part), 1 / len(part)), color=color,
+            part["reward_std"], edges.tolist(), weights=np.full(len(part), 1 / max(1, len(part))), color=color,
             histtype=histtype, alpha=0.75, label=f"{kind}, n = {len(part):,}",
         )  # fmt: skip
     axes.set_xscale("log")
@@ -130,14 +107,3 @@ def _draw_spread(axes: Axes, shown: dict[str, Any], std: Any) -> None:
     axes.set_ylabel("share of groups")
     axes.margins(y=0.3)
     axes.legend(loc="upper left", frameon=False, handlelength=1.2, labelspacing=0.2)
-
-
-def _draw_floors(axes: Axes, shown: dict[str, Any]) -> None:
-    for kind, part in shown.items():
-        color, _, line = _STYLES[kind]
-        axes.plot(range(len(MIN_STDS)), part[[*MIN_STDS]].mean(), line, color=color, markersize=3.5, label=kind)
-    axes.set_xticks(range(len(MIN_STDS)), [f"{floor:g}" for floor in MIN_STDS])
-    axes.set_ylim(bottom=0)
-    axes.set_xlabel("min_std")
-    axes.set_ylabel("mean size of advantages")
-    axes.legend(loc="lower left", frameon=False)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from gar.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from gar.comparison.metrics import step_times
     from gar.comparison.plan import planned_runs
     from gar.comparison.result import RunResult, SetCounts, check_paired, finished_results
     from gar.comparison.settings import read_comparison
@@ -21,10 +22,12 @@ __all__ = [
     "read_comparison",
     "result_notes",
     "row_curves",
+    "step_times",
 ]
 __getattr__ = lazy_names(
     __name__,
     {
+        "gar.comparison.metrics": "step_times",
         "gar.comparison.plan": "planned_runs",
         "gar.comparison.result": "RunResult SetCounts check_paired finished_results",
         "gar.comparison.settings": "read_comparison",

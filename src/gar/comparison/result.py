@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
-from gar.analysis.metrics import step_times, thinned
+from gar.comparison.metrics import step_times, thinned
 from gar.comparison.plan import PlannedRun
 from gar.errors import RecordError
 from gar.evaluation.metrics import pass_at_k

@@ -7,14 +7,14 @@ from pathlib import Path
 from gar.errors import ConfigError
 from gar.records import ROLLOUT_SCHEMA, Fault, Run, open_run, write_atomic
 from gar.report.definitions import DEFINITIONS
-from gar.report.figures import chart_note, charts, pictures
+from gar.report.figures import charts, pictures
 from gar.report.groups import RunGroup, differences_table, error_of, group_runs, run_facts
 from gar.report.options import ReportOptions
-from gar.report.page import MAX_BYTES, Report, ShownRollouts, page, runs_mark
+from gar.report.page import MARK, MAX_BYTES, Report, ShownRollouts, page
 from gar.report.rollouts import browser_rollouts
-from gar.report.runs import find_runs, runs_table, section_of, tags
-from gar.report.summary import summary_tables, tiles, verdict_counts
-from gar.report.verdicts import changes, contests, headline, sentences
+from gar.report.runs import find_runs
+from gar.report.summary import runs_table, section_of, summary_tables, tags, tiles, verdict_counts
+from gar.report.verdicts import changes, contests, headline, scope
 
 _SPARE_BYTES = 200_000
 
@@ -24,14 +24,11 @@ def write_report(
 ) -> Report:
     """Write a report about some runs as one HTML file below 8 MB, and return the content of the page.
 
-    `paths` are run folders, or folders of them. An earlier report about the same runs is replaced, and whatever is
-    there with `overwrite`.
+    `paths` are run folders, or folders of them. An earlier report is replaced, and whatever is there with `overwrite`.
     """
-    runs = [read_run(path) for path in find_runs(paths).values()]
-    groups = group_runs(runs)
-    mark = runs_mark([run.name for group in groups for run in group.runs])
-    if not overwrite and Path(out).exists() and not _has_mark(Path(out), mark):
-        raise ConfigError(f"{out} exists, and is not a report about the same runs. Add --overwrite to replace it.")
+    runs = [read_run(path) for path in find_runs(paths)]
+    if not overwrite and Path(out).exists() and not _is_report(Path(out)):
+        raise ConfigError(f"{out} exists, and is not a report. Add --overwrite to replace it.")
     report = make_report(runs, options or ReportOptions())
     write_atomic(out, page(report))
     return report
@@ -70,10 +67,10 @@ def _by_kind(faults: Sequence[Fault]) -> list[str]:
     return clauses + ([f"the rollouts of {len(lost)} steps are left out, the first of them: {lost[0]}"] if lost else [])
 
 
-def _has_mark(path: Path, mark: str) -> bool:
+def _is_report(path: Path) -> bool:
     try:
         with path.open("rb") as file:
-            return mark.encode("utf-8", "replace") in file.read(2**16)
+            return MARK.encode() in file.read(2**16)
     except OSError:
         return False
 
@@ -110,13 +107,12 @@ def _summary_report(groups: Sequence[RunGroup]) -> Report:
         subtitle=_subtitle(groups, runs),
         tags=list(dict.fromkeys(tag for run in runs for tag in tags(run))),
         headline=_state(runs) or headline(groups, before_after, against, reasons),
-        sentences=[*_errors(runs), *sentences(groups, before_after, against)],
+        sentences=[*_errors(runs), *filter(None, [scope(groups, before_after, against)])],
         notes=[*notes, *(f"{reason}." for reason in reasons)],
         tiles=tiles(runs[0]) if len(runs) == 1 and runs[0].trained else [],
         tables=summary_tables(groups, counts, before_after, against),
-        all_runs=runs_table(_by_name(runs)) if len(runs) > 1 else None,
+        all_runs=runs_table(runs),
         charts=charts(groups),
-        chart_note=chart_note(groups),
         rollouts=ShownRollouts(groups=[], notes=[]),
         pictures=[],
         runs=run_facts(groups),
@@ -125,20 +121,16 @@ def _summary_report(groups: Sequence[RunGroup]) -> Report:
     )
 
 
-def _by_name(runs: Sequence[Run]) -> dict[str, Run]:
-    """Runs by name, or by path if two have the same name."""
-    names = [run.name for run in runs]
-    return {run.name if names.count(run.name) == 1 else str(run.path): run for run in runs}
-
-
 def _state(runs: Sequence[Run]) -> str:
     """The progress of a single run without a final evaluation, or the numbers of a single evaluation. Else empty."""
     run, status = runs[0], runs[0].record.get("status")
     if len(runs) == 1 and not run.trained:
         rates = [
-            (name, k, rate) for name, part in run.evaluations["after"].items() for k, rate in part.known_rates.items()
+            f"{name}, pass@{k}: {rate:.3f}"
+            for name, part in run.evaluations["after"].items()
+            for k, rate in part.known_rates.items()
         ]
-        return "; ".join(f"{name}, pass@{k}: {rate:.3f}" for name, k, rate in rates[:1]) or "No numbers."
+        return "; ".join(rates) or "No numbers."
     if len(runs) > 1 or run.evaluations["after"] or status in (None, "finished"):
         return ""
     steps = section_of(run, "trl").get("max_steps")

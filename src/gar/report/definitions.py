@@ -19,31 +19,23 @@ DEFINITIONS = {
     "problems": "Problems of the set.",
     "steps": "Optimizer steps that were logged.",
     "rollouts": "Recorded responses, one row each in the rollouts folder.",
-    "right": "Share of responses that are verified and keep the format, as the mean over the first and the last tenth "
-    "of the logged steps.",
-    "gar/eligible_fraction": "Share of responses that are right and in format.",
+    "right": "Share of responses that are verified and keep the format.",
     "alignment": "Cosine of a response's gradient-activation vector with that of the expert solution: 1 if the two "
-    "vectors point the same way, 0 if they are orthogonal. Only scored responses have one.",
-    "gar/alignment_mean": "Mean cosine of the scored right responses with their expert solution.",
-    "zero std": "In a zero-std group all rewards are equal, so nothing is learned from it. First by the "
-    "outcome alone, then with GAR's bonus.",
-    "gar/zero_std_group_fraction_shaped": "Share of groups whose rewards are all equal with the bonus. Dashed: by the "
-    "outcome alone. Between the lines: groups that gain a training signal from the bonus.",
+    "vectors point the same way, 0 if they are orthogonal. Means are over the right responses that were scored.",
+    "zero std": "In a zero-std group all rewards are equal, so nothing is learned from it. First, and dashed, by the "
+    "outcome alone, then with GAR's bonus. Between the lines: groups that gain a training signal from the bonus.",
     "step time": "Median wall time of an optimizer step, generation and scoring included.",
     "gar share": "GAR's part of that time: forward passes for anchors and vectors.",
     "reward": "Base reward where right and in format, plus penalty, plus the bonus.",
     "bonus": "What alignment adds to the reward: beta times the part of the alignment above the mean of its group.",
-    "gar/bonus_mean": "Mean bonus of the scored responses, beta included.",
     "penalty": "What bad format adds to the reward. At most 0.",
-    "advantage": "The reward after normalization in its group: above 0 the response is made more likely.",
-    "gar/advantage_abs_mean": "Mean absolute advantage: 0 means that nothing is learned.",
+    "advantage": "The reward after normalization in its group: above 0 the response is made more likely. A mean size "
+    "of 0 means that nothing is learned.",
     "num_tokens": "Tokens of the response, end token included.",
-    "completions/mean_length": "Mean number of tokens of a response.",
     "num_scored_tokens": "Tokens that enter the gradient-activation vector.",
     "signal_norm": "Length of the gradient-activation vector before it is scaled to one.",
     "entropy": "Mean entropy of the policy over the next token.",
     "grad_norm": "Norm of the gradient of the loss, before clipping.",
-    "time/step_seconds": "Wall time of an optimizer step.",
     "token share": "What the token adds to the alignment. The shares of all scored tokens sum to it.",
     "status": "How verification ended. Unparsed, timeout and error say nothing about the answer. Such a response is "
     "not eligible, and is counted apart from wrong answers.",

@@ -3,16 +3,18 @@
 import base64
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import matplotlib
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from gar.analysis.alignment import alignment_figure
 from gar.analysis.curves import window_size
 from gar.analysis.style import STYLE
+from gar.analysis.zero_std_groups import zero_std_groups_figure
 from gar.records import Run
 from gar.report.groups import RunGroup
 from gar.report.page import Chart, Picture, Series
@@ -24,34 +26,34 @@ _MAX_POINTS = (160, 1000)
 _DIGITS = 5
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Plan:
-    """A chart to draw if its metric was logged. The reference, if any, is dashed."""
+class _Plan(NamedTuple):
+    """A chart to draw if its metric was logged. The reference, if any, is dashed. `term` names the definition."""
 
     metric: str
+    term: str
     title: str
     unit: str
-    from_zero: bool = False
+    from_zero: bool = True
     reference: str | None = None
 
 
 _PLANS = (
-    _Plan(metric="reward", title="Reward", unit="mean over responses"),
-    _Plan(metric="gar/eligible_fraction", title="Right and in format", unit="share of responses", from_zero=True),
-    _Plan(metric="gar/alignment_mean", title="Alignment of right responses", unit="cosine with the expert solution"),
+    _Plan("reward", "reward", "Reward", "mean over responses", False),
+    _Plan("gar/eligible_fraction", "right", "Right and in format", "share of responses"),
+    _Plan("gar/alignment_mean", "alignment", "Alignment of right responses", "cosine with the expert solution", False),
     _Plan(
-        metric="gar/zero_std_group_fraction_shaped",
-        title="Zero-std groups",
-        unit="share of groups, dashed by the outcome alone",
-        from_zero=True,
+        "gar/zero_std_group_fraction_shaped",
+        "zero std",
+        "Zero-std groups",
+        "share of groups, dashed by the outcome alone",
         reference="gar/zero_std_group_fraction_outcome",
     ),
-    _Plan(metric="gar/bonus_mean", title="Bonus", unit="mean over scored responses", from_zero=True),
-    _Plan(metric="gar/advantage_abs_mean", title="Size of the advantages", unit="mean |advantage|", from_zero=True),
-    _Plan(metric="completions/mean_length", title="Length of responses", unit="tokens", from_zero=True),
-    _Plan(metric="entropy", title="Entropy", unit="nats per token", from_zero=True),
-    _Plan(metric="grad_norm", title="Norm of the gradient", unit="before clipping", from_zero=True),
-    _Plan(metric="time/step_seconds", title="Time of a step", unit="seconds", from_zero=True),
+    _Plan("gar/bonus_mean", "bonus", "Bonus", "mean over scored responses"),
+    _Plan("gar/advantage_abs_mean", "advantage", "Size of the advantages", "mean |advantage|"),
+    _Plan("completions/mean_length", "num_tokens", "Length of responses", "tokens"),
+    _Plan("entropy", "entropy", "Entropy", "nats per token"),
+    _Plan("grad_norm", "grad_norm", "Norm of the gradient", "before clipping"),
+    _Plan("time/step_seconds", "step time", "Time of a step", "seconds"),
 )
 
 
@@ -59,28 +61,12 @@ def charts(groups: Sequence[RunGroup]) -> list[Chart]:
     """A chart for each metric that any run has logged, including evaluations during training."""
     logged = {name for group in groups for run in group.runs for row in run.metrics for name in row}
     evaluations = [
-        _Plan(metric=name, title=f"{name.removeprefix('eval/').replace('/', ', ')}", unit="share of problems")
+        _Plan(name, "eval", name.removeprefix("eval/").replace("/", ", "), "share of problems", False)
         for name in sorted(logged)
         if name.startswith("eval/")
     ]
     plans = [plan for plan in (*_PLANS, *evaluations) if plan.metric in logged]
     return [chart for plan in plans if (chart := _chart(groups, plan)).series]
-
-
-def chart_note(groups: Sequence[RunGroup]) -> str:
-    """The explanation of lines and bands."""
-    window = _window([run for group in groups for run in group.runs])
-    smooth = f"the centered mean over {window} logged steps" if window > 1 else "the logged values"
-    parts = [
-        f"Lines of one run are {smooth}, of evaluations the values. The band reaches from the smallest to the largest "
-        "of those values."
-    ]
-    if any(len(group.runs) > 1 for group in groups):
-        parts.append(
-            "Lines of several seeds are their mean, up to the last step that all of them have reached. The band "
-            "reaches from the lowest to the highest seed."
-        )
-    return " ".join(parts)
 
 
 def _chart(groups: Sequence[RunGroup], plan: _Plan) -> Chart:
@@ -93,7 +79,7 @@ def _chart(groups: Sequence[RunGroup], plan: _Plan) -> Chart:
     fewest, most = _MAX_POINTS
     num_points = max(fewest, min(most, _POINTS_OF_ALL_LINES // max(1, len(series))))
     series = [_thinned(line, num_points) for line in series]
-    return Chart(term=plan.metric, title=plan.title, unit=plan.unit, from_zero=plan.from_zero, series=series)
+    return Chart(term=plan.term, title=plan.title, unit=plan.unit, from_zero=plan.from_zero, series=series)
 
 
 def _series(group: RunGroup, metric: str, window: int, *, dashed: bool) -> Series | None:
@@ -123,9 +109,8 @@ def _thinned(line: Series, num_points: int) -> Series:
     if len(line.steps) <= num_points:
         return line
     keep = np.linspace(0, len(line.steps) - 1, num_points).round().astype(int)
-    parts = {name: [values[i] for i in keep] for name in ("steps", "values", "low", "high")
-             if (values := getattr(line, name))}  # fmt: skip
-    return replace(line, **parts)
+    parts = {name: getattr(line, name) for name in ("steps", "values", "low", "high")}
+    return replace(line, **{name: [values[i] for i in keep] for name, values in parts.items() if values})
 
 
 def _line(run: Run, metric: str, window: int) -> pd.DataFrame:
@@ -148,15 +133,13 @@ def _plain(values: Any) -> list[float | None]:
 
 
 def pictures(groups: Sequence[RunGroup], steps: Sequence[int] = ()) -> list[Picture]:
-    """Alignment, with histograms from `steps` on, and zero-std groups of the first run of each group with rollouts."""
-    from gar.analysis.alignment import alignment_figure
-    from gar.analysis.zero_std_groups import zero_std_groups, zero_std_groups_figure  # loads torch
-
+    """Histograms of the alignment from `steps` on, and zero-std groups, of the first run of each group."""
     shown = []
     for run in (group.runs[0] for group in groups if group.runs[0].num_rows):
         if figure := alignment_figure(run, steps):
             shown.append(_picture(f"Alignment of correct responses, {run.name}", figure))
-        shown.append(_picture(f"Groups of {run.name}", zero_std_groups_figure(run.name, zero_std_groups(run))))
+        if figure := zero_std_groups_figure(run):
+            shown.append(_picture(f"Groups of {run.name}", figure))
     return shown
 
 
@@ -166,4 +149,4 @@ def _picture(title: str, figure: Figure) -> Picture:
     with matplotlib.rc_context(STYLE):
         figure.savefig(file, format="svg", metadata={"Date": None})
     source = "data:image/svg+xml;base64," + base64.b64encode(file.getvalue()).decode("ascii")
-    return Picture(title=title, caption=f"{title}. From all recorded rollouts.", source=source)
+    return Picture(title=title, source=source)

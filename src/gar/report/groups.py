@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gar.analysis.style import COLORS, MUTED, method_color
+from gar.analysis.style import COLORS
 from gar.records import Run, canonical_hash
 from gar.records.dotted import leaves
 from gar.report.page import RunFacts, Table, columns
@@ -35,10 +35,9 @@ def group_runs(runs: Sequence[Run]) -> list[RunGroup]:
         groups.setdefault(key, []).append(run)
     differing = differing_settings(runs)
     labels = _distinct([_label(members[0], differing) for members in groups.values()])
-    colors = _colors([str(members[0].settings.get("method", "")) for members in groups.values()])
     return [
-        RunGroup(label=label, color=color, runs=members)
-        for label, color, members in zip(labels, colors, groups.values(), strict=True)
+        RunGroup(label=label, color=COLORS[number % len(COLORS)], runs=members)
+        for number, (label, members) in enumerate(zip(labels, groups.values(), strict=True))
     ]
 
 
@@ -94,16 +93,6 @@ def _label(run: Run, differing: Mapping[str, Any]) -> str:
     values = dict(compared_settings(run))
     rest = [f"{name} {values[name]}" for name in differing if name != "method" and name in values]
     return ", ".join([str(values.get("method", run.name)), *rest[:3]])
-
-
-def _colors(methods: Sequence[str]) -> list[str]:
-    """The color of each method, or the next free one of the palette if it has none or the color is taken."""
-    taken: list[str] = []
-    for method in methods:
-        usual = method_color(method)
-        free = [color for color in COLORS if color not in taken] or list(COLORS)
-        taken.append(free[0] if usual in (*taken, MUTED) else usual)
-    return taken
 
 
 def _distinct(labels: Sequence[str]) -> list[str]:

@@ -15,6 +15,8 @@ from importlib import resources
 from typing import Any, Literal
 
 MAX_BYTES = 8_000_000
+MARK = '<meta name="generator" content="gar report">'
+"""What tells a report from any other file."""
 SCRIPTS = ("dom.js", "address.js", "charts.js", "tables.js", "rollouts.js", "page.js")
 
 _ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
@@ -84,7 +86,6 @@ class Picture:
     """A figure as the source of an image: a data URI."""
 
     title: str
-    caption: str
     source: str
 
 
@@ -161,8 +162,8 @@ class RunFacts:
 class Report:
     """The whole page.
 
-    `headline` is the verdict, `sentences` are its numbers, and `notes` are what cannot be shown. `tables` and `tiles`
-    belong to the summary, `all_runs` has a line per run, and `settings` are those that differ.
+    `headline` is the verdict, `sentences` say what it is about, and `notes` are what cannot be shown. `tables` and
+    `tiles` belong to the summary, `all_runs` has a line per run, and `settings` are those that differ.
     """
 
     title: str
@@ -173,9 +174,8 @@ class Report:
     notes: Sequence[str]
     tiles: Sequence[Tile]
     tables: Sequence[Table]
-    all_runs: Table | None
+    all_runs: Table
     charts: Sequence[Chart]
-    chart_note: str
     rollouts: ShownRollouts
     pictures: Sequence[Picture]
     runs: Sequence[RunFacts]
@@ -203,7 +203,7 @@ def page(report: Report) -> bytes:
 <meta name="color-scheme" content="light dark">
 <link rel="icon" href="data:,">
 <title>{html.escape(report.title)}</title>
-{runs_mark([run.name for run in report.runs])}
+{MARK}
 <style>{style}</style>
 </head>
 <body>
@@ -214,11 +214,6 @@ def page(report: Report) -> bytes:
 </html>
 """
     return text.encode("utf-8", "replace")
-
-
-def runs_mark(names: Sequence[str]) -> str:
-    """The element in the head of a page that names its runs."""
-    return f'<meta name="gar-report" content="{html.escape(" / ".join(names))}">'
 
 
 def _asset(name: str) -> str:

@@ -84,7 +84,8 @@ def draw_samples(run: Run, number: int, most: int, notes: list[str]) -> tuple[li
         for moment in MOMENTS
         if run.evaluations[moment] and not len(tables[moment])
     ]
-    keys = {key for table in tables.values() for key in zip(*_lists(table, "set_name", "problem_id"), strict=True)}
+    columns = [[table[name].to_pylist() for name in ("set_name", "problem_id")] for table in tables.values()]
+    keys = {key for names, ids in columns for key in zip(names, ids, strict=True)}
     names = sorted({name for name, _ in keys})
     total, drawn = sum(map(len, tables.values())), []
     for name in names:
@@ -99,10 +100,6 @@ def draw_samples(run: Run, number: int, most: int, notes: list[str]) -> tuple[li
             for rows in _by_group(part.filter(pc.field("problem_id").isin(picked)))
         ]
     return drawn, total
-
-
-def _lists(table: pa.Table, *names: str) -> list[list[Any]]:
-    return [table[name].to_pylist() for name in names]
 
 
 def _by_group(table: pa.Table) -> Iterator[list[dict[str, Any]]]:

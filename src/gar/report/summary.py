@@ -1,24 +1,27 @@
-"""The numbers of the summary: tiles for a single run, and tables."""
+"""The numbers of the page: tiles for a single run, tables of tests and verdicts, and a line for each run."""
 
 import math
-import statistics
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pandas as pd
 
-from gar.analysis.summary import gar_time_fraction, logged, mean_of
+from gar.analysis.summary import edges, summarize
 from gar.evaluation.text_tables import p_text, rows_of
 from gar.records import Run
+from gar.records.run import MOMENTS
 from gar.report.groups import RunGroup
 from gar.report.page import Column, Table, Tile, columns
 from gar.report.sample import verdict_word
-from gar.report.verdicts import signed
 
 NONE = "–"
 """The cell of an unknown value."""
-_EDGE_FRACTION = 0.1
-_COURSE_TERMS = {"zero-std groups": "zero std", "seconds per step": "step time", "GAR’s share": "gar share"}
+_COURSE = {
+    "steps": "steps", "rollouts": "rollouts", "right": "right", "alignment": "alignment", "zero-std groups": "zero std",
+    "seconds per step": "step time", "GAR’s share": "gar share",
+}  # fmt: skip
+"""How training went: headings with their definitions."""
 
 
 def summary_tables(
@@ -43,8 +46,6 @@ def summary_tables(
             "The same runs before the first step and after the last.",
             columns(before="before", after="after"),
         ),
-        _recorded_table(groups, changes),
-        _course_table(runs) if len(runs) > 1 else None,
         _status_table(runs, counts),
     ]
     return [table for table in tables if table]
@@ -52,16 +53,64 @@ def summary_tables(
 
 def tiles(run: Run) -> list[Tile]:
     """The main numbers of one run."""
-    course, tenths = _course(run), "first and last tenth"
+    steps, rollouts, right, alignment, zero_std, seconds, share = _course(run)
+    tenths = "first and last tenth"
     return [
-        Tile(term="steps", label="Steps", value=course["steps"], detail=f"{course['rollouts']} rollouts"),
-        Tile(term="right", label="Right and in format", value=course["right"], detail=tenths),
-        Tile(term="alignment", label="Alignment when right", value=course["alignment"], detail=tenths),
-        Tile(term="zero std", label="Zero-std groups", value=course["zero-std groups"],
-             detail="by outcome alone, with the bonus"),
-        Tile(term="step time", label="Seconds per step", value=course["seconds per step"],
-             detail=f"of which GAR {course['GAR’s share']}"),
-    ]  # fmt: skip
+        Tile(term="steps", label="Steps", value=steps, detail=f"{rollouts} rollouts"),
+        Tile(term="right", label="Right and in format", value=right, detail=tenths),
+        Tile(term="alignment", label="Alignment when right", value=alignment, detail=tenths),
+        Tile(term="zero std", label="Zero-std groups", value=zero_std, detail="by outcome alone, with the bonus"),
+        Tile(term="step time", label="Seconds per step", value=seconds, detail=f"of which GAR {share}"),
+    ]
+
+
+def runs_table(runs: Sequence[Run]) -> Table:
+    """One line for each run. Runs of one name are told apart by their paths."""
+    names = [run.name for run in runs]
+    measured = dict.fromkeys(
+        (name, k)
+        for run in runs
+        for moment in MOMENTS
+        for name, part in run.evaluations[moment].items()
+        for k in sorted(part.known_rates)
+    )
+    return Table(
+        title="Runs",
+        caption="Two numbers: of pass@k, before and after training. Of right responses and their alignment, in the "
+        "first and the last tenth of the steps. Of zero-std groups, by outcome alone and with the bonus.",
+        columns=[
+            *columns("run", "tags", "status", "method", "model", "problems", seed="seed", **_COURSE),
+            *columns(**{f"{name} pass@{k}": "pass@k" for name, k in measured}),
+            *columns("start"),
+        ],
+        rows=[
+            [
+                run.name if names.count(run.name) == 1 else str(run.path),
+                ", ".join(tags(run)),
+                _known(run.record.get("status")),
+                _known(run.settings.get("method")),
+                _known(section_of(run, "model").get("path")),
+                _known(section_of(run, "data").get("source")),
+                _known(run.seed),
+                *_course(run),
+                *(_arrow([_pass_rate(run, moment, *column) for moment in MOMENTS], ".3f") for column in measured),
+                _known(run.record.get("start_time"))[:16].replace("T", " "),
+            ]
+            for run in runs
+        ],
+    )
+
+
+def tags(run: Run) -> list[str]:
+    """Tags of a run, from its settings."""
+    values = section_of(run, "records").get("tags")
+    return [str(tag) for tag in values] if isinstance(values, list | tuple) else []
+
+
+def section_of(run: Run, name: str) -> Mapping[str, Any]:
+    """A section of a run's settings. Empty if it has none."""
+    section = run.settings.get(name)
+    return section if isinstance(section, Mapping) else {}
 
 
 def verdict_counts(run: Run) -> Counter[str]:
@@ -73,48 +122,18 @@ def verdict_counts(run: Run) -> Counter[str]:
     return counts
 
 
-def _recorded_table(groups: Sequence[RunGroup], tested: pd.DataFrame) -> Table | None:
-    """pass@k as recorded, if no test was possible."""
-    done = {*zip(tested["label"], tested["set_name"], tested["k"], strict=True)}
-    rows = []
-    for group in groups:
-        for run in group.runs:
-            before, after = (dict(run.evaluations[moment]) for moment in ("before", "after"))
-            for name in before | after:
-                values = [sets[name].known_rates if name in sets else {} for sets in (before, after)]
-                rows += [
-                    [run.name, name, str(k), *(_text(value.get(k), 3) for value in values)]
-                    for k in sorted(values[0] | values[1])
-                    if (group.label, name, k) not in done
-                ]
-    named = columns("run", "set", k="pass@k", before="before", after="after")
-    caption = "As recorded. Without a second measurement of the same problems there is no test."
-    return Table(title="Measured pass@k", caption=caption, columns=named, rows=rows) if rows else None
-
-
-def _course_table(runs: Sequence[Run]) -> Table:
-    """How training went, run by run."""
-    rows = [[run.name, *_course(run).values()] for run in runs]
-    named = columns("run", **{heading: _COURSE_TERMS.get(heading, heading) for heading in _course(runs[0])})
-    caption = (
-        "Two numbers: first and last tenth of the steps. For zero-std groups, by outcome alone and with the bonus."
-    )
-    return Table(title="Course of training", caption=caption, columns=named, rows=rows)
-
-
-def _course(run: Run) -> dict[str, str]:
-    """How training went, by heading."""
-    seconds = logged(run.metrics, "time/step_seconds")
-    zero_std = [mean_of(logged(run.metrics, f"gar/zero_std_group_fraction_{kind}")) for kind in ("outcome", "shaped")]
-    return {
-        "steps": f"{run.last_step:,}",
-        "rollouts": f"{sum(run.num_rows.values()):,}",
-        "right": _arrow(edges(run, "gar/eligible_fraction"), percent=True),
-        "alignment": _arrow(edges(run, "gar/alignment_mean")),
-        "zero-std groups": _arrow(zero_std, percent=True),
-        "seconds per step": _text(statistics.median(seconds) if seconds else None, 2),
-        "GAR’s share": percent_text(gar_time_fraction(run.metrics)),
-    }
+def _course(run: Run) -> list[str]:
+    """How training went, in the order of `_COURSE`."""
+    known = summarize(run)
+    return [
+        f"{run.last_step:,}",
+        f"{sum(run.num_rows.values()):,}",
+        _arrow(edges(run.metrics, "gar/eligible_fraction"), ".0%"),
+        _arrow([*known["alignment_mean"].values()], ".2f"),
+        _arrow([*known["zero_std_group_fraction"].values()], ".0%"),
+        _text(known["step_seconds"], ".2f"),
+        _text(known["gar_time_fraction"], ".0%"),
+    ]
 
 
 def _status_table(runs: Sequence[Run], counts: Sequence[Counter[str]]) -> Table | None:
@@ -123,19 +142,12 @@ def _status_table(runs: Sequence[Run], counts: Sequence[Counter[str]]) -> Table 
     if not words:
         return None
     rows = [
-        [run.name, *(f"{count[word]:,} ({percent_text(count[word] / max(1, count.total()))})" for word in words)]
+        [run.name, *(f"{count[word]:,} ({count[word] / max(1, count.total()):.0%})" for word in words)]
         for run, count in zip(runs, counts, strict=True)
         if count
     ]
     named = columns("run", **dict.fromkeys(words, "verdict of a response"))
     return Table(title="How responses ended", caption="All recorded rollouts.", columns=named, rows=rows)
-
-
-def edges(run: Run, metric: str) -> tuple[float | None, float | None]:
-    """Mean over the first and over the last tenth of the steps that have the metric."""
-    rows = [row[metric] for row in run.metrics if metric in row]
-    size = max(1, round(len(rows) * _EDGE_FRACTION))
-    return mean_of(rows[:size]), mean_of(rows[-size:])
 
 
 def _contrast_table(contrasts: pd.DataFrame, title: str, caption: str, headings: Sequence[Column]) -> Table | None:
@@ -156,10 +168,10 @@ def _contrast_table(contrasts: pd.DataFrame, title: str, caption: str, headings:
             str(contrast.k),
             f"{contrast.reference:.3f}",
             f"{contrast.score:.3f}",
-            signed(contrast.difference),
-            NONE if contrast.all_equal else f"{signed(contrast.low)} to {signed(contrast.high)}",
+            _signed(contrast.difference),
+            NONE if contrast.all_equal else f"{_signed(contrast.low)} to {_signed(contrast.high)}",
             NONE if math.isnan(contrast.p_corrected) else p_text(contrast.p_corrected),
-            "> 1" if contrast.detectable > 1 else _text(contrast.detectable, 2),
+            "> 1" if contrast.detectable > 1 else _text(contrast.detectable, ".2f"),
             str(contrast.num_seeds),
             str(contrast.num_problems),
             contrast.verdict,
@@ -171,19 +183,23 @@ def _contrast_table(contrasts: pd.DataFrame, title: str, caption: str, headings:
     return Table(title=title, caption=caption, columns=named, rows=rows)
 
 
-def _arrow(pair: Sequence[float | None], *, percent: bool = False) -> str:
-    return arrow(*(percent_text(value) if percent else _text(value, 2) for value in pair))
+def _pass_rate(run: Run, moment: str, name: str, k: int) -> float | None:
+    part = run.evaluations[moment].get(name)
+    return part.known_rates.get(k) if part else None
 
 
-def arrow(first: str, last: str) -> str:
-    """Two numbers, from the first to the last."""
+def _signed(value: float) -> str:
+    return f"{value:+.3f}".replace("-", "−")
+
+
+def _arrow(pair: Sequence[float | None], form: str) -> str:
+    first, last = (_text(value, form) for value in pair)
     return NONE if first == last == NONE else f"{first} → {last}"
 
 
-def _text(value: float | None, digits: int) -> str:
-    return NONE if value is None or math.isnan(value) else f"{value:.{digits}f}".replace("-", "−")
+def _text(value: float | None, form: str) -> str:
+    return NONE if value is None or math.isnan(value) else f"{value:{form}}".replace("-", "−")
 
 
-def percent_text(value: float | None) -> str:
-    """A share as a whole number of percent."""
-    return NONE if value is None else f"{100 * value:.0f}%"
+def _known(value: Any) -> str:
+    return NONE if value is None else str(value)

@@ -4,14 +4,13 @@ Pairs are seeds if a group has several. With one run, before and after are paire
 only to that model. Two methods with one seed each get an interval over problems and no test.
 """
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import pandas as pd
 
 from gar.evaluation.paired import NO_TEST, NOT_SHOWN, Measures, contrasts, problem_counts
-from gar.evaluation.text_tables import p_text, rows_of
+from gar.evaluation.text_tables import rows_of
 from gar.records import Run
 from gar.records.evaluations import EvaluatedSet
 from gar.report.groups import RunGroup
@@ -93,28 +92,31 @@ def headline(
     return f"After training the model is {_clauses(by_set)}."
 
 
-def sentences(groups: Sequence[RunGroup], changes: pd.DataFrame, contests: pd.DataFrame) -> list[str]:
-    """The numbers behind the headline, and their scope."""
+def scope(groups: Sequence[RunGroup], changes: pd.DataFrame, contests: pd.DataFrame) -> str:
+    """What the tests behind the headline are about. Empty without a test."""
+    tested = contests if len(groups) > 1 else changes
+    if tested.empty:
+        return ""
+    most = max(tested["num_seeds"])
+    if len(groups) == 1 and most == 1:
+        return (
+            "This is one run: the test is over its problems and compares this one model before and after. Another "
+            "seed may give another result, and a method is judged by comparing it with another."
+        )
     if len(groups) == 1:
-        numbers = [f"On {_numbers(contrast)}" for contrast in _by_set(changes).values()]
-        return numbers + _reach(changes, groups[0].label)
-    lines = [
-        f"{group.label} against {groups[0].label} on {_numbers(contrast)}"
-        for group in groups[1:]
-        for contrast in _by_set(contests, group.label).values()
-    ]
-    return lines + _reach(contests, None)
-
-
-def p_sentence(value: float) -> str:
-    """A p-value within a sentence, on one line: `p = 0.031`, `p < 0.001`."""
-    text = p_text(value)
-    return f"p\u00a0<\u00a0{text[1:]}" if text.startswith("<") else f"p\u00a0=\u00a0{text}"
-
-
-def signed(value: float) -> str:
-    """A difference with its sign and three digits."""
-    return f"{value:+.3f}".replace("-", "−")
+        return (
+            f"The pairs of the test are {most} seeds of {groups[0].label}. That training changes a model says nothing "
+            "about this method compared with another."
+        )
+    if most == 1:
+        return (
+            "One seed each: the interval covers the choice of problems but not that of the seed, which may reverse "
+            "the difference. For a test, train several seeds of both (gar compare)."
+        )
+    return (
+        f"Paired by seed, {most} seeds at most. P-values are corrected for all sets and groups of one k (Holm). No "
+        "difference shown does not mean that there is none."
+    )
 
 
 def _same_training(run: Run, other: Run) -> bool:
@@ -194,54 +196,3 @@ def _clauses(by_set: Mapping[str, Any]) -> str:
 
 def _listed(names: Sequence[str]) -> str:
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
-
-
-def _numbers(contrast: Any) -> str:
-    interval = (
-        "no interval: all differences are equal"
-        if contrast.all_equal
-        else f"95% interval {signed(contrast.low)} to {signed(contrast.high)}"
-    )
-    test = "" if math.isnan(contrast.p_corrected) else f", {p_sentence(contrast.p_corrected)}"
-    values = (
-        f"{contrast.reference:.3f} before, {contrast.score:.3f} after"
-        if contrast.against == "before"
-        else f"{contrast.score:.3f} against {contrast.reference:.3f}"
-    )
-    text = (
-        f"{contrast.set_name}, pass@{contrast.k}: {values}, a difference of {signed(contrast.difference)} "
-        f"({interval}{test}): {contrast.verdict}."
-    )
-    if contrast.verdict == NOT_SHOWN and not math.isnan(contrast.detectable):
-        least = contrast.detectable
-        text += (
-            f" A true difference of {least:.2f} would be detected with 80% power."
-            if least <= 1
-            else " Too few pairs: even a difference of 1.0 is below 80% power."
-        )
-    return text
-
-
-def _reach(contrasts: pd.DataFrame, label: str | None) -> list[str]:
-    """The scope of the tests: of one group before and after, with its label, or of several against each other."""
-    if not len(contrasts):
-        return []
-    most = max(contrasts["num_seeds"])
-    if label and most == 1:
-        return [
-            "This is one run: the test is over its problems and compares this one model before and after. Another "
-            "seed may give another result, and a method is judged by comparing it with another."
-        ]
-    if label:
-        return [
-            f"The pairs of the test are {most} seeds of {label}. That training changes a model says nothing about "
-            "this method compared with another."
-        ]
-    if most == 1:
-        return [
-            "One seed each: the interval covers the choice of problems but not that of the seed, which may reverse "
-            "the difference. For a test, train several seeds of both (gar compare)."
-        ]
-    words = f"Paired by seed, {most} seeds at most. P-values are corrected for all sets and groups of one k (Holm)."
-    equal = NOT_SHOWN in [*contrasts["verdict"]]
-    return [words, *(["No difference shown does not mean that there is none."] if equal else [])]

@@ -293,8 +293,9 @@ class _Run:
         from gar.analysis import learning_curve_figure, save_figure
         from gar.analysis.summary import render_summary, summarize
 
-        summary = summarize(folder.path)
-        figures = save_figure(learning_curve_figure(folder.path), folder.path / "figures" / "learning-curve")
+        run = open_run(folder.path)
+        summary = summarize(run)
+        figures = save_figure(learning_curve_figure(run), folder.path / "figures" / "learning-curve")
         folder.update_run(status="finished", summary=summary)
         self.say(render_summary(summary))
         self.say(f"Run folder      {folder.path}")

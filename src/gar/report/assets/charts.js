@@ -190,8 +190,12 @@ function chartGroup(charts, { from, to }) {
   ].filter(Boolean);
 }
 
+const CHART_NOTE = 'A line of one run is the centered mean over a tenth of its logged steps; its band reaches from the smallest to the '
+  + 'largest of their values. Of several seeds a line is their mean, up to the last step that all have reached; its band reaches from '
+  + 'the lowest to the highest seed. Evaluations are not averaged. Drag over a chart to zoom; click a step for its rollouts.';
+
 function curvesPanel(params) {
   if (!report.charts.length) return [h('p', { class: 'soft' }, 'No metrics were logged, so there are no curves.')];
   return [legend(), ...chartGroup(report.charts, params),
-    h('p', { class: 'soft small said' }, `${report.chart_note} Drag over a chart to zoom; click a step for its rollouts.`)];
+    h('p', { class: 'soft small said' }, CHART_NOTE)];
 }

@@ -2,7 +2,7 @@
 
 const PANELS = [
   ['summary', 'Summary', summaryPanel, ['headline', 'sentences', 'notes', 'tiles', 'tables', 'charts']],
-  ['curves', 'Curves', curvesPanel, ['charts', 'chart_note']],
+  ['curves', 'Curves', curvesPanel, ['charts']],
   ['rollouts', 'Rollouts', rolloutsPanel, ['rollouts']],
   ['runs', 'Runs', runsPanel, ['all_runs']],
   ['figures', 'Figures', picturesPanel, ['pictures']],
@@ -29,7 +29,7 @@ const main = h('main');
 let tabs = []; // { name, button, panel, draw, parts, drawn }
 
 function makeTabs() {
-  const shown = PANELS.filter(([, , , [part]]) => part in report && (part !== 'all_runs' || report.all_runs));
+  const shown = PANELS.filter(([, , , [part]]) => part in report);
   if (tabs.map((tab) => tab.name).join() === shown.map(([name]) => name).join()) return;
   tabs = shown.map(([name, label, draw, parts], i) => ({
     name, draw, parts, drawn: null,

@@ -99,9 +99,10 @@ function picturesPanel() {
     return [h('p', { class: 'soft' }, 'There are no figures in the folders of these runs. gar train draws a learning curve at its end.')];
   }
   const picture = ({ title, source }) => h('img', { src: source, alt: title });
+  const caption = ({ title }) => `${title}. From all recorded rollouts.`;
   return [h('div', { class: 'pictures' }, report.pictures.map((each) => h('figure', {},
-    h('button', { 'aria-label': `${each.title}, large`, click: () => openLarge(picture(each), h('p', {}, each.caption)) }, picture(each)),
-    h('figcaption', {}, each.caption))))];
+    h('button', { 'aria-label': `${each.title}, large`, click: () => openLarge(picture(each), h('p', {}, caption(each))) }, picture(each)),
+    h('figcaption', {}, caption(each)))))];
 }
 
 function settingsPanel() {

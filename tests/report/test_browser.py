@@ -67,22 +67,17 @@ def page(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def one_run(tmp_path_factory) -> Path:
+def one_page(tmp_path_factory) -> Path:
     """A run with evaluation samples and tags."""
     run = make_run(tmp_path_factory.mktemp("one"), settings={"records": {"tags": (HOSTILE, "night")}})
     wrong_before = {"status": Status.WRONG, "verified": False, "response": "2+2=5"}
     RunFolder(run).write_samples("before", [sample(p, i, **wrong_before) for p in (0, 1) for i in (0, 1)])
     RunFolder(run).write_samples("after", [sample(p, i) for p in (0, 1) for i in (0, 1)])
-    return run
+    write_report([run], run.parent / "one.html")
+    return run.parent / "one.html"
 
 
-@pytest.fixture(scope="module")
-def one_page(one_run) -> str:
-    write_report([one_run], one_run.parent / "one.html")
-    return (one_run.parent / "one.html").as_uri()
-
-
-def fresh(browser, address: str) -> Iterator[Any]:
+def fresh(browser, address: Path) -> Iterator[Any]:
     """A page, freshly loaded. No test may leave a message in the console."""
     size(browser, 1280, 900)
     visit(browser, address)
@@ -93,7 +88,7 @@ def fresh(browser, address: str) -> Iterator[Any]:
 
 @pytest.fixture
 def opened(browser, page) -> Iterator[Any]:
-    yield from fresh(browser, page.as_uri())
+    yield from fresh(browser, page)
 
 
 @pytest.fixture
@@ -101,10 +96,10 @@ def opened_one(browser, one_page) -> Iterator[Any]:
     yield from fresh(browser, one_page)
 
 
-def visit(browser, address: str) -> None:
+def visit(browser, address: Path | str) -> None:
     """Load a page as from a link, not as a jump inside the page that is open."""
     browser.get("about:blank")
-    browser.get(address)
+    browser.get(address.as_uri() if isinstance(address, Path) else address)
 
 
 def size(browser, width: int, height: int) -> None:
@@ -139,17 +134,6 @@ def response_text(browser) -> str:
     return browser.find_elements(By.CSS_SELECTOR, ".texts .text")[1].get_property("textContent")
 
 
-def test_every_tab_shows_its_panel_alone(opened):
-    for tab in TABS:
-        panel = go(opened, tab)
-        shown = opened.find_elements(By.CSS_SELECTOR, "[role=tabpanel]:not([hidden])")
-        assert [each.get_attribute("id") for each in shown] == [f"panel-{tab}"]
-        assert panel.text.strip()
-    assert len(opened.find_elements(By.CSS_SELECTOR, "#panel-curves svg")) >= 4
-    loaded = opened.execute_script("return performance.getEntriesByType('resource').map((entry) => entry.name)")
-    assert not [name for name in loaded if not name.startswith("data:")]  # nothing leaves the file
-
-
 def test_every_filter_filters(opened):
     go(opened, "rollouts")
     assert (count(opened), len(items(opened))) == (244, 100)
@@ -174,6 +158,8 @@ def test_odd_responses_are_shown_as_text(opened):
         items(opened)[index].click()
         assert response_text(opened) == text
     assert not opened.find_elements(By.CSS_SELECTOR, "#panel-rollouts img, #panel-rollouts script")
+    loaded = opened.execute_script("return performance.getEntriesByType('resource').map((entry) => entry.name)")
+    assert not [name for name in loaded if not name.startswith("data:")]  # nothing leaves the file
 
 
 # Long names in the list end in an ellipsis.
@@ -187,13 +173,10 @@ return [...document.querySelectorAll('body *:not(.item *)')].filter((element) =>
 
 @pytest.mark.parametrize("which", ["page", "one_page"])
 def test_nothing_is_off_the_screen_of_a_phone(browser, which, request):
-    address = request.getfixturevalue(which)
     size(browser, 390, 844)
-    visit(browser, address if isinstance(address, str) else address.as_uri())
+    visit(browser, request.getfixturevalue(which))
     for tab in TABS:
-        if not browser.find_elements(By.ID, f"tab-{tab}"):
-            continue
-        go(browser, tab)
+        assert go(browser, tab).text.strip()
         assert browser.execute_script(OFF_SCREEN) == [], tab
         assert browser.execute_script("return document.documentElement.scrollWidth") <= 390, tab
     go(browser, "rollouts")
@@ -228,18 +211,6 @@ def test_the_keyboard_alone_reaches_everything(opened):
     assert response_text(opened) == HOSTILE
 
 
-def test_definitions_appear_on_focus_and_on_hover_and_leave_with_escape(opened):
-    tip = opened.find_element(By.ID, "tip")
-    term = opened.find_element(By.CSS_SELECTOR, "#panel-summary [data-term='detectable']")
-    assert not tip.is_displayed()
-    opened.execute_script("arguments[0].focus()", term)
-    assert "80% power" in tip.text
-    term.send_keys(Keys.ESCAPE)
-    assert not tip.is_displayed()
-    webdriver.ActionChains(opened).move_to_element(term).perform()
-    assert tip.is_displayed()
-
-
 def test_dark_follows_the_system_and_the_button(opened, page):
     for scheme, dark in (("dark", True), ("light", False)):
         features = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
@@ -270,40 +241,35 @@ def test_token_shares_are_shaded(browser, tmp_path, monkeypatch):
     assert browser.get_log("browser") == []
 
 
+SHOWN = "[role=tabpanel]:not([hidden])"
+
+
 def chart(browser, number: int = 0) -> Any:
-    return browser.find_elements(By.CSS_SELECTOR, "[role=tabpanel]:not([hidden]) .chart")[number]
+    return browser.find_elements(By.CSS_SELECTOR, f"{SHOWN} .chart svg")[number]
 
 
-def readings(browser) -> list[str]:
-    return [each.text for each in browser.find_elements(By.CSS_SELECTOR, "[role=tabpanel]:not([hidden]) .read")]
-
-
-def drag(browser, element: Any, start: float, end: float) -> None:
-    """Press at one share of the element's width, and let go at another."""
-    width = element.size["width"]
-    actions = webdriver.ActionChains(browser)
-    actions.move_to_element_with_offset(element, int((start - 0.5) * width), 0).click_and_hold()
-    actions.move_to_element_with_offset(element, int((end - 0.5) * width), 0).release().perform()
+def steps_read(browser) -> set[str]:
+    readings = [each.text for each in browser.find_elements(By.CSS_SELECTOR, f"{SHOWN} .read")]
+    assert len(readings) >= 4
+    return {text.partition(":")[0] for text in readings}
 
 
 def test_curves_share_a_cursor_zoom_and_lead_to_rollouts(opened_one):
     go(opened_one, "curves")
-    picture = chart(opened_one).find_element(By.TAG_NAME, "svg")
+    picture = chart(opened_one)
     opened_one.execute_script("arguments[0].focus()", picture)
     picture.send_keys(Keys.HOME, Keys.ARROW_RIGHT)
-    assert len(readings(opened_one)) >= 4
-    assert {text.partition(":")[0] for text in readings(opened_one)} == {"step 2"}
-    drag(opened_one, picture, 0.4, 0.75)
+    assert steps_read(opened_one) == {"step 2"}
+    pointer, width = webdriver.ActionChains(opened_one), picture.size["width"]
+    pointer.move_to_element_with_offset(picture, int(-0.1 * width), 0).click_and_hold()
+    pointer.move_to_element_with_offset(picture, int(0.25 * width), 0).release().perform()
     assert "from=3&to=5" in opened_one.current_url
     opened_one.refresh()
-    chart(opened_one).find_element(By.TAG_NAME, "svg").send_keys(Keys.HOME)
-    assert {text.partition(":")[0] for text in readings(opened_one)} == {"step 3"}
+    chart(opened_one).send_keys(Keys.HOME)
+    assert steps_read(opened_one) == {"step 3"}
     opened_one.find_element(By.CSS_SELECTOR, ".zoom button").click()
     assert "from" not in opened_one.current_url
-    picture = chart(opened_one, 1).find_element(By.TAG_NAME, "svg")
-    webdriver.ActionChains(opened_one).move_to_element_with_offset(
-        picture, picture.size["width"] // 2 - 14, 0
-    ).click().perform()
+    pointer.move_to_element_with_offset(chart(opened_one, 1), width // 2 - 14, 0).click().perform()
     assert opened_one.current_url.endswith("#rollouts?step=6")
     assert count(opened_one) == 4
     opened_one.back()
@@ -324,7 +290,7 @@ def test_a_link_opens_one_rollout_with_its_filters(opened_one, one_page):
     go(opened_one, "curves")
     go(opened_one, "rollouts")
     assert count(opened_one) == 2
-    visit(opened_one, f"{one_page}#rollouts?group=0:99:0&response=1")
+    visit(opened_one, f"{one_page.as_uri()}#rollouts?group=0:99:0&response=1")
     assert "not among those drawn for this page" in opened_one.find_element(By.CSS_SELECTOR, ".detail").text
 
 
@@ -341,16 +307,6 @@ def test_evaluation_samples_face_each_other_before_and_after(opened_one):
     assert response_text(opened_one) == "2+2=5"
     opened_one.find_elements(By.CSS_SELECTOR, ".mates")[1].find_elements(By.TAG_NAME, "button")[1].click()
     assert "test, after training, response 2" in opened_one.find_element(By.CSS_SELECTOR, ".detail h2").text
-
-
-def test_figures_open_large(opened_one):
-    go(opened_one, "figures")
-    opened_one.find_elements(By.CSS_SELECTOR, ".pictures button")[-1].click()
-    dialog = opened_one.find_element(By.CSS_SELECTOR, "dialog[open]")
-    assert dialog.find_element(By.TAG_NAME, "img").size["width"] > 800
-    assert "From all recorded rollouts." in dialog.text
-    dialog.send_keys(Keys.ESCAPE)
-    assert not opened_one.find_elements(By.CSS_SELECTOR, "dialog[open]")
 
 
 def test_tables_sort_and_the_table_of_runs_is_searched(opened):

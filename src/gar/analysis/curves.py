@@ -1,6 +1,5 @@
 """Curves over training and pass@k: of one run, or of several rows with bands over their seeds."""
 
-import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -83,10 +82,7 @@ def curves_figure(curves: Mapping[str, Sequence[Curves]], rates: Rates, *, title
             Line2D([], [], color=_color(i), linestyle=_dashes(i), linewidth=2.4, label=label)
             for i, label in enumerate(curves)
         ]
-        figure.legend(
-            handles=key, loc="outside upper left", ncols=min(len(key), 7), frameon=False, handlelength=1.7,
-            columnspacing=1.4, handletextpad=0.6,
-        )  # fmt: skip
+        figure.legend(handles=key, loc="outside upper left", ncols=min(len(key), 7), frameon=False, handlelength=1.7)
         seeds = sorted({len(runs) for runs in curves.values()})
         if seeds[-1] > 1:
             count = f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else f"{seeds[0]}"
@@ -156,19 +152,17 @@ def _draw_rates(axes: Axes, rates: Rates, title: str) -> None:
     gap = 0.72 / len(names)
     for y, sets in enumerate(rates.values()):
         for j, name in enumerate(names):
-            values, height = sets.get(name, ()), y + (j - (len(names) - 1) / 2) * gap
-            if not values:
+            height, color = y + (j - (len(names) - 1) / 2) * gap, _color(y)
+            if not (values := sets.get(name)):
                 continue
             mean = mean_interval(values)
-            axes.plot(values, np.full(len(values), height), "o", color=_color(y), markersize=5,
-                      markeredgecolor="white", markeredgewidth=0.8, zorder=2.5)  # fmt: skip
-            ends = np.clip([mean.low, mean.high], 0, 1)
-            axes.plot(ends, [height] * 2, color=_color(y), linestyle=_dashes(y), linewidth=1.8)
-            axes.plot(mean.mean, height, "o" if j == 0 else "D", color=_color(y), markersize=7.5 if j == 0 else 6.5,
-                      markerfacecolor=_color(y) if j == 0 else "white", markeredgewidth=1.6, zorder=3)  # fmt: skip
+            axes.plot(values, np.full(len(values), height), "o", color=color, markersize=5, markeredgecolor="white")
+            axes.plot(np.clip([mean.low, mean.high], 0, 1), [height] * 2, color=color, linestyle=_dashes(y))
+            shape, filling = ("D", "white") if j else ("o", color)
+            axes.plot(mean.mean, height, shape, color=color, markersize=7, markerfacecolor=filling, zorder=3)
             if y == 0:
-                axes.annotate(name, (statistics.fmean(values), height), (0, 7), textcoords="offset points",
-                              ha="center", va="bottom", color=MUTED, size=8)  # fmt: skip
+                at = (mean.mean, height)
+                axes.annotate(name, at, (0, 7), textcoords="offset points", ha="center", color=MUTED, size=8)
     axes.set_yticks(range(len(rates)), list(rates))
     for i, tick in enumerate(axes.get_yticklabels()):
         tick.set_color(_color(i))

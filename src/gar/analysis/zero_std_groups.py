@@ -75,10 +75,8 @@ def _draw_shares(axes: Axes, groups: Any, rescued: Any) -> None:
     low, window = 0.0, window_size(groups["step"].nunique())
     for label, mask, color, hatch in layers:
         share = mask.groupby(groups["step"]).mean().rolling(window, center=True, min_periods=1).mean()
-        axes.fill_between(
-            share.index, low, low + share, facecolor=color, hatch=hatch, edgecolor="white", linewidth=0.5, label=label,
-            step=None if len(share) > 1 else "mid",
-        )  # fmt: skip
+        looks: Any = {"facecolor": color, "hatch": hatch, "edgecolor": "white", "linewidth": 0.5, "label": label}
+        axes.fill_between(share.index, low, low + share, step=None if len(share) > 1 else "mid", **looks)
         low = low + share
     axes.set_ylim(0, 1)
     axes.yaxis.set_major_formatter(PercentFormatter(1))
@@ -96,10 +94,8 @@ def _draw_spread(axes: Axes, shown: dict[str, Any]) -> None:
         return
     edges = np.geomspace(max(std[std > 0].min(), 1e-4) if (std > 0).any() else 1e-4, max(std.max(), 1e-4) * 1.05, 25)
     for (kind, part), color, histtype in zip(shown.items(), (COLORS[0], INK), ("stepfilled", "step"), strict=True):
-        axes.hist(
-            part["reward_std"], edges.tolist(), weights=np.full(len(part), 1 / max(1, len(part))), color=color,
-            histtype=histtype, alpha=0.75, label=f"{kind}, n = {len(part):,}",
-        )  # fmt: skip
+        looks: Any = {"color": color, "histtype": histtype, "alpha": 0.75, "label": f"{kind}, n = {len(part):,}"}
+        axes.hist(part["reward_std"], edges.tolist(), weights=np.full(len(part), 1 / max(1, len(part))), **looks)
     axes.set_xscale("log")
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.xaxis.set_minor_formatter(NullFormatter())

@@ -12,7 +12,6 @@ from gar.comparison.tables import comparison_tables, markdown, missing_note, on_
 from gar.config import dump_config
 from gar.errors import ConfigError
 from gar.records import write_atomic
-from gar.records.dotted import leaves
 from gar.records.lock import writer_lock
 
 _REPORT_SECONDS = 120.0  # longest wait while another `gar compare` writes the same report
@@ -65,15 +64,11 @@ class Comparison:
         return len(results) == len(self.planned)
 
     def show_plan(self) -> None:
-        """Print the settings of the first run, and the finished runs and settings of each row."""
-        results = finished_results(self.planned)
+        """Print the settings of the first run, and what would run."""
+        results = finished_results(self.chosen)
+        to_do = [run.title for run in self.chosen if (run.label, run.seed) not in results]
         self._print(f"{self.chosen[0].title}, in {self.chosen[0].folder}:\n\n{dump_config(self.chosen[0].config)}")
-        for row in self.settings.runs:
-            finished = sum(label == row.label for label, _ in results)
-            settings = ", ".join([row.method, *(f"{name} {value}" for name, value in leaves(row.settings))])
-            self._print(f"{row.label}: {finished} of {len(self.settings.seeds)} seeds finished ({settings})")
-        to_do = sum((run.label, run.seed) not in results for run in self.chosen)
-        self._print(f"{to_do} of {len(self.chosen)} runs to do.")
+        self._print("\n".join([*to_do, f"{len(to_do)} of {len(self.chosen)} runs to do."]))
 
     def _print(self, text: str) -> None:
         self._console.print(text, markup=False, soft_wrap=True)

@@ -35,8 +35,10 @@ def local_devices(number: int | None = None, gpus: int | None = None, *, launch:
     names = visible[:gpus]
     number = number or (1 if launch else len(names) or _num_cores())
     size = len(names) // number if launch else 1
-    return [(",".join(names[i * size : (i + 1) * size]) or names[i % len(names)]) if names else None
-            for i in range(number)]  # fmt: skip
+    shared: list[str | None] = [
+        ",".join(names[i * size : (i + 1) * size]) or names[i % len(names)] for i in range(number) if names
+    ]
+    return shared or [None] * number
 
 
 def launcher_words(launch: str) -> list[str]:
@@ -173,8 +175,9 @@ def _submitit(name: str, parameters: Mapping[str, Any], folder: Path) -> Any:
     try:
         executor = submitit.AutoExecutor(folder=folder / "%j", cluster=name)
         shared = executor._typed_parameters()
-        named = {key if key in shared else f"slurm_{key.removeprefix('slurm_')}": value
-                 for key, value in parameters.items()}  # fmt: skip
+        named = {
+            key if key in shared else f"slurm_{key.removeprefix('slurm_')}": value for key, value in parameters.items()
+        }
         executor.update_parameters(**{"name": "gar-compare", "timeout_min": _DAY_MINUTES} | named)
     except (RuntimeError, NameError, ValueError, AssertionError) as error:
         raise ConfigError(f"--executor {name}: {str(error).partition(chr(10))[0]}") from error

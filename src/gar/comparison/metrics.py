@@ -9,27 +9,13 @@ _DIGITS = 5
 
 
 def step_times(metrics: Sequence[Mapping[str, Any]]) -> tuple[dict[str, float], dict[str, float]]:
-    """Seconds of an optimizer step and of its parts, and each part's share: medians over `generation_times`.
+    """Seconds of an optimizer step and of its parts, and each part's share: medians over generations.
+
+    With several updates per generation only the first one generates: a median over steps would describe neither kind,
+    so a generation counts as one, the mean of its steps. The first one warms up and is left out if there are others.
 
     Returns:
         Seconds by part, "step" the whole. Shares by part.
-    """
-    generations = generation_times(metrics)
-    parts = {part: [row[part] for row in generations] for part in (generations[0] if generations else ())}
-    seconds = {part: round(statistics.median(values), _DIGITS) for part, values in parts.items()}
-    shares = {
-        part: round(statistics.median(a / b for a, b in zip(values, parts["step"], strict=True)), _DIGITS)
-        for part, values in parts.items()
-        if part != "step"
-    }
-    return seconds, shares
-
-
-def generation_times(metrics: Sequence[Mapping[str, Any]]) -> list[dict[str, float]]:
-    """Seconds of each generation's optimizer steps, "step" and every recorded part, averaged over its updates.
-
-    With several updates per generation only the first one generates: a median over steps would describe neither kind,
-    so a generation counts as one. The first generation warms up and is left out if there are others.
     """
     generations: list[list[Mapping[str, Any]]] = []
     for row in metrics:
@@ -40,9 +26,18 @@ def generation_times(metrics: Sequence[Mapping[str, Any]]) -> list[dict[str, flo
         generations[-1].append(row)
     warm = generations[1:] or generations
     names = {name for rows in warm for row in rows for name in row}
-    parts = {name: name[5:-8] for name in sorted(names) if name.startswith("time/") and name.endswith("_seconds")}
-    return [{part: statistics.fmean(row.get(name) or 0.0 for row in rows) for name, part in parts.items()}
-            for rows in warm]  # fmt: skip
+    parts = {
+        name[5:-8]: [statistics.fmean(row.get(name) or 0.0 for row in rows) for rows in warm]
+        for name in sorted(names)
+        if name.startswith("time/") and name.endswith("_seconds")
+    }
+    seconds = {part: round(statistics.median(values), _DIGITS) for part, values in parts.items()}
+    shares = {
+        part: round(statistics.median(a / b for a, b in zip(values, parts["step"], strict=True)), _DIGITS)
+        for part, values in parts.items()
+        if part != "step"
+    }
+    return seconds, shares
 
 
 def thinned(

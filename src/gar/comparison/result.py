@@ -54,21 +54,15 @@ class RunResult:
 
     Attributes:
         label: Row of the table. The method in the file.
-        seed: Its seed.
-        settings_hash: `canonical_hash` of `settings`.
-        settings: Every setting that decides the numbers.
-        versions: As in `run.json`. `platform` and `cpu_count` likewise.
-        start_time: UTC, ISO 8601.
+        settings: Every setting that decides the numbers. `settings_hash` is their `canonical_hash`.
+        versions: As in `run.json`, like `platform`, `cpu_count`, `start_time` (UTC) and `data_hash`.
         resumed: The run was interrupted and resumed, so times and memory cover its last part alone.
         wall_seconds: Wall time of the process, 0 if it is unknown, imports and evaluation included.
         cpu_seconds: Processor time of the process, which depends less on the machine's other load.
         peak_memory_bytes: Largest resident set of the process.
-        data_hash: Hash of the training problems with their anchors.
         prompts_hash: Hash of the problem ids of all rollouts, in order. Equal in all rows of a seed. "" if some
             optimizer steps have no rollouts.
-        steps: Optimizer steps.
-        seconds_per_step: Median over generations of the mean optimizer step: in total ("step") and by part.
-        shares_of_step: The same for the share of each part.
+        seconds_per_step: As `step_times`, like `shares_of_step`.
         sets: Evaluation after training.
         curves: Metrics over steps, as at most 60 means of equally many logged values.
         pass_at: Means over problems for the k of the settings, for human readers. Tables are computed from `sets`.
@@ -126,7 +120,10 @@ def finished_result(cell: PlannedRun) -> RunResult | None:
             return None
         raise
     if (result.seed, result.settings_hash) != (cell.seed, canonical_hash(cell.settings)):
-        raise RecordError(f"{path}: made under other settings than {cell.title}. Remove the folder, and run it again.")
+        raise RecordError(
+            f"{path}: made under other settings than {cell.title}. Remove the folder, and run it again.",
+            code="other-settings",
+        )
     return replace(result, label=cell.label)
 
 
@@ -158,10 +155,12 @@ def result_of(planned: PlannedRun, usage: Usage | None = None) -> RunResult:
     contents = open_run(planned.folder)
     run = contents.folder.read_run()
     if run.status != "finished":
-        raise RecordError(f"{contents.path}: this run is {run.status}, not finished.")
+        raise RecordError(f"{contents.path}: this run is {run.status}, not finished.", code="not-finished")
     evaluated = contents.evaluations["after"]
     if not evaluated:
-        raise RecordError(f"{contents.path}: no evaluation after training: a comparison needs evaluate.sources.")
+        raise RecordError(
+            f"{contents.path}: no evaluation after training: a comparison needs evaluate.sources.", code="not-evaluated"
+        )
     metrics = contents.metrics
     seconds, shares = step_times(metrics)
     sets = {
@@ -230,7 +229,8 @@ def check_paired(results: Results) -> None:
             raise RecordError(
                 f"{result.label} and {other.label} of seed {result.seed} were not trained on the same problems in the "
                 "same order, so that the methods cannot be compared. Do their rows differ in data, batch, "
-                "generations, updates per rollout or steps? Put such rows into comparisons of their own."
+                "generations, updates per rollout or steps? Put such rows into comparisons of their own.",
+                code="other-prompts",
             )
         row = result.label, result.versions.get("gar-rl")
         other = by_row.setdefault(row, result) if result.data_hash else result
@@ -238,7 +238,8 @@ def check_paired(results: Results) -> None:
             raise RecordError(
                 f"{result.label}: seeds {other.seed} and {result.seed} were not trained on the same data, under the "
                 f"same ids and the same data.source, {result.settings['data']['source']!r}. Was it changed in between? "
-                "Remove the run folders of the one or the other, and repeat the command."
+                "Remove the run folders of the one or the other, and repeat the command.",
+                code="other-data",
             )
         assert first is not None
         for name in result.sets.keys() | first.sets.keys():
@@ -246,7 +247,8 @@ def check_paired(results: Results) -> None:
             if a is None or b is None or _measured(a, like=b) != _measured(b, like=a):
                 raise RecordError(
                     f"{result.label}, seed {result.seed}, and {first.label}, seed {first.seed}, were not evaluated on "
-                    f"the same problems of {name!r} with the same number of samples. Was its file changed in between?"
+                    f"the same problems of {name!r} with the same number of samples. Was its file changed in between?",
+                    code="other-evaluation",
                 )
 
 

@@ -31,9 +31,7 @@ from gar.report.shares import add_shares
 from gar.settings import DataSettings
 from gar.types import Problem
 
-NUMBERS = (
-    "alignment", "bonus", "penalty", "reward", "advantage", "num_tokens", "num_scored_tokens", "signal_norm",
-)  # fmt: skip
+NUMBERS = ["alignment", "bonus", "penalty", "reward", "advantage", "num_tokens", "num_scored_tokens", "signal_norm"]
 """Columns of a rollout that the page shows as numbers."""
 _MAX_CHARACTERS = 120_000
 _SHARE_BYTES = 24

@@ -17,12 +17,9 @@ pytestmark = pytest.mark.paper
 TINY = ModelShape(body_parameters=1000, layers=2, attention_width=8, hidden=4, vocab=50)
 
 
-def test_forward_operations_by_hand():
+def test_operations_by_hand():
     # 2 * 1000 * 10 through the body, 2 * 8 * 2 layers * 10^2 in causal attention, 2 * 4 * 50 * 3 in the head.
     assert forward_operations(TINY, 10, 3) == 20_000 + 3_200 + 1_200
-
-
-def test_step_operations_by_hand():
     group = GroupShape(responses=4, prompt_tokens=2, response_tokens=8, updates=2)
     # A log-prob pass, then two updates of forward, the same again for the activations, and twice as much backward.
     assert step_operations(TINY, group) == 4 * (1 + 2 * 4) * forward_operations(TINY, 10, 8)
@@ -30,13 +27,10 @@ def test_step_operations_by_hand():
     assert step_operations(TINY, without) == 4 * 3 * forward_operations(TINY, 10, 8)
 
 
-def test_signal_share_of_qwen3():
-    """Worked out once by hand for K 16, prompt 200, span 768, 40% correct, one anchor of 400, with checkpointing."""
+def test_cost_of_qwen3_is_printed_without_a_network(capsys):
+    # Worked out once by hand for K 16, prompt 200, span 768, 40% correct, one anchor of 400, with checkpointing.
     share = signal_share(model_shape("Qwen/Qwen3-8B"), GroupShape(response_tokens=1024), "captured")
     assert 100 * share == pytest.approx(1.45, abs=0.006)
-
-
-def test_cost_prints_the_routes_of_a_model_without_a_network(capsys):
     main(["--model", "Qwen/Qwen3-8B", "--tokens", "8192", "--gpus", "8"])
     printed = capsys.readouterr().out
     assert "Training state: 131 GB" in printed

@@ -5,7 +5,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gar.core import gradient_activation_means, unit_rows
 from paper.analyses.tangent_kernel import kernel_decomposition, loss_after_head_step, output_layer_kernel
 
 pytestmark = pytest.mark.paper
@@ -57,29 +56,6 @@ def test_kernel_decomposition_stays_within_our_bound(seed, tokens, others, scale
     parts = kernel_decomposition(errors(*one), scale * one[1], errors(*two), two[1])
     torch.testing.assert_close(parts.mean_field + parts.remainder, parts.kernel)
     assert abs(parts.remainder) <= parts.bound * (1 + 1e-9) + 1e-12
-
-
-def test_alignment_1_does_not_bound_the_kernel_from_below():
-    """Theorem 1 of GAR fails: with alignment 1 and a kernel below 0 no c_1 > 0 gives c_1 cos(v, v') <= kernel."""
-    head = torch.tensor([[1, 0], [-1, 0], [0, 1]], dtype=torch.float64)
-    vectors, gradients, parts = [], [], []
-    for x, token in ((1.0, 1), (-1.0, 0)):  # mirror images in the first dimension
-        hidden, target = torch.tensor([[x, -3.0]], dtype=torch.float64, requires_grad=True), torch.tensor([token])
-        (slope,) = torch.autograd.grad(torch.nn.functional.cross_entropy(hidden @ head.T, target), hidden)
-        vectors.append((slope * hidden.detach()).flatten())
-        gradients.append(head_gradient(head, hidden.detach(), target).flatten())
-        parts += [torch.softmax(hidden @ head.T, -1) - torch.eye(3)[target], hidden]
-    cosine = torch.nn.functional.cosine_similarity
-    assert cosine(*vectors, dim=0).item() == pytest.approx(1, abs=1e-15)
-    assert cosine(*gradients, dim=0).item() == pytest.approx(-0.80, abs=0.005)
-    torch.testing.assert_close(output_layer_kernel(*parts), gradients[0] @ gradients[1])
-    means = gradient_activation_means(
-        torch.cat(parts[1::2]).detach(), head, torch.tensor([1, 0]), torch.tensor([0, 1]), num_responses=2
-    )
-    torch.testing.assert_close(unit_rows(means), torch.nn.functional.normalize(torch.stack(vectors)).float())
-    after = head - 0.1 * gradients[0].view_as(head)  # a step on the first makes the second less likely
-    losses = [torch.nn.functional.cross_entropy(parts[3] @ w.T, torch.tensor([0])) for w in (head, after)]
-    assert losses[1] > losses[0]
 
 
 def test_loss_after_head_step_agrees_with_taking_the_step():

@@ -93,6 +93,11 @@ def test_chord_loss_mixes_responses_and_imitation(make_trainer: TrainerFactory):
     assert trainer._metrics["train"]["gar/imitation_weight"] == pytest.approx([0.9, imitation_weight(3, 5), 0.05, 0.05])
     num_tokens = sum(len(expert_log_probs(trainer, group)) for group in range(GROUPS))
     assert trainer._metrics["train"]["gar/expert_tokens"] == [num_tokens] * 4
+    trainer._fall, trainer.state.global_step = ChordSettings(peak=0.2, valley=0.0, decay=1.0), 5
+    trainer._compute_loss(trainer.model, inputs)
+    assert trainer._metrics["train"]["gar/imitation_weight"][-1] == pytest.approx(0.1)
+    with pytest.raises(ValidationError):
+        ChordSettings(peak=0.0)
 
 
 @pytest.mark.parametrize("method", ["luffy", "chord"])
@@ -129,12 +134,3 @@ def test_solution_rows_are_prompt_solution_and_end_token():
         assert row["completion_mask"] == [0] * len(problem.prompt) + [1] * (len(row["input_ids"]) - len(problem.prompt))
     with raises(DataError):
         solution_rows([replace(bare, anchors=())], tokenizer, reader)
-
-
-def test_chord_falls_as_its_section_says(make_trainer: TrainerFactory):
-    trainer, inputs, _ = micro_batch(make_trainer, "chord", fall=ChordSettings(peak=0.2, valley=0.0, decay=1.0))
-    trainer.state.global_step, trainer.state.max_steps = 5, 10
-    trainer._compute_loss(trainer.model, inputs)
-    assert trainer._metrics["train"]["gar/imitation_weight"] == pytest.approx([0.1])
-    with pytest.raises(ValidationError):
-        ChordSettings(peak=0.0)

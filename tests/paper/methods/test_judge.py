@@ -52,12 +52,6 @@ def solutions(tokenizer) -> tuple[list[str], list[list[int]]]:
     return [str(p.prompt) for p in problems], ids
 
 
-def template_file(tmp_path, text: str) -> str:
-    path = tmp_path / "judge.txt"
-    path.write_text(text, encoding="utf-8")
-    return str(path)
-
-
 def plain_scores(model, before: list[int], response: list[int], after: list[int], verdict: list[int]) -> Tensor:
     """b_t by another route: the model's own logits, unpadded, and the gradient of what its embedding layer gave."""
     given: list[Tensor] = []
@@ -81,19 +75,6 @@ def plain_scores(model, before: list[int], response: list[int], after: list[int]
 def assert_close(found: Tensor, expected: Tensor) -> None:
     assert found.shape == expected.shape
     assert float((found - expected).abs().max()) <= CLOSE * float(expected.abs().max())
-
-
-# The scores.
-
-
-def test_token_scores_equal_autograd_through_a_plain_unpadded_run(embedded, judge, solutions):
-    model, tokenizer = embedded
-    problems, responses = solutions
-    found = judge.token_scores(problems, responses)
-    for problem, response, scores in zip(problems, responses, found.scores, strict=True):
-        before, after, verdict = (tokenizer.encode(text) for text in (problem, "<sep>", "right"))
-        assert_close(scores, plain_scores(model, before, response, after, verdict)[None])
-        assert scores.dtype == torch.float32
 
 
 @pytest.mark.parametrize("max_batch_tokens", [1, 60])
@@ -120,18 +101,19 @@ def gemma() -> Gemma3ForCausalLM:
     return Gemma3ForCausalLM(config).eval()
 
 
-def test_token_scores_of_another_family_equal_autograd(tokenizer, solutions):
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(3)
-        model = gemma()
+@pytest.mark.parametrize("family", ["qwen3", "gemma3"])
+def test_token_scores_equal_autograd_through_a_plain_unpadded_run(embedded, judge, solutions, family):
+    tokenizer = embedded[1]
+    if family == "gemma3":
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(3)
+            judge = Judge(gemma(), tokenizer, ARITHMETIC)
     problems, responses = solutions
-    found = Judge(model, tokenizer, ARITHMETIC).token_scores(problems, responses)
+    found = judge.token_scores(problems, responses)
     for problem, response, scores in zip(problems, responses, found.scores, strict=True):
         before, after, verdict = (tokenizer.encode(text) for text in (problem, "<sep>", "right"))
-        assert_close(scores, plain_scores(model, before, response, after, verdict)[None])
-
-
-# What the judge reads, and what it says.
+        assert_close(scores, plain_scores(judge._model, before, response, after, verdict)[None])
+        assert scores.dtype == torch.float32
 
 
 def test_prompts_put_in_the_ids_of_the_response_as_they_are(tokenizer):
@@ -145,9 +127,6 @@ def test_prompts_put_in_the_ids_of_the_response_as_they_are(tokenizer):
     assert written.ids[written.start : written.start + written.num_tokens] == odd
 
 
-# Rewards.
-
-
 def test_token_rewards_share_nothing_to_tokens_outside_the_mask(judge, solutions):
     problems, responses = [solutions[0][0]], [solutions[1][0]]
     mask = torch.ones(1, len(responses[0]), dtype=torch.bool)
@@ -157,13 +136,11 @@ def test_token_rewards_share_nothing_to_tokens_outside_the_mask(judge, solutions
     assert float(found.rewards.sum()) == pytest.approx(2.0)
 
 
-# Errors.
-
-
 def test_a_template_that_cannot_be_filled_in_is_an_error(tokenizer, tmp_path):
     for text in ("{problem} <sep>", "{response} <sep>", "{problem} {response} {answer}", "{problem} {response} }", ""):
+        (tmp_path / "judge.txt").write_text(text, encoding="utf-8")
         with raises(ConfigError):
-            JudgePrompts(tokenizer, JudgeSettings(template=template_file(tmp_path, text), **WORDS))
+            JudgePrompts(tokenizer, JudgeSettings(template=str(tmp_path / "judge.txt"), **WORDS))
 
 
 def test_judge_refuses_a_model_that_reads_its_tokens_twice(embedded):

@@ -84,7 +84,6 @@ def test_a_wrong_comparison_is_an_error_that_says_where(plan):
         ({"runs": [{"method": "grpo", "against": "grpo"}]}, "cannot be tested against 'grpo'. That is the row itself."),
         ({"base": "bensh"}, "tiny.yaml: base: there is no file bensh and no preset 'bensh', only bench, "),
         ({"base": {"evaluate": {"sources": []}}}, "run 'grpo': evaluate.sources is empty"),
-        ({"settings": {"evaluate": {"pass_at_k": [8]}}}, "pass@8 needs as many samples"),
         ({"settings": {"seed": 1}}, "tiny.yaml: settings.seed is decided by seeds"),
         ({"settings": {"reward": {"bonus_wait": 1}}}, "run 'grpo': unknown key 'reward.bonus_wait'. Did you mean"),
         ({"base": {"records": 3}}, "run 'grpo': records: expected a section of settings, got 3"),

@@ -8,7 +8,7 @@ from gar.comparison.plan import planned_runs
 from gar.comparison.result import check_paired, finished_results
 from gar.comparison.run import run_cells
 from gar.comparison.settings import ComparisonSettings, near, read_comparison
-from gar.comparison.tables import comparison_tables, markdown, missing_note, on_screen, result_notes, row_curves
+from gar.comparison.tables import comparison_tables, markdown, missing_note, result_notes, row_curves
 from gar.config import dump_config
 from gar.errors import ConfigError
 from gar.records import write_atomic
@@ -57,10 +57,10 @@ class Comparison:
         notes = [*missing_note(self.planned, results), *result_notes(results)]
         folder = self.settings.results_folder
         with writer_lock(folder, wait_seconds=_REPORT_SECONDS):
-            write_atomic(folder / "table.md", markdown(self.settings.name, tables, notes))
+            text = markdown(self.settings.name, tables, notes)
+            write_atomic(folder / "table.md", text)
             pictures = save_figure(row_curves(results), folder / "curves") if results else []
-        self._print("\n".join(map(str, [folder / "table.md", *pictures])))
-        self._print(f"\n{on_screen(tables, notes)}")
+        self._print("\n".join([text, *map(str, [folder / "table.md", *pictures])]))
         return len(results) == len(self.planned)
 
     def show_plan(self) -> None:

@@ -82,14 +82,8 @@ def _planned_run(row: RowSettings, seed: int, base: Mapping[str, Any], where: st
     _check_undecided(row.settings, where)
     decided = {"method": row.method, "seed": seed}
     config = with_template(make_config(merge(base, row.settings) | decided, source=where))
-    evaluate = config.evaluate
-    if not evaluate.sources:
+    if not config.evaluate.sources:
         raise ConfigError(f"{where}: evaluate.sources is empty, so there is nothing to compare. Name at least one.")
-    if max(evaluate.pass_at_k, default=0) > evaluate.num_samples:
-        raise ConfigError(
-            f"{where}: pass@{max(evaluate.pass_at_k)} needs as many samples per problem, got evaluate.num_samples "
-            f"{evaluate.num_samples}."
-        )
     name = f"{row.method}-seed-{seed}-{canonical_hash(_settings(config))[:_HASH_DIGITS]}"
     records = config.records.model_copy(update={"output_dir": f"{config.records.output_dir}/compare", "name": name})
     return PlannedRun(label=row.label, config=config.model_copy(update={"records": records}))

@@ -220,11 +220,10 @@ def check_paired(results: Results) -> None:
     Raises:
         RecordError: Names the two runs, and what differs.
     """
-    by_seed: dict[int, RunResult] = {}
-    by_row: dict[tuple[str, str | None], RunResult] = {}
+    seen: dict[Any, RunResult] = {}
     first = next(iter(results.values()), None)
     for result in results.values():
-        other = by_seed.setdefault(result.seed, result) if result.prompts_hash else result
+        other = seen.setdefault(result.seed, result) if result.prompts_hash else result
         if result.prompts_hash != other.prompts_hash:
             raise RecordError(
                 f"{result.label} and {other.label} of seed {result.seed} were not trained on the same problems in the "
@@ -232,8 +231,7 @@ def check_paired(results: Results) -> None:
                 "generations, updates per rollout or steps? Put such rows into comparisons of their own.",
                 code="other-prompts",
             )
-        row = result.label, result.versions.get("gar-rl")
-        other = by_row.setdefault(row, result) if result.data_hash else result
+        other = seen.setdefault((result.label, result.versions.get("gar-rl")), result) if result.data_hash else result
         if result.data_hash != other.data_hash:
             raise RecordError(
                 f"{result.label}: seeds {other.seed} and {result.seed} were not trained on the same data, under the "

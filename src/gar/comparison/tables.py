@@ -11,9 +11,7 @@ from gar.analysis.curves import curves_figure
 from gar.comparison.plan import PlannedRun
 from gar.comparison.result import Results
 from gar.evaluation.paired import Measures, contrasts, problem_counts, scores
-from gar.evaluation.text_tables import NONE, aligned, difference_cells, markdown_text, number_text, p_text, rows_of
-
-_ON_SCREEN = ["on", "method", "against", "difference", "95% interval", "Holm p", "verdict"]
+from gar.evaluation.text_tables import NONE, difference_cells, markdown_text, number_text, p_text, rows_of
 
 
 def comparison_tables(
@@ -57,15 +55,6 @@ def comparison_tables(
 def markdown(name: str, tables: Mapping[str, pd.DataFrame], notes: Sequence[str]) -> str:
     """The tables of a comparison as GitHub Markdown, with the notes below."""
     return markdown_text(tables, notes, heading=(f"# {name}", ""))
-
-
-def on_screen(tables: Mapping[str, pd.DataFrame], notes: Sequence[str]) -> str:
-    """Scores and tests for a terminal, with the notes below."""
-    shown = {title: table for title, table in tables.items() if "peak memory" not in table}
-    texts = [
-        aligned(title, table.filter(_ON_SCREEN) if "verdict" in table else table) for title, table in shown.items()
-    ]
-    return "\n\n".join([*texts, "\n".join(notes)]).strip()
 
 
 def row_curves(results: Results) -> Figure:

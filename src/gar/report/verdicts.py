@@ -4,7 +4,7 @@ Pairs are seeds if a group has several. With one run, before and after are paire
 only to that model. Two methods with one seed each get an interval over problems and no test.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import pandas as pd
@@ -61,7 +61,13 @@ def contests(groups: Sequence[RunGroup], notes: list[str]) -> pd.DataFrame:
             notes.append(f"{group.label} and {first.label} have no seed that both have finished: nothing to compare")
         for name, k in _columns([run for pair in finished for run in pair]):
             measured.setdefault(name, set()).add(k)
-            notes += [note for pair in finished for note in _unlike(*pair, name, k) if note not in notes]
+        for run, other in finished:
+            sides = run.evaluations["after"], other.evaluations["after"]
+            notes += [
+                f"{run.name} and {other.name} are not compared on {name}: they were measured on different problems"
+                for name in sides[0].keys() & sides[1].keys()
+                if not sides[0][name].num_correct.keys() & sides[1][name].num_correct.keys()
+            ]
         compared += [group] if finished else []
     for group in [first, *compared]:
         sets = [(run, name, part) for run in group.runs for name, part in run.evaluations["after"].items()]
@@ -141,20 +147,6 @@ def _columns(runs: Sequence[Run]) -> list[tuple[str, int]]:
 
 def _before(group: RunGroup) -> str:
     return f"{group.label} before"
-
-
-def _unlike(run: Run, other: Run, name: str, k: int) -> Iterator[str]:
-    """A note if the two runs do not share all problems of a set."""
-    sides = [(side.name, side.evaluations["after"].get(name)) for side in (run, other)]
-    pair, counts = f"{run.name} and {other.name}", [part.num_correct if part else {} for _, part in sides]
-    shared = counts[0].keys() & counts[1].keys()
-    few = [f"{side} has {part.num_samples}" for side, part in sides if part and part.num_samples < k]
-    if not shared:
-        yield f"{pair} are not compared on {name}: they were measured on different problems"
-    elif few:
-        yield f"{pair} are not compared on {name} by pass@{k}, which takes {k} samples of each problem: {few[0]}"
-    elif len(shared) < max(map(len, counts)):
-        yield f"{pair} are compared on the {len(shared)} problems of {name} that both were measured on"
 
 
 def _contrasts(

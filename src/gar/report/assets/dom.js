@@ -1,6 +1,6 @@
 // Elements and definitions. Text from the data goes in as text nodes; nothing here reads HTML.
 
-let report = JSON.parse(document.getElementById('report').textContent);
+const report = JSON.parse(document.getElementById('report').textContent);
 
 const SVG = 'http://www.w3.org/2000/svg';
 

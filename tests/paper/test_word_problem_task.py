@@ -7,7 +7,7 @@ from gar.data.run_problems import load_run_problems
 from gar.settings import DataSettings, VerifySettings
 from gar.verify import Verifier
 from paper.tasks.__main__ import write_task
-from paper.tasks.chains import load_task
+from paper.tasks.chains import TASKS, load_task
 from paper.tasks.word_problems import (
     METHODS,
     NUM_PROBLEMS,
@@ -21,14 +21,11 @@ from paper.tasks.word_problems import (
 pytestmark = pytest.mark.paper
 
 
-def test_load_word_problems_gives_splits_that_share_no_problem():
+def test_load_word_problems_never_changes_and_gives_splits_that_share_no_problem():
     prompts = {split: [problem.prompt for problem in load_word_problems(split)] for split in NUM_PROBLEMS}
     assert {split: len(texts) for split, texts in prompts.items()} == NUM_PROBLEMS
     every = list(itertools.chain(*prompts.values()))
     assert len(set(every)) == len(every)
-
-
-def test_load_word_problems_never_changes():
     problem = load_word_problems("train")[0]
     assert (problem.id, problem.prompt, problem.answer, problem.anchors[0].text) == (
         "train-0",
@@ -58,40 +55,32 @@ def test_write_solution_states_what_python_computes_from_the_story(method, wordi
             assert (f" {story.steps[-1].unit}." in text) == (wording == "units")
 
 
-@pytest.mark.parametrize("method", METHODS[1:])
-def test_expert_solutions_are_verified_and_have_the_method_asked_for(method):
-    steps, others = (load_word_problems("harder", method) for method in (METHODS[0], method))
-    for one, other in zip(steps[:20], others[:20], strict=True):
-        assert one.anchors != other.anchors
-        assert (one.prompt, one.answer) == (other.prompt, other.answer)
-        assert ("s." in one.anchors[0].text) == ("s." in other.anchors[0].text)  # the same wording
-    some = [*steps[:5], *others[:5]]
+def test_expert_solutions_are_verified_and_have_the_method_asked_for():
+    steps, *rest = (load_word_problems("harder", method)[:20] for method in METHODS)
+    for others in rest:
+        for one, other in zip(steps, others, strict=True):
+            assert one.anchors != other.anchors
+            assert (one.prompt, one.answer) == (other.prompt, other.answer)
+            assert ("s." in one.anchors[0].text) == ("s." in other.anchors[0].text)  # the same wording
+    some = [problem for problems in (steps, *rest) for problem in problems[:5]]
+    texts, golds = [problem.anchors[0].text for problem in some], [problem.answer for problem in some]
     with Verifier.from_settings(VerifySettings(num_workers=1)) as verifier:
-        verdicts = verifier.verify(
-            [problem.anchors[0].text for problem in some],
-            [problem.answer for problem in some],
-            prefilled_think=[False] * len(some),
-        )
+        verdicts = verifier.verify(texts, golds, prefilled_think=[False] * len(some))
     assert all(verdict.verified and verdict.well_formatted for verdict in verdicts)
 
 
-@pytest.mark.parametrize(
-    ("name", "expert", "load"),
-    [
-        ("which-way", None, lambda split, expert: load_task("which-way", split)),
-        ("whose-voice", None, lambda split, expert: load_task("whose-voice", split)),
-        ("word-problems", None, load_word_problems),
-        ("word-problems", "reduction", load_word_problems),
-    ],
-    ids=["which-way", "whose-voice", "steps", "reduction"],
-)
-def test_a_written_task_is_read_as_the_problems_that_were_drawn(tmp_path, name, expert, load):
-    for path in write_task(name, tmp_path, expert):
-        read = load_run_problems(DataSettings(source=str(path))).problems
-        drawn = load(path.stem, expert)
-        assert [_values(problem) for problem in read] == [_values(problem) for problem in drawn]
-        assert len(read) == NUM_PROBLEMS[path.stem]
+def test_a_written_task_is_read_as_the_problems_that_were_drawn(tmp_path):
+    def values(problem):
+        return problem.id, problem.prompt, problem.answer, [anchor.text for anchor in problem.anchors], problem.source
 
-
-def _values(problem):
-    return problem.id, problem.prompt, problem.answer, [anchor.text for anchor in problem.anchors], problem.source
+    for name, expert in (
+        ("which-way", None),
+        ("whose-voice", None),
+        ("word-problems", None),
+        ("word-problems", "reduction"),
+    ):
+        for path in write_task(name, tmp_path, expert):
+            read = load_run_problems(DataSettings(source=str(path))).problems
+            drawn = load_task(name, path.stem) if name in TASKS else load_word_problems(path.stem, expert)
+            assert [values(problem) for problem in read] == [values(problem) for problem in drawn]
+            assert len(read) == NUM_PROBLEMS[path.stem]

@@ -1,16 +1,43 @@
-"""The programs that made the tasks' models run."""
+"""Studies and programs of paper/ run by their commands and write what they promise."""
 
 import json
+import shutil
 import sys
 
 import pytest
 from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 
+from gar.models.embedded import embedded_path
+from gar.records import RunFolder
+from gar.records.checkpoints import seal_checkpoint
 from paper.analyses import tune_embedded_task
+from paper.analyses.ablation import main as ablation_main
+from paper.analyses.policies import load_policy_of
+from paper.analyses.sensitivity import main as sensitivity_main
 from paper.tasks import warm_start
 from paper.tasks.chains import load_task
 
 pytestmark = pytest.mark.paper
+
+
+def test_ablation_and_sensitivity_write_data_and_figure_of_committed_results(tmp_path, monkeypatch, capsys):
+    for main, results in ((ablation_main, "main"), (sensitivity_main, "rate")):
+        monkeypatch.setattr("sys.argv", ["study", results, "--out", str(tmp_path / results)])
+        main()
+        written = [*(tmp_path / results).iterdir()]
+        assert {path.suffix for path in written} == {".parquet", ".svg", ".png"}
+        printed = capsys.readouterr().out.replace("\n", "")
+        assert all(str(path) in printed for path in written)
+
+
+def test_policy_of_a_run_without_a_final_model_is_its_newest_whole_checkpoint(tmp_path):
+    run = RunFolder.create(tmp_path, "run")
+    run.write_run(seed=0, command=["gar", "train"], config={}, config_text="data: {template: plain}", data_hash=None)
+    for step in (2, 10, 12):
+        shutil.copytree(embedded_path(), run.checkpoints / f"checkpoint-{step}")
+        if step < 12:
+            seal_checkpoint(run, step)
+    assert "There is no final model: checkpoint-10 is used instead." in load_policy_of(str(run.path)).notes
 
 
 def test_tuning_measures_the_base_model_and_a_seed(monkeypatch, capsys):

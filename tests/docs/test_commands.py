@@ -39,11 +39,12 @@ class Reached(Exception):
     """The command line was understood, and the work would begin."""
 
 
-def stop_instead_of(function):
-    """A function that takes the same arguments and does nothing."""
+def stopping(function):
+    """The function, behind which the program stops."""
 
     @functools.wraps(function)
-    def stop(*_, **__):
+    def stop(*arguments, **keywords):
+        function(*arguments, **keywords)
         raise Reached
 
     return stop
@@ -52,25 +53,16 @@ def stop_instead_of(function):
 @pytest.fixture
 def stopped(monkeypatch):
     """Every program stops behind its parser."""
-    parse_args = argparse.ArgumentParser.parse_args
-
-    def parse_then_stop(function):
-        @functools.wraps(function)
-        def stop(*arguments, **keywords):
-            function(*arguments, **keywords)
-            raise Reached
-
-        return stop
 
     def train(config, **_):
         unknown = set(config.trl) - {field.name for field in fields(GRPOConfig)}
         raise SystemExit(f"no such fields of trl.GRPOConfig: {unknown}") if unknown else Reached
 
-    for name, stub in {"train": train, "dry_run": train, "resume": stop_instead_of(gar.train.run.resume)}.items():
+    for name, stub in {"train": train, "dry_run": train, "resume": stopping(lambda *_, **__: None)}.items():
         monkeypatch.setattr(gar.train.run, name, stub)
-    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parse_then_stop(parse_args))
+    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", stopping(argparse.ArgumentParser.parse_args))
     for module in (arguments, compare, report, score):
-        monkeypatch.setattr(module, "parse", parse_then_stop(parse))
+        monkeypatch.setattr(module, "parse", stopping(parse))
     monkeypatch.setattr("gar.train.checks.check_before_loading", lambda config: None)  # files that pages only name
     monkeypatch.setattr("gar.records.RunFolder.open", lambda path: None)
     monkeypatch.setattr("tests.faults.preload.preload", lambda: None)  # would start this process again

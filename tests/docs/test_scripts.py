@@ -21,23 +21,28 @@ from tests.docs.pages import ROOT
 from tests.engines.rollouts import make_arguments
 
 
+def put_program(folder: Path, name: str, script: str) -> None:
+    """A stand-in for a program."""
+    (folder / name).write_text(f"#!/bin/sh\n{script}\n")
+    (folder / name).chmod(0o755)
+
+
+def run_script(name: str, *arguments: str, programs: Path, cwd: Path, **variables: str) -> None:
+    path = {"PATH": f"{programs}:{os.environ['PATH']}"}
+    command, environment = ["bash", str(ROOT / "scripts" / name), *arguments], os.environ | variables | path
+    done = subprocess.run(command, env=environment, cwd=cwd, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
 def started(folder: Path, *arguments: str, **variables: str) -> dict[str, tuple[str, list[str]]]:
     """What the launcher for TRL and vLLM starts: by program, the GPUs it sees and its arguments."""
     waits = f"until [ -s {folder}/vllm.txt ]; do sleep 0.01; done" if "server" in arguments else ""
     for program, line in (("vllm", ""), ("accelerate", waits)):
         note = f'printf "%s\\n" "$CUDA_VISIBLE_DEVICES" "$@" > {folder}/{program}.txt'
-        (folder / program).write_text(f"#!/bin/sh\n{line}\n{note}\n")
-        (folder / program).chmod(0o755)
-    done = subprocess.run(
-        ["bash", str(ROOT / "scripts/trl_vllm_qwen3_4b.sh"), *arguments], capture_output=True, text=True, timeout=60,
-        env={**os.environ, **variables, "PATH": f"{folder}:{os.environ['PATH']}"},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    found = {}
-    for path in folder.glob("*.txt"):
-        gpus, *words = path.read_text().splitlines()
-        found[path.stem] = gpus, words
-    return found
+        put_program(folder, program, f"{line}\n{note}")
+    run_script("trl_vllm_qwen3_4b.sh", *arguments, programs=folder, cwd=ROOT, **variables)
+    notes = {path.stem: path.read_text().splitlines() for path in folder.glob("*.txt")}
+    return {program: (gpus, words) for program, (gpus, *words) in notes.items()}
 
 
 def trained(words: list[str], monkeypatch: pytest.MonkeyPatch) -> tuple[int, RunConfig]:
@@ -94,14 +99,9 @@ def ran_by_slime(folder: Path) -> list[str]:
         "python3": '[ -f "$1" ] || {{ echo "no $1 in $PWD" >&2; exit 2; }}; printf "%s\\n" "$@" > {0}/arguments',
     }
     for program, line in programs.items():
-        (folder / "bin" / program).write_text(f"#!/bin/sh\n{line.format(folder)}\n")
-        (folder / "bin" / program).chmod(0o755)
+        put_program(folder / "bin", program, line.format(folder))
     given = {"SLIME": "slime", "MODEL": "Qwen", "MODEL_DIST": "Qwen_dist", "MEGATRON": "Megatron", "DATA": "rows.jsonl"}
-    done = subprocess.run(
-        ["bash", str(ROOT / "scripts/slime_qwen3_4b.sh")], capture_output=True, text=True, timeout=60, cwd=folder,
-        env={**os.environ, **given, "SAVE": "saved", "PATH": f"{folder / 'bin'}:{os.environ['PATH']}"},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    run_script("slime_qwen3_4b.sh", programs=folder / "bin", cwd=folder, **given, SAVE="saved")
     return (folder / "arguments").read_text().splitlines()
 
 

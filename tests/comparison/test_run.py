@@ -3,7 +3,6 @@
 import os
 import re
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -19,7 +18,6 @@ from gar.comparison.settings import read_comparison
 from gar.comparison.tables import missing_note
 from gar.config import dump_config, make_config, read_config
 from gar.errors import RecordError
-from gar.records.lock import writer_lock
 from tests.comparison import stand_in
 from tests.comparison.finished import prepare, write_run
 from tests.support.errors import raises
@@ -115,30 +113,13 @@ def test_two_comparisons_share_the_cells(plan):
     for call in calls:
         call.join(SECONDS)
     assert [call.exitcode for call in calls] == [0, 0]
+    assert cell.LOCKED == stand_in.LOCKED
     trained = [line.split()[0] for line in ORDER.read_text().splitlines()]
     assert sorted(trained) == sorted(each.folder.name for each in planned)
     for said in ("one", "two"):
         assert {each.title for each in planned} == set(re.findall("^(.*): finished", Path(said).read_text(), re.M))
     _, others = plan(name="other", seeds=[0, 1], runs=["gar-grpo", {"label": "mine", "method": "grpo"}])
     assert [*finished_results(others)] == [("gar-grpo", 0), ("mine", 0)]
-
-
-def test_a_cell_that_another_process_runs_is_left_to_it(plan):
-    _, (planned,) = plan(seeds=[0], runs=["grpo"])
-    seen: list[str] = []
-    prepare([planned])
-    with writer_lock(planned.config_path):
-        thread = threading.Thread(target=run_here, args=([planned],), kwargs={"say": seen.append})
-        thread.start()
-        while not seen:
-            time.sleep(0.01)
-        assert "left to another process" in seen[0]
-        planned.config_path.write_text(dump_config(planned.config))
-        assert cell.LOCKED == stand_in.LOCKED
-        assert cell.main([str(os.getppid()), str(planned.config_path)]) == cell.LOCKED
-    thread.join()
-    assert "finished in" in seen[-1]
-    assert len(started()) == 1
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel of Linux ends a cell with its parent")

@@ -211,16 +211,6 @@ def test_the_keyboard_alone_reaches_everything(opened):
     assert response_text(opened) == HOSTILE
 
 
-def test_dark_follows_the_system_and_the_button(opened, page):
-    for scheme, dark in (("dark", True), ("light", False)):
-        features = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
-        opened.execute_cdp_cmd("Emulation.setEmulatedMedia", features)
-        opened.refresh()
-        assert ("dark" in (opened.find_element(By.TAG_NAME, "html").get_attribute("class") or "")) == dark
-    opened.find_element(By.ID, "light").click()
-    assert opened.find_element(By.TAG_NAME, "html").get_attribute("class") == "dark"
-
-
 def test_the_policy_stops_injected_scripts(browser, page):
     browser.get(page.as_uri())
     with pytest.raises(Exception, match="TrustedHTML"):

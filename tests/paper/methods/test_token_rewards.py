@@ -37,27 +37,20 @@ def columns(batch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 @given(batch=BATCHES, temperature=st.sampled_from([0.3, 1.0, 5.0]))
-def test_attribution_weights_agree_with_a_loop(batch, temperature):
-    scores, mask, *_ = columns(batch)
-    found = attribution_weights(scores, mask, temperature=temperature)
-    counts = effective_token_counts(found)
-    for i, (tokens, *_) in enumerate(batch):
+def test_attributed_rewards_and_returns_agree_with_a_loop(batch, temperature):
+    scores, mask, outcomes, penalty = columns(batch)
+    weights = attribution_weights(scores, mask, temperature=temperature)
+    counts = effective_token_counts(weights)
+    found = attributed_rewards(weights, outcomes, penalty, mask)
+    returns = returns_to_go(found, mask)
+    for i, (tokens, outcome, fine) in enumerate(batch):
         mine = [b for b, counted in tokens if counted]
         std = statistics.pstdev(mine) if mine else 0.0
         powers = [math.exp((b - statistics.fmean(mine)) / (std or 1.0) / temperature) for b in mine]
         shares = iter([power / math.fsum(powers) for power in powers])
         expected = [next(shares) if counted else 0.0 for _, counted in tokens]
-        assert found[i].tolist() == pytest.approx(expected, rel=1e-9, abs=1e-15)
+        assert weights[i].tolist() == pytest.approx(expected, rel=1e-9, abs=1e-15)
         assert counts[i].item() == pytest.approx(1 / sum(a * a for a in expected) if mine else 0.0, rel=1e-9)
-
-
-@given(batch=BATCHES)
-def test_attributed_rewards_and_returns_agree_with_a_loop(batch):
-    scores, mask, outcomes, penalty = columns(batch)
-    weights = attribution_weights(scores, mask)
-    found = attributed_rewards(weights, outcomes, penalty, mask)
-    returns = returns_to_go(found, mask)
-    for i, (tokens, outcome, fine) in enumerate(batch):
         counted = [t for t, (_, m) in enumerate(tokens) if m]
         rewards = {t: weights[i, t].item() * outcome + (outcome + fine) * (t == counted[-1]) for t in counted}
         assert found[i].tolist() == pytest.approx([rewards.get(t, 0.0) for t in range(4)], abs=1e-14)

@@ -27,7 +27,7 @@ def test_operations_by_hand():
     assert step_operations(TINY, without) == 4 * 3 * forward_operations(TINY, 10, 8)
 
 
-def test_cost_of_qwen3_is_printed_without_a_network(capsys):
+def test_signal_share_and_printed_cost_of_qwen3(capsys):
     # Worked out once by hand for K 16, prompt 200, span 768, 40% correct, one anchor of 400, with checkpointing.
     share = signal_share(model_shape("Qwen/Qwen3-8B"), GroupShape(response_tokens=1024), "captured")
     assert 100 * share == pytest.approx(1.45, abs=0.006)

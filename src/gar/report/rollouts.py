@@ -83,17 +83,18 @@ def _expert_problems(
             notes.append(f"{run.name}: the source of its problems is unknown, so expert solutions are not shown.")
             continue
         for name, gold in golds.items():
-            what = f"{run.name}: " if name is None else f"{run.name}, {name}: "
             try:
                 known = _find_problems(_data_of(run, name), set(gold), problems if name is None else None)
             except DataError as error:
-                notes.append(f"{what}expert solutions are not shown, since its problems cannot be read: {error}")
+                if (note := f"Expert solutions are not shown: {error}") not in notes:  # runs share their source
+                    notes.append(note)
                 continue
             same = {key: problem for key, problem in known.items() if gold[key] in (None, problem.answer)}
             experts |= {(number, name, key): problem for key, problem in same.items()}
             if len(same) < len(gold):
+                what = run.name if name is None else f"{run.name}, {name}"
                 notes.append(
-                    f"{what}{len(gold) - len(same)} of {len(gold)} drawn problems were not found in their source "
+                    f"{what}: {len(gold) - len(same)} of {len(gold)} drawn problems were not found in their source "
                     "with the recorded answer. Their expert solutions are not shown."
                 )
     return experts

@@ -1,6 +1,5 @@
 """What a manifest says of a folder: a file is what was listed, or there is an error with a name."""
 
-import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +8,7 @@ import pytest
 
 from gar.errors import RecordError
 from gar.records.manifest import MANIFEST, DamageError, Manifest
+from tests.support.errors import raises
 
 NAMES = ("a.json", "b/c.parquet")
 
@@ -47,7 +47,7 @@ def test_damage_of_a_file_has_a_name(folder: Path, how: str):
     manifest = Manifest(folder, settings=["s1"])
     assert [(fault.kind, fault.file) for fault in manifest.faults()] == [(kind, "a.json")]
     for read in (manifest.read, manifest.check):
-        with pytest.raises(DamageError, match=r"a\.json") as error:
+        with raises(DamageError, "damage", "a.json") as error:
             read("a.json")
         assert error.value.fault.kind == kind
     assert manifest.read(folder / "b/c.parquet") == b"b/c.parquet" * 100
@@ -85,6 +85,9 @@ def test_later_lines_win_and_a_torn_one_does_not_count(folder: Path):
 
 def test_a_file_that_grows_is_checked_up_to_where_it_was_listed(tmp_path: Path):
     path, manifest = tmp_path / "metrics.jsonl", Manifest(tmp_path)
+    with raises(RecordError, "record", "metrics.jsonl"):
+        manifest.add(path)
+    assert [*tmp_path.iterdir()] == []
     path.write_bytes(b"1\n2\n")
     manifest.add(path, grows=True)
     path.write_bytes(b"1\n2\n3\n")
@@ -105,10 +108,3 @@ def test_cut_goes_back_for_some_files(folder: Path):
     assert list(manifest.entries) == [*NAMES, "e/before"]
     flip(folder / MANIFEST)
     assert "no longer begins with" in (Manifest(folder).state_fault(state) or "")
-
-
-def test_a_file_that_cannot_be_listed_is_named(tmp_path: Path):
-    with pytest.raises(RecordError, match="gone: cannot be read"):
-        Manifest(tmp_path).add("gone")
-    assert not (tmp_path / MANIFEST).exists()
-    assert json.dumps(dict(Manifest(tmp_path).entries)) == "{}"

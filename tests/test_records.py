@@ -19,11 +19,11 @@ from gar.records import (
     canonical_hash,
     open_run,
     read_jsonl,
-    record_table,
     write_atomic,
 )
 from gar.records.files import whole_objects
 from gar.types import Status
+from tests.support.errors import raises
 from tests.support.rows import rollout
 
 RECORD = rollout(12, index=3, problem_id="train-17", bonus=0.0625, reward=1.0625, advantage=0.5, signal_norm=0.001)
@@ -44,44 +44,31 @@ def run(tmp_path: Path) -> RunFolder:
     return folder
 
 
-# ------------------------------------------------------------------------------------------------ folders and run.json
-
-
-def test_create_numbers_a_taken_name_and_takes_plain_names_alone(tmp_path):
+def test_a_run_folder_has_a_plain_name_and_a_record(tmp_path, run):
     paths = [RunFolder.create(tmp_path / "runs", "demo").path.name for _ in range(3)]
     assert paths == ["demo", "demo-2", "demo-3"]
     for name in ("", ".", "..", ".hidden", "a/b", "/a", "a\0b"):
-        with pytest.raises(RecordError, match="must be one plain folder name"):
+        with raises(RecordError):
             RunFolder.create(tmp_path / "other", name)
     assert not (tmp_path / "other").exists()
+    for path in (tmp_path / "nowhere", tmp_path):
+        with raises(RecordError, None, str(path)):
+            RunFolder.open(path)
+    for text, name in (('{"status": ', "run.json"), ('{"state": "running"}', "'state'")):
+        run.run_path.write_text(text)
+        with raises(RecordError, None, name):
+            RunFolder.open(run.path)
 
 
-def test_open_says_why_a_folder_is_no_run_folder(tmp_path, run):
-    with pytest.raises(RecordError, match="nowhere: no such folder"):
-        RunFolder.open(tmp_path / "nowhere")
-    with pytest.raises(RecordError, match=r"not a run folder: it has no run\.json"):
-        RunFolder.open(tmp_path)
-    run.run_path.write_text('{"status": ')
-    with pytest.raises(RecordError, match=r"run\.json: not valid JSON"):
-        RunFolder.open(run.path)
-    run.run_path.write_text('{"state": "running"}')
-    with pytest.raises(RecordError, match=r"missing or unknown: 'command', .*'state'.*another version"):
-        RunFolder.open(run.path)
-
-
-def test_write_run_records_how_the_run_came_about(run):
-    record = RunFolder.open(run.path).read_run()
-    assert (record.status, record.seed, record.end_time, record.summary) == ("running", 7, None, {})
-    assert record.command == "gar train 'my config.yaml'"
-    assert record.config_hash == canonical_hash({"reward": {"bonus_weight": 0.5}, "seed": 7})
-    assert record.data_hash == "d1"
-    assert record.versions["numpy"] == np.__version__
-    assert record.versions["python"] == sys.version.split()[0]
+def test_run_json_records_how_the_run_came_about_and_changes_only_where_told(run):
+    before = RunFolder.open(run.path).read_run()
+    assert (before.status, before.seed, before.end_time, before.summary) == ("running", 7, None, {})
+    assert before.command == "gar train 'my config.yaml'"
+    assert before.config_hash == canonical_hash({"reward": {"bonus_weight": 0.5}, "seed": 7})
+    assert before.data_hash == "d1"
+    assert before.versions["numpy"] == np.__version__
+    assert before.versions["python"] == sys.version.split()[0]
     assert (run.path / "config.yaml").read_text() == "seed: 7\nreward: {bonus_weight: 0.5}\n"
-
-
-def test_update_run_changes_only_what_is_given(run):
-    before = run.read_run()
     run.update_run(summary={"pass@1": 0.5, "odd": math.nan})
     assert run.read_run() == replace(before, summary={"pass@1": 0.5, "odd": None})
     run.update_run(status="interrupted")
@@ -101,9 +88,6 @@ def test_canonical_hash_is_the_sha256_of_sorted_json():
     assert canonical_hash(value) == canonical_hash(dict(reversed(value.items())))
     assert canonical_hash(value) != canonical_hash({"b": None, "a": [2, 1]})
     assert canonical_hash(value) == expected
-
-
-# ------------------------------------------------------------------------------------------------------------ metrics
 
 
 def test_append_metrics_writes_one_object_a_line_with_null_for_what_is_no_number(run):
@@ -129,65 +113,49 @@ def test_read_metrics_keeps_every_whole_line_wherever_a_kill_cuts_the_file(run):
         assert open_run(run.path).metrics == [*rows[:kept], {"step": 9}]
 
 
-# ----------------------------------------------------------------------------------------------------------- rollouts
-
-
-def test_write_rollouts_gives_back_every_field(run):
+def test_rollouts_come_back_whole_in_the_steps_asked_for(run):
     run.write_rollouts(12, [RECORD, NOT_SCORED])
     table = open_run(run.path).rollouts()
     assert table.schema.equals(ROLLOUT_SCHEMA)
-    assert [RolloutRecord(**row | {"status": Status(row["status"])}) for row in table.to_pylist()] == [
-        RECORD,
-        NOT_SCORED,
-    ]
+    found = [RolloutRecord(**row | {"status": Status(row["status"])}) for row in table.to_pylist()]
+    assert found == [RECORD, NOT_SCORED]
     assert run.rollouts_path(12).name == "step-000012.parquet"
-    run.write_rollouts(13, [])
-    assert open_run(run.path).rollouts(steps=[13]).schema.equals(ROLLOUT_SCHEMA)
-    with pytest.raises(ValueError, match="rollouts of step 11 must all say so, got a record of step 12"):
-        run.write_rollouts(11, [RECORD])
+    for step in (1, 2, 13):
+        run.write_rollouts(step, [replace(RECORD, step=step)] if step < 13 else [])
+    read = open_run(run.path)
+    assert read.steps == [1, 2, 12, 13]
+    assert read.rollouts()["step"].to_pylist() == [1, 2, 12, 12]
+    assert read.rollouts(["step"], [12, 1]).to_pydict() == {"step": [12, 12, 1]}
+    assert read.rollouts(steps=[13]).schema.equals(ROLLOUT_SCHEMA)
+    with raises(RecordError, None, "step 3", "1 to 13"):
+        read.rollouts(steps=[3])
 
 
-def test_record_table_names_the_column_of_a_bad_value():
-    with pytest.raises(ValueError, match="'bonus' must not be None, got None in row 1"):
-        record_table([RECORD, replace(RECORD, bonus=None)])
-    with pytest.raises(ValueError, match="column 'num_tokens' must hold int64"):
-        record_table([replace(RECORD, num_tokens="many")])
-    with pytest.raises(ValueError, match="column 'alignment' must hold double"):
-        record_table([replace(RECORD, alignment="high")])
+def test_records_that_are_wrong_are_not_written(run):
+    for step, record, name in (
+        (11, RECORD, "step 12"),
+        (12, replace(RECORD, bonus=None), "'bonus'"),
+        (12, replace(RECORD, num_tokens="many"), "'num_tokens'"),
+        (12, replace(RECORD, alignment="high"), "'alignment'"),
+    ):
+        with pytest.raises(ValueError, match=name):
+            run.write_rollouts(step, [NOT_SCORED, record])
+    assert open_run(run.path).rollouts(["reward"]).to_pydict() == {"reward": []}
 
 
-def test_read_rollouts_takes_the_steps_asked_for_in_order(run):
-    assert open_run(run.path).rollouts(["reward"]).schema.names == ["reward"]
-    for step in (1, 2, 10):
-        run.write_rollouts(step, [replace(RECORD, step=step)])
-    assert open_run(run.path).steps == [1, 2, 10]
-    assert open_run(run.path).rollouts()["step"].to_pylist() == [1, 2, 10]
-    assert open_run(run.path).rollouts(["step"], [10, 1]).to_pydict() == {"step": [10, 1]}
-    with pytest.raises(RecordError, match=r"no rollouts of step 3\. There are steps 1 to 10"):
-        open_run(run.path).rollouts(steps=[3])
-
-
-# -------------------------------------------------------------------------------------------------- files in general
-
-
-def test_read_jsonl_takes_a_last_line_without_line_end_and_whole_objects_do_not(tmp_path):
+def test_lines_are_read_whole_and_a_wrong_one_is_named(tmp_path):
     path = tmp_path / "rows.jsonl"
     assert list(whole_objects(path)) == []
     path.write_text('{"a": "x\u2028y\x85z"}\n{"a": 2}')
     assert read_jsonl(path) == [{"a": "x\u2028y\x85z"}, {"a": 2}]
-    assert list(whole_objects(path)) == [{"a": "x\u2028y\x85z"}]
+    assert list(whole_objects(path)) == [{"a": "x\u2028y\x85z"}]  # an unfinished line does not count
     path.write_text("")
     assert read_jsonl(path) == []
-
-
-@pytest.mark.parametrize("line", [b"[1]", b"", b"{'a': 1}", b'{"a": "\xff"}'])
-def test_read_jsonl_names_the_line(tmp_path, line):
-    path = tmp_path / "rows.jsonl"
-    path.write_bytes(b'{"a": 1}\n' + line + b'\n{"a": 3}\n')
-    with pytest.raises(RecordError, match=r"rows\.jsonl:2: (not valid JSON|expected a JSON object, got list)"):
-        read_jsonl(path)
-    with pytest.raises(RecordError, match=r"rows\.jsonl:2: "):
-        list(whole_objects(path))
+    for line in (b"[1]", b"", b"{'a': 1}", b'{"a": "\xff"}'):
+        path.write_bytes(b'{"a": 1}\n' + line + b'\n{"a": 3}\n')
+        for read in (read_jsonl, whole_objects):
+            with raises(RecordError, None, "rows.jsonl:2: "):
+                list(read(path))
 
 
 def test_atomic_file_leaves_the_old_content_when_the_writer_fails(tmp_path):

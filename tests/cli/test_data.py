@@ -1,7 +1,5 @@
 import json
 import re
-import subprocess
-import sys
 
 import pyarrow.parquet as pq
 import pytest
@@ -9,6 +7,7 @@ import pytest
 from gar.cli.data import main
 from gar.data.problems import load_problems
 from gar.errors import ConfigError, DataError, UsageError
+from gar.records import read_jsonl
 from tests.support.errors import raises
 from tests.support.tiny import word_tokenizer
 
@@ -35,17 +34,6 @@ def table(output: str) -> dict[str, int]:
     """The counts of a printed table; a label that goes over two lines keeps its first."""
     cells = [line.split("│")[1:3] for line in output.splitlines() if line.count("│") == 3]
     return {label.strip(): int(count.replace(",", "")) for label, count in cells if count.strip()}
-
-
-def test_check_of_a_file_loads_no_torch_datasets_or_transformers(write_rows):
-    path = write_rows(ours(1))
-    code = (
-        f"import sys, gar.cli.data as data; data.main(['check', {path!r}]); "
-        "print([m for m in ('torch', 'datasets', 'transformers') if m in sys.modules])"
-    )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert result.stdout.endswith("[]\n")
-    assert result.stderr == ""  # no progress bar where stderr is no terminal
 
 
 def test_check_counts_and_names_examples(write_rows, capsys):
@@ -77,19 +65,18 @@ def test_check_counts_and_names_examples(write_rows, capsys):
 
 
 def test_check_ends_with_a_verdict_and_its_status(write_rows, capsys):
-    grpo_only = "Usable for GRPO only: no problem has an expert solution. Name their column with --anchor-fields."
-    disagree = "2 with an expert solution. Look at the 1 expert solutions that disagree with the gold answer."
     three = [ours(1), ours(2, expert_solution="The answer is 9."), ours(3, expert_solution=None)]
-    for rows, flags, status, verdict in (
-        ([ours(1), ours(2)], ["--no-compare"], 0, "Usable: 2 problems, 2 with an expert solution."),
-        (three, [], 0, f"Usable: 3 problems, {disagree}"),
-        ([ours(1, expert_solution="")], ["--no-compare"], 3, grpo_only),
-        ([ours(1), ours(2, prompt=5)], ["--no-compare"], 1, "Not usable: 1 errors, the first: {path}:2: column"),
-        ([ours(1, answer="He has 2 eggs. Then 3. And so on")], [], 1, "Not usable: most gold answers cannot be read"),
+    for rows, flags, status, verdict, named in (
+        ([ours(1), ours(2)], ["--no-compare"], 0, "Usable: ", "2 problems, 2 with an expert solution."),
+        (three, [], 0, "Usable: ", "3 problems, 2 with an expert solution. Look at the 1 expert solutions"),
+        ([ours(1, expert_solution="")], ["--no-compare"], 3, "Usable for GRPO only: ", "--anchor-fields"),
+        ([ours(1), ours(2, prompt=5)], ["--no-compare"], 1, "Not usable: ", "rows.jsonl:2: column"),
+        ([ours(1, answer="He has 2 eggs. Then 3. And so on")], [], 1, "Not usable: ", "--answer-field"),
     ):
-        path = write_rows(*rows)
-        assert main(["check", path, *flags]) == status
-        assert capsys.readouterr().out.splitlines()[-1].startswith(verdict.format(path=path))
+        assert main(["check", write_rows(*rows), *flags]) == status
+        last = capsys.readouterr().out.splitlines()[-1]
+        assert last.startswith(verdict)
+        assert named in last
 
 
 def test_check_compares_stated_answers_and_guesses_none(write_rows, capsys):
@@ -129,31 +116,23 @@ def test_check_shows_errors_and_writes_its_report_as_json(write_rows, tmp_path, 
     assert report["prompt_tokens"] == {"num_texts": 3, "min": 3, "median": 4, "p90": 4, "p99": 4, "max": 4}
 
 
-def test_prepare_writes_a_subset_in_our_columns(write_rows, tmp_path, capsys):
-    path = write_rows(*({"question": f"{i}?", "answer": f"So {i}.\n#### {i}"} for i in range(50)))
-    out = tmp_path / "out.jsonl"
-    assert main(["prepare", path, str(out), "--num-problems", "7", "--seed", "3"]) == 0
+def test_prepare_writes_a_subset_in_our_columns_and_counts_what_it_leaves_out(write_rows, tmp_path, capsys):
+    rows = [{"question": f"{i}?", "answer": f"So {i}.\n#### {i}"} for i in range(50)]
+    path, out = write_rows(*rows, {"question": "why?", "answer": "so"}), tmp_path / "out.jsonl"
+    command = ["prepare", path, str(out), "--seed", "3", "--num-problems"]
+    assert main([*command, "7"]) == 0
     output = capsys.readouterr().out
-    assert table(output) == {"rows read": 50, "usable problems": 50, "problems written": 7}
+    assert [*table(output).values()] == [51, 1, 50, 7]
     assert "sha256 " in output
     first = out.read_bytes()
     assert len(load_problems(str(out)).problems) == 7
-    assert main(["prepare", path, str(out), "--num-problems", "7", "--seed", "3", "--overwrite"]) == 0
+    assert main([*command, "7", "--overwrite"]) == 0
     assert out.read_bytes() == first
+    assert main([*command, "99", "--overwrite"]) == 0
+    assert "Fewer than the 99 requested: the source has no more." in capsys.readouterr().out
 
 
-def test_prepare_counts_what_it_leaves_out(write_rows, tmp_path, capsys):
-    path, out = write_rows(ours(1, expert_solution=None), ours(2), ours(3)), tmp_path / "out.parquet"
-    assert main(["prepare", path, str(out), "--num-problems", "9"]) == 0
-    output = capsys.readouterr().out
-    assert table(output) == {
-        "rows read": 3, "rows dropped: no expert solution": 1, "usable problems": 2, "problems written": 2,
-    }  # fmt: skip
-    assert "Fewer than the 9 requested: the source has no more." in output
-    assert {problem.id for problem in load_problems(str(out))} == {"n-2", "n-3"}
-
-
-def test_prepare_writes_nothing_over_what_it_would_spoil(write_rows, tmp_path):
+def test_prepare_writes_nothing_over_what_it_would_spoil(write_rows, tmp_path, capsys):
     path = write_rows(ours(1), "broken")
     existing = write_rows(ours(1), name="existing.jsonl")
     for arguments in ([path, existing], [path, path, "--overwrite"], [path, str(tmp_path / "out.csv")]):
@@ -161,18 +140,15 @@ def test_prepare_writes_nothing_over_what_it_would_spoil(write_rows, tmp_path):
             main(["prepare", *arguments, "--num-problems", "1"])
     with raises(DataError):
         main(["prepare", path, str(tmp_path / "out.jsonl"), "--num-problems", "1"])
-    assert not (tmp_path / "out.jsonl").exists()
-
-
-def test_prepare_needs_a_size(write_rows, tmp_path, capsys):
     with pytest.raises(SystemExit):
-        main(["prepare", write_rows(ours(1)), str(tmp_path / "out.jsonl")])
+        main(["prepare", path, str(tmp_path / "out.jsonl")])
     assert "--num-problems INT" in capsys.readouterr().err
-    with pytest.raises(UsageError, match=r"unknown command 'prepar', .* Did you mean 'prepare'\?"):
+    assert not (tmp_path / "out.jsonl").exists()
+    with raises(UsageError, "usage", "'prepare'?"):
         main(["prepar"])
 
 
-def test_verl_writes_every_problem_with_its_expert_solution(write_rows, tmp_path, capsys):
+def test_verl_and_slime_write_every_problem_with_its_expert_solution(write_rows, tmp_path, capsys):
     path, out = write_rows(ours(1), ours(2, expert_solution=None)), tmp_path / "train.parquet"
     assert main(["verl", path, str(out), "--template", "plain"]) == 0
     assert table(capsys.readouterr().out) == {"problems written": 2, "without an expert solution": 1}
@@ -183,6 +159,14 @@ def test_verl_writes_every_problem_with_its_expert_solution(write_rows, tmp_path
     assert second["extra_info"]["anchors"] == []
     assert main(["verl", path, str(out), "--think-open", "<reason>", "--overwrite"]) == 0
     assert "<reason>" in pq.read_table(out).to_pylist()[0]["prompt"][0]["content"]
+    out = tmp_path / "slime.jsonl"
+    assert main(["slime", path, str(out), "--no-chat", "--template", "plain"]) == 0
+    rows = read_jsonl(out)
+    assert [(row["prompt"], row["metadata"]["anchors"]) for row in rows] == [
+        ("1+1=", ["The answer is 2."]),
+        ("2+1=", []),
+    ]
+    assert "1 of 2 lack one" in capsys.readouterr().out
 
 
 @pytest.mark.data

@@ -20,20 +20,25 @@ HELPS = (
 )  # fmt: skip
 
 
-def test_help_loads_nothing_slow_begins_with_the_usage_and_fits_80_columns():
+def test_help_loads_nothing_slow_begins_with_the_usage_and_fits_80_columns(write_rows):
+    """And `gar data check` of a file loads no torch, transformers or datasets."""
+    path = write_rows({"prompt": "1+1=", "answer": "2", "expert_solution": "The answer is 2."})
     code = (
         "import contextlib, io, json, sys\nfrom gar.cli.main import main\n"
         f"for command in {HELPS!r}:\n"
         "    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.suppress(SystemExit):\n"
         "        main([*command.split(), '--help'])\n"
-        "    print(json.dumps([command, out.getvalue(), sorted({name.partition('.')[0] for name in sys.modules})]))"
+        "    print(json.dumps([command, out.getvalue(), sorted({name.partition('.')[0] for name in sys.modules})]))\n"
+        f"main(['data', 'check', {path!r}])\n"
+        "print(json.dumps(sorted({'torch', 'transformers', 'datasets'} & {*sys.modules})))"
     )
     told = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ | {"COLUMNS": "80"}
     )
+    assert told.stderr == ""  # no progress bar where stderr is no terminal
+    assert told.stdout.endswith("\n[]\n")
     heavy = {"torch", "transformers", "trl", "datasets", "pandas", "matplotlib", "scipy"}
-    found = [json.loads(line) for line in told.stdout.splitlines()]
-    assert len(found) == len(HELPS)
+    found = [json.loads(line) for line in told.stdout.splitlines()[: len(HELPS)]]
     for command, text, modules in found:
         assert not {*modules} & (heavy if command.startswith("data") else heavy | {"numpy", "pyarrow"}), command
         assert text.startswith(f"usage: gar {command}".partition(" --")[0])
@@ -50,20 +55,24 @@ def test_help_survives_a_reader_that_leaves():
         assert (process.stderr.read(), process.wait()) == ("", 0)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "status", "out", "err"),
-    [
+def test_main_answers_on_stdout_and_explains_on_stderr(capsys):
+    for arguments, status, out, err in (
         (["--version"], 0, f"gar {__version__}\n", ""),
         ([], 2, "", "usage: gar COMMAND"),
+        (["eval"], 2, "", "usage: gar eval COMMAND [ARGUMENTS]\n"),
         (["trian"], 2, "", "gar: unknown command 'trian', expected one of train, data, "),
         (["train", "nosuch.yaml"], 1, "", "gar train: nosuch.yaml: "),
-    ],
-)  # fmt: skip
-def test_main_answers_on_stdout_and_explains_on_stderr(arguments, status, out, err, capsys):
-    assert main(arguments) == status
-    captured = capsys.readouterr()
-    assert captured.out == out
-    assert captured.err.startswith(err)
+        (["report"], 2, "", "gar report: name a run folder, or a folder of them, for example runs/NAME.\n"),
+    ):
+        assert main(arguments) == status
+        captured = capsys.readouterr()
+        assert captured.out == out
+        assert captured.err.startswith(err)
+    for arguments, missing in ((["data", "check"], "SOURCE"), (["score", "embedded"], "FILE")):
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        assert ended.value.code == 2
+        assert missing in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

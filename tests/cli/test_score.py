@@ -28,37 +28,19 @@ def row_of(number: int) -> dict[str, Any]:
     }
 
 
-@pytest.fixture
-def parse(monkeypatch: pytest.MonkeyPatch):
-    """The job that `gar score ARGUMENTS` would do."""
-    seen: list[ScoreJob] = []
-
-    class Parsed(Exception):
-        pass
-
-    def note(job: ScoreJob, *, command: list[str]) -> None:
-        seen.append(job)
-        raise Parsed
-
-    monkeypatch.setattr(gar.scoring.files, "score_file", note)
-    for check in ("check_source", "check_model_name"):
-        monkeypatch.setattr(f"gar.cli.score.{check}", lambda *names: None)
+def test_score_flags_set_columns_sections_and_output_and_ctrl_c_says_how_to_go_on(tmp_path, monkeypatch, capsys):
+    file = write_jsonl(tmp_path / "rows.jsonl", [row_of(0)])
+    seen = mock.Mock(side_effect=KeyboardInterrupt)
+    monkeypatch.setattr(gar.scoring.files, "score_file", seen)
 
     def parse(*arguments: str) -> ScoreJob:
-        with pytest.raises(Parsed):
-            main(["score", *arguments])
-        return seen[-1]
+        assert main(["score", "embedded", file, *arguments]) == 130
+        assert "gar score: interrupted. Run the same command again to continue." in capsys.readouterr().err
+        return seen.call_args.args[0]
 
-    return parse
-
-
-# Flags.
-
-
-def test_score_flags_set_columns_sections_and_output(parse):
-    assert parse("MODEL", "rows.jsonl").model_dump() == ScoreJob(model="MODEL", file="rows.jsonl").model_dump()
+    assert parse().model_dump() == ScoreJob(model="embedded", file=file).model_dump()
     job = parse(
-        "M", "f.parquet", "--out", "o.parquet", "--prompt-field", "q", "--responses-fields", "a.b", "c", "--tokens",
+        "--out", "o.parquet", "--prompt-field", "q", "--responses-fields", "a.b", "c", "--tokens",
         "--answer-in-solution", "--anchor-fields", "x", "y", "--signal.kind", "gradient",
         "--reward.bonus_weight", "0.1",
         "--reward.clip", "false", "--limit", "9", "--device", "cuda:1", "--dtype", "bfloat16",
@@ -69,7 +51,7 @@ def test_score_flags_set_columns_sections_and_output(parse):
     assert (job.signal.kind, job.reward.bonus_weight, job.limit, job.device) == ("gradient", 0.1, 9, "cuda:1")
     assert job.model_settings().dtype == "bfloat16"
     for flag in (["--format", "none"], ["--format=none"]):
-        assert parse("M", "f.jsonl", *flag).verify.format == "none"
+        assert parse(*flag).verify.format == "none"
 
 
 @pytest.mark.parametrize(
@@ -87,9 +69,6 @@ def test_score_explains_wrong_usage(capsys, arguments, text):
     captured = capsys.readouterr()
     assert captured.out == ""
     assert text in " ".join(captured.err.replace("│", " ").split())
-
-
-# Runs.
 
 
 def test_score_writes_beside_nobody_and_prints_a_summary(tmp_path, monkeypatch, capsys):
@@ -128,13 +107,15 @@ def test_score_writes_beside_nobody_and_prints_a_summary(tmp_path, monkeypatch, 
     }
 
 
-def test_score_ends_with_a_status_and_a_reason(tmp_path, monkeypatch, capsys):
+def test_score_ends_with_a_status_and_a_reason_above_the_table(tmp_path, capsys):
     assert main(["score", "embedded", str(tmp_path / "rows.jsonl")]) == 1
     assert capsys.readouterr().err == f"gar score: {tmp_path}/rows.jsonl: no such file.\n"
-    file = write_jsonl(tmp_path / "rows.jsonl", [row_of(0) | {"responses": ["", [99]]}])
-    assert main(["score", "embedded", file, "--out", str(tmp_path / "scores.jsonl")]) == 3
-    assert "signal: unknown tokens" in capsys.readouterr().out
-    assert len((tmp_path / "scores.jsonl").read_text().splitlines()) == 2
-    monkeypatch.setattr(gar.scoring.files, "score_file", mock.Mock(side_effect=KeyboardInterrupt))
-    assert main(["score", "embedded", file]) == 130
-    assert "gar score: interrupted. Run the same command again to continue." in capsys.readouterr().err
+    for responses, flags, status, words in (
+        (["", [99]], [], 3, "None of 2 responses is in the format 'think-answer'"),
+        (["7", "8"], ["--allow-degenerate"], 0, "None of 2 responses is in the format 'think-answer'"),
+        (["Natalia sold clips in April. 7"] * 2, ["--format", "none"], 3, "unknown to the tokenizer"),
+    ):
+        file = write_jsonl(tmp_path / "rows.jsonl", [row_of(0) | {"responses": responses}])
+        assert main(["score", "embedded", file, "--out", str(tmp_path / "out.jsonl"), "--overwrite", *flags]) == status
+        assert words in capsys.readouterr().out.splitlines()[0]
+        assert len((tmp_path / "out.jsonl").read_text().splitlines()) == 2

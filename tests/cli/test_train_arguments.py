@@ -6,19 +6,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tyro
 from pydantic import BaseModel
 
 import gar.records
 import gar.train.run
+from gar.cli.arguments import ALIASES, parse
 from gar.cli.main import main
 from gar.config import RunConfig, make_config, read_preset
 from gar.integrations.trl.fields import field_types
+from gar.settings import Settings
 
 Parse = Callable[..., RunConfig]
 
 
 @pytest.fixture
-def parse(monkeypatch: pytest.MonkeyPatch) -> Parse:
+def parse_train(monkeypatch: pytest.MonkeyPatch) -> Parse:
     """The configuration that `gar train ARGUMENTS` would train with."""
     seen: list[RunConfig] = []
     monkeypatch.setattr(gar.train.run, "train", lambda config, *, command: seen.append(config))
@@ -46,23 +49,25 @@ def rejected(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 # What goes over what.
 
 
-def test_train_flags_go_over_the_file_and_the_file_over_the_variant(parse, file):
-    config = parse(str(file), "--reward.correct_reward", "2", "--variant", "paper-thresholds", "--trl.max_steps=9")
+def test_train_flags_go_over_the_file_and_the_file_over_the_variant(parse_train, file):
+    config = parse_train(
+        str(file), "--reward.correct_reward", "2", "--variant", "paper-thresholds", "--trl.max_steps=9"
+    )
     assert (config.reward.bonus_weight, config.reward.correct_reward, config.seed) == (0.25, 2.0, 3)
     assert (config.variant, config.signal.activation_threshold) == ("paper-thresholds", 0.05)
     assert config.trl == {"learning_rate": 1e-3, "max_steps": 9}
     file.write_text("variant: paper-thresholds\nsignal: {activation_threshold: 0.0}\ntrl: {run_name: null}\n")
-    config = parse(str(file), "--reward.bonus_weight", "0.75")
+    config = parse_train(str(file), "--reward.bonus_weight", "0.75")
     assert (config.signal.activation_threshold, config.signal.anchor_keep_fraction) == (0.0, 0.7)
     assert (config.reward.bonus_weight, config.trl) == (0.75, {"run_name": None})
     file.write_text("variant: paper-thresholds\n")
-    assert parse(str(file), "--variant=paper") == make_config({})
+    assert parse_train(str(file), "--variant=paper") == make_config({})
     demo = make_config(read_preset("demo"))
-    assert parse("--preset=demo", "--seed=5") == demo.model_copy(update={"seed": 5})
+    assert parse_train("--preset=demo", "--seed=5") == demo.model_copy(update={"seed": 5})
 
 
-def test_train_parses_every_kind_of_setting(parse):
-    config = parse(
+def test_train_parses_every_kind_of_setting(parse_train):
+    config = parse_train(
         "--method", "grpo",
         "--reward.format_penalty", "-1.5",
         "--reward.clip", "False",
@@ -90,35 +95,47 @@ def test_train_parses_every_kind_of_setting(parse):
     assert {name: type(value) for name, value in config.trl.items()} == {name: type(trl[name]) for name in trl}
 
 
-def test_train_reads_the_names_of_trl_and_hugging_face(parse):
+def test_train_reads_the_names_of_trl_and_hugging_face(parse_train):
     short = ["--learning-rate", "1e-5", "--steps=3", "--model_name_or_path", "embedded", "--lora_r", "8", "--use_peft"]
     full = ["--trl.learning_rate", "1e-5", "--trl.max_steps", "3", "--model.path", "embedded", "--adapter.rank", "8"]
-    assert parse(*short, "--lora_alpha=4") == parse(*full, "--adapter.alpha", "4")
+    assert parse_train(*short, "--lora_alpha=4") == parse_train(*full, "--adapter.alpha", "4")
+    assert {setting.partition("=")[0] for setting in ALIASES.values()} <= all_settings()
+    assert len(ALIASES) <= 20
+
+
+def test_a_truth_value_is_a_word_of_yaml_or_of_python():
+    class Options(Settings):
+        fast_start: bool = True
+
+    class Nested(Settings):
+        options: Options = Options()
+        name: str = ""
+
+    for word in ("false", "False"):
+        read = parse(
+            Nested, ["--options.fast-start", word, "--name", "true"], prog="gar", config=(tyro.conf.FlagConversionOff,)
+        )
+        assert read == Nested(options=Options(fast_start=False), name="true")
 
 
 # Resume and dry run.
 
 
-def test_train_resume_hands_over_the_folder(monkeypatch):
+def test_train_takes_its_settings_from_one_place_and_resume_hands_over_the_folder(capsys, file, monkeypatch):
+    for arguments, named in (
+        (["--resume", "runs/one", "--trl.max_steps=3"], "--trl.max_steps=3"),
+        (["--resume", "runs/one", "--preset", "demo"], "a second source"),
+        ([str(file), "--resume", "runs/one"], "a second source"),
+        ([str(file), "--preset", "demo"], "not both"),
+        (["--preset", "demo", "--allow-config-change"], "--resume"),
+    ):
+        assert named in rejected(capsys, *arguments)
     seen: list[Any] = []
     monkeypatch.setattr(gar.records.RunFolder, "open", lambda path: None)
     monkeypatch.setattr(gar.train.run, "resume", lambda path, **options: seen.append((path, options)))
     for flags in ([], ["--allow-config-change"]):
         assert main(["train", "--resume", "runs/one", *flags]) == 0
     assert seen == [("runs/one", {"allow_config_change": allowed}) for allowed in (False, True)]
-
-
-def test_train_takes_its_settings_from_one_place(capsys, file):
-    for arguments, named in (
-        (["--resume", "runs/one", "--trl.max_steps=3"], "--trl.max_steps=3"),
-        (["--resume", "runs/one", "--preset", "demo"], "a second source"),
-        ([str(file), "--resume", "runs/one"], "a second source"),
-    ):
-        error = rejected(capsys, *arguments)
-        assert error.startswith("gar train: --resume takes every setting from the run folder")
-        assert named in error
-    assert "not both" in rejected(capsys, str(file), "--preset", "demo")
-    assert "--allow-config-change needs --resume" in rejected(capsys, "--preset", "demo", "--allow-config-change")
 
 
 def test_train_dry_run_does_not_train_and_a_run_records_its_command_line(monkeypatch):
@@ -174,7 +191,17 @@ def settings_of(model: type[BaseModel], prefix: str = "--") -> Iterator[str]:
             yield prefix + name
 
 
-def test_train_help_all_explains_every_setting_and_gives_its_default(monkeypatch, capsys):
+def all_settings() -> set[str]:
+    return {*settings_of(RunConfig), *(f"--trl.{name}" for name in field_types())}
+
+
+def test_train_help_names_settings_that_exist_and_help_all_explains_every_one(monkeypatch, capsys):
+    assert main(["train", "--help"]) == 0
+    shown = capsys.readouterr().out
+    named = set(re.findall(r"--[\w.]+", shown.partition("settings that people change:")[2].partition("presets:")[0]))
+    assert len(named) == 30
+    assert named <= all_settings()
+    assert "presets: bench, demo, " in shown
     monkeypatch.setenv("COLUMNS", "110")  # more gives several columns of boxes
     with pytest.raises(SystemExit) as ended:
         main(["train", "--help-all"])
@@ -187,31 +214,6 @@ def test_train_help_all_explains_every_setting_and_gives_its_default(monkeypatch
             flag = words[0]
         elif flag:
             explained[flag] = " ".join([explained.get(flag, ""), *words]).strip()
-    names = list(settings_of(RunConfig))
-    assert len(names) > 50
-    for name in names:
+    for name in settings_of(RunConfig):
         assert not explained[name].startswith("(default"), f"{name} is not explained"
         assert "(default: " in explained[name]
-
-
-def test_train_help_shows_the_settings_that_people_change(capsys):
-    assert main(["train", "--help"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    found = [re.match(r"  --([\w.]+) (?! )(\S+) +[^ ]", line) for line in lines]
-    shown = {match[1]: match[2] for match in found if match and match[2] not in ("NAME", "RUN")}
-    assert len(shown) == 30
-    settings = {name.removeprefix("--") for name in settings_of(RunConfig)} | {f"trl.{name}" for name in field_types()}
-    assert shown.keys() <= settings
-    assert (shown["reward.bonus_weight"], shown["trl.learning_rate"], shown["trl.save_steps"]) == (
-        "0.5",
-        "1e-06",
-        "100",
-    )
-
-
-def test_train_help_shows_the_presets_and_the_values_of_the_one_chosen(capsys):
-    assert main(["train", "--preset", "demo", "--help"]) == 0
-    shown = capsys.readouterr().out
-    assert f"a configuration that ships with gar:\n{' ' * 21}bench, demo, " in shown
-    assert "--evaluate.sources test harder" in shown
-    assert "--trl.max_steps 100 " in shown

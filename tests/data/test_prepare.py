@@ -72,13 +72,9 @@ def test_draw_subset_accounts_for_every_row(write_rows):
     assert subset.dropped == {"no expert solution": 4, "the answer is empty": 3, "repeated prompt": 1}
     assert "twin" not in ids(subset)
     assert draw_subset(path, num_problems=100, seed=0, require_anchor=False).num_usable == 26
-
-
-def test_draw_subset_rejects_a_source_without_usable_problems_and_repeated_ids(write_rows):
-    with raises(DataError):
-        draw_subset(write_rows({"prompt": "a", "answer": "1"}), num_problems=5, seed=0)
-    with raises(DataError):
-        draw_subset(write_rows(*(row | {"id": "same"} for row in rows(2))), num_problems=2, seed=0)
+    for wrong in ([{"prompt": "a", "answer": "1"}], [row | {"id": "same"} for row in rows(2)]):
+        with raises(DataError):
+            draw_subset(write_rows(*wrong), num_problems=2, seed=0)
 
 
 PROBLEMS = [
@@ -90,29 +86,11 @@ CHAT = Problem(id="d", prompt=[{"role": "user", "content": "3+4="}], answer="7",
 
 
 @pytest.mark.parametrize("name", ["out.jsonl", "out.parquet"])
-def test_write_problems_gives_back_what_load_problems_reads(tmp_path, name):
+def test_write_problems_gives_back_what_load_problems_reads_and_keeps_the_older_file_on_a_full_disk(tmp_path, name):
     path = tmp_path / "new" / name
-    for problems in (PROBLEMS, [CHAT]):
+    for problems in ([CHAT], PROBLEMS):
         write_problems(problems, path)
         assert load_problems(str(path)).problems == problems
-    assert [file.name for file in path.parent.iterdir()] == [name]
-
-
-def test_write_problems_writes_our_columns_readably_and_no_mixture_into_parquet(tmp_path):
-    write_problems([*PROBLEMS, CHAT], tmp_path / "out.jsonl")
-    lines = (tmp_path / "out.jsonl").read_text(encoding="utf-8").splitlines()
-    assert lines[0] == (
-        '{"id": "a", "prompt": "3+4= ä", "answer": "7", "expert_solution": "one\\nline", "source": "s"}'
-    )
-    assert [json.loads(line)["expert_solution"] for line in lines[1:]] == [["x", "y"], None, None]
-    with raises(ConfigError):
-        write_problems([*PROBLEMS, CHAT], tmp_path / "out.parquet")
-
-
-@pytest.mark.parametrize("name", ["out.jsonl", "out.parquet"])
-def test_write_problems_leaves_the_older_file_where_the_disk_is_full(tmp_path, name):
-    path = tmp_path / name
-    write_problems(PROBLEMS, path)
     before = path.read_bytes()
     large = [Problem(id=str(i), prompt=random.Random(i).randbytes(500).hex(), answer="1") for i in range(1000)]
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -125,7 +103,18 @@ def test_write_problems_leaves_the_older_file_where_the_disk_is_full(tmp_path, n
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         signal.signal(signal.SIGXFSZ, handler)
     assert path.read_bytes() == before
-    assert [file.name for file in tmp_path.iterdir()] == [name]
+    assert [file.name for file in path.parent.iterdir()] == [name]
+
+
+def test_write_problems_writes_our_columns_readably_and_no_mixture_into_parquet(tmp_path):
+    write_problems([*PROBLEMS, CHAT], tmp_path / "out.jsonl")
+    lines = (tmp_path / "out.jsonl").read_text(encoding="utf-8").splitlines()
+    assert lines[0] == (
+        '{"id": "a", "prompt": "3+4= ä", "answer": "7", "expert_solution": "one\\nline", "source": "s"}'
+    )
+    assert [json.loads(line)["expert_solution"] for line in lines[1:]] == [["x", "y"], None, None]
+    with raises(ConfigError):
+        write_problems([*PROBLEMS, CHAT], tmp_path / "out.parquet")
 
 
 @pytest.mark.data

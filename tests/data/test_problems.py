@@ -1,14 +1,15 @@
 import re
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from datasets import Dataset
 
+from gar.data.arithmetic import load_arithmetic
 from gar.data.problems import iter_problems, load_problems, problems_of, prompt_hash, schema_of
+from gar.data.run_problems import evaluation_data, find_run_problems, load_run_problems
 from gar.errors import DataError
-from gar.settings import SourceSettings
+from gar.settings import DataSettings, SourceSettings
 from gar.types import Anchor, Problem
 from tests.support.errors import raises
 from tests.support.files import write_jsonl
@@ -24,42 +25,31 @@ def problem(number: int, source: str) -> Problem:
     return Problem(id=f"n-{number}", prompt=f"{number}+1=", answer=str(number + 1), anchors=anchors, source=source)
 
 
-def test_load_problems_keeps_order_ids_and_anchors_and_is_silent(write_rows, capfd):
+def test_problems_keep_order_ids_and_anchors_whoever_holds_the_rows(write_rows, capfd):
     loaded = load_problems(write_rows(ours(1), ours(2)))
     assert ([*loaded], len(loaded), loaded.notes) == ([problem(1, "rows"), problem(2, "rows")], 2, [])
+    rows = [ours(1, source="s"), ours(2, source="s")]
+    for held in (rows, Dataset.from_list(rows), load_problems(write_rows(*rows))):
+        found = problems_of(held)
+        assert found == [problem(1, "s"), problem(2, "s")]
+        assert problems_of(found) == found
     assert capfd.readouterr() == ("", "")  # no progress bar where stderr is no terminal
 
 
-@pytest.mark.parametrize(
-    "kind", [list, Dataset.from_list, lambda rows: load_problems(write_jsonl(Path("r.jsonl"), rows))]
-)
-def test_problems_of_rows_are_those_of_a_file(kind, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    found = problems_of(kind([ours(1, source="s"), ours(2, source="s")]))
-    assert found == [problem(1, "s"), problem(2, "s")]
-    assert problems_of(found) == found
+def test_problems_of_names_the_row_that_is_wrong():
+    for rows, named in (
+        (["3+4="], ("1", "str")),
+        ([{"prompt": "3+4=", "gold": "7"}], ("'answer'",)),
+        ([ours(1), ours(2, answer="")], ("row 2",)),
+        ([ours(1), ours(1)], ("row 2", "row 1")),
+    ):
+        with raises(DataError, None, *named):
+            problems_of(rows)
 
 
-@pytest.mark.parametrize(
-    ("rows", "named"),
-    [
-        (["3+4="], "problem 1 is str"),
-        ([{"prompt": "3+4=", "gold": "7"}], "the rows: no column 'answer'"),
-        ([ours(1), ours(2, answer="")], "row 2: the answer is empty"),
-        ([ours(1), ours(1)], "row 2: .* row 1"),
-    ],
-)
-def test_problems_of_names_the_row_that_is_wrong(rows, named):
-    with pytest.raises(DataError, match=named):
-        problems_of(rows)
-
-
-def test_load_problems_makes_ids_from_the_line_where_there_are_none(write_rows):
+def test_load_problems_makes_ids_from_lines_and_notes_what_was_dropped_and_what_lacks_an_anchor(write_rows):
     rows = [{"prompt": "a", "answer": "1"}, "", {"prompt": "b", "answer": "2"}]
     assert [problem.id for problem in load_problems(write_rows(*rows, name="p.jsonl"))] == ["p-1", "p-3"]
-
-
-def test_load_problems_notes_what_was_dropped_and_what_lacks_an_anchor(write_rows):
     path = write_rows(ours(1, answer=""), ours(2, expert_solution=""), ours(3, answer=None), ours(4), ours(5))
     assert load_problems(path).notes == [
         f"{path}:1: dropped, the answer is empty (2 of 5 rows).",
@@ -78,23 +68,13 @@ def test_load_problems_gives_the_same_from_jsonl_parquet_and_a_folder(write_rows
     assert load_problems(str(tmp_path / "folder")).problems == from_jsonl
 
 
-def test_load_problems_stops_after_max_problems_without_reading_on(write_rows):
-    path = write_rows(ours(1), ours(2, answer=""), ours(3), "this line is broken")
-    assert [problem.id for problem in load_problems(path, max_problems=2)] == ["n-1", "n-3"]
-    with pytest.raises(DataError, match=r"rows\.jsonl:4: "):
-        load_problems(path, max_problems=3)
-
-
-def test_load_problems_rejects_an_empty_source(write_rows, tmp_path):
+def test_load_problems_rejects_an_empty_source_and_says_why_no_row_gives_a_problem(write_rows, tmp_path):
     pq.write_table(pa.table({"prompt": pa.array([], pa.string())}), tmp_path / "rows.parquet")
     for path in (write_rows(), write_rows("", "  ", name="blank.jsonl"), str(tmp_path / "rows.parquet")):
         with raises(DataError):
             load_problems(path)
-
-
-def test_load_problems_says_why_no_row_gives_a_problem(write_rows):
     path = write_rows(*({"question": f"{number}?", "answer": "just 7"} for number in range(3)))
-    with pytest.raises(DataError, match=r"none of 3 rows .* read as gsm8k \(3 x nothing after #### in the answer\)"):
+    with raises(DataError, None, "gsm8k", "3 x nothing after ####"):
         load_problems(path)
     options = SourceSettings(column_schema="gar", prompt_field="question")
     assert load_problems(path, options=options).problems[0].answer == "just 7"
@@ -103,22 +83,21 @@ def test_load_problems_says_why_no_row_gives_a_problem(write_rows):
 
 def test_load_problems_needs_one_of_the_named_anchor_fields_somewhere(write_rows):
     path = write_rows(ours(1), ours(2, teacher="by hand"))
-    with pytest.raises(DataError, match=r"'expert_soluton'.* Did you mean 'expert_solution'\?"):
+    with raises(DataError, None, "'expert_soluton'", "Did you mean 'expert_solution'?"):
         load_problems(path, options=SourceSettings(anchor_fields=("expert_soluton",)))
     loaded = load_problems(path, options=SourceSettings(anchor_fields=("nowhere", "teacher")))
     assert [each.anchors for each in loaded] == [(), (Anchor(text="by hand", field="teacher"),)]
 
 
 def test_iter_problems_reads_row_by_row_and_goes_on_where_errors_are_collected(write_rows):
-    path = write_rows(ours(1), "broken", ours(3, prompt=7), ours(4, answer=""), ours(5))
-    reader = iter_problems(path)
-    assert next(reader)[1].id == "n-1"
-    with raises(DataError):
-        next(reader)
+    path = write_rows(ours(1), ours(2, answer=""), ours(3), "broken", ours(5, prompt=7), ours(6))
+    assert [problem.id for problem in load_problems(path, max_problems=2)] == ["n-1", "n-3"]
+    with raises(DataError, None, "rows.jsonl:4: "):
+        load_problems(path, max_problems=3)
     errors: list[DataError] = []
     items = [item for _, item in iter_problems(path, on_error=errors.append)]
-    assert [getattr(item, "id", None) or item.reason for item in items] == ["n-1", "the answer is empty", "n-5"]
-    assert [re.search(r":(\d): ", str(error))[1] for error in errors] == ["2", "3"]
+    assert [getattr(item, "id", None) or item.reason for item in items] == ["n-1", "the answer is empty", "n-3", "n-6"]
+    assert [re.search(r":(\d): ", str(error))[1] for error in errors] == ["4", "5"]
 
 
 def test_prompt_hash_ignores_white_space_and_nothing_else():
@@ -128,11 +107,36 @@ def test_prompt_hash_ignores_white_space_and_nothing_else():
     assert prompt_hash("3 + 4 =", seed=17) == 10483405682060780254  # another value would change every published subset
 
 
+def test_the_problems_of_a_run_are_those_of_its_data_section(write_rows):
+    found = load_run_problems(DataSettings(split="test", subset="guess", max_problems=3))
+    assert found.problems == load_arithmetic("test", "guess")[:3]
+    rows = [{"id": f"n-{i}", "question": f"{i}+1=", "answer": str(i + 1)} for i in range(5)]
+    source = write_rows(*rows[:2], "no json", *rows[2:])
+    settings = DataSettings(source=source, prompt_field="question", answer_field="answer")
+    first = load_run_problems(settings.model_copy(update={"max_problems": 2})).problems
+    assert [(problem.prompt, problem.answer) for problem in first] == [("0+1=", "1"), ("1+1=", "2")]
+    with raises(DataError, None, "rows.jsonl:3"):
+        load_run_problems(settings)
+    # To find some of them, bad rows do not matter.
+    answers = {name: problem.answer for name, problem in find_run_problems(settings, ["n-4", "unknown"]).items()}
+    assert answers == {"n-4": "5"}
+    assert list(find_run_problems(DataSettings(split="test"), ["test-7"])) == ["test-7"]
+
+
+def test_evaluation_data_is_that_of_the_run_from_another_place(tmp_path, monkeypatch):
+    for source, expected in (("harder", ("arithmetic", "harder")), ("a/b/numina", ("a/b/numina", "train"))):
+        data = evaluation_data(DataSettings(subset="guess"), source)
+        assert ((data.source, data.split), data.subset) == (expected, "guess")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "test").touch()
+    assert evaluation_data(DataSettings(), "test").source == "test"  # a file goes before a split of its name
+
+
 @pytest.mark.data
-@pytest.mark.parametrize(("name", "num_problems"), [("gsm8k_train_2000", 2000), ("gsm8k_test", 1319)])
-def test_load_problems_reads_gsm8k(data_dir, name, num_problems):
-    loaded = load_problems(str(data_dir / f"{name}.jsonl"))
-    assert (len(loaded), loaded.notes) == (num_problems, [])
-    assert all(re.fullmatch(r"-?\d+(\.\d+)?", problem.answer) for problem in loaded)
-    assert not [each for each in loaded if "<<" in each.anchors[0].text or "####" in each.anchors[0].text]
-    assert len({problem.prompt for problem in loaded}) == num_problems
+def test_load_problems_reads_gsm8k(data_dir):
+    for name, num_problems in (("gsm8k_train_2000", 2000), ("gsm8k_test", 1319)):
+        loaded = load_problems(str(data_dir / f"{name}.jsonl"))
+        assert (len(loaded), loaded.notes) == (num_problems, [])
+        assert all(re.fullmatch(r"-?\d+(\.\d+)?", problem.answer) for problem in loaded)
+        assert not [each for each in loaded if "<<" in each.anchors[0].text or "####" in each.anchors[0].text]
+        assert len({problem.prompt for problem in loaded}) == num_problems

@@ -1,7 +1,8 @@
+"""Prompts as the policy sees them, and as slime 0.3 reads them with --input-key prompt --label-key label."""
+
 import re
 
-import pytest
-
+from gar.data.prepare import slime_row
 from gar.data.prompts import (
     anchor_lengths,
     drop_long_prompts,
@@ -14,23 +15,21 @@ from gar.errors import DataError, ModelError
 from gar.types import Anchor, Problem, Tags
 from tests.support.errors import raises
 
+TALK = [{"role": "user", "content": "3+4="}]
+
 
 def problem(prompt, **fields) -> Problem:
-    return Problem(id="n-7", prompt=prompt, answer="7", anchors=(Anchor(text="<think> 3 + 4 </think>"),), **fields)
+    return Problem(id="n-7", prompt=prompt, answer="7", anchors=(Anchor(text="3 + 4"), Anchor(text=" ")), **fields)
 
 
-def test_render_prompt_adds_the_instruction_to_text():
-    messages = [{"role": "user", "content": "3+4="}]
+def test_render_prompt_adds_the_instruction_to_text_or_to_the_last_user_message():
     assert render_prompt("3+4=\n", "plain", chat=True) == "3+4=\n"
-    assert render_prompt(messages, "plain", chat=False) == messages
+    assert render_prompt(TALK, "plain", chat=False) == TALK
     for prompt in ("3+4=", " 3+4=\n"):
         text = render_prompt(prompt, "boxed", chat=False)
         assert text == "3+4=\n\nShow your working, then give the final answer inside \\boxed{}.\n\n"
     rendered = render_prompt("3+4=", "think-answer", chat=True)
     assert rendered == [{"role": "user", "content": f"3+4=\n\n{format_instruction('think-answer')}"}]
-
-
-def test_render_prompt_puts_the_instruction_into_the_last_user_message_and_leaves_its_input():
     messages = [
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": "1+1="},
@@ -40,7 +39,7 @@ def test_render_prompt_puts_the_instruction_into_the_last_user_message_and_leave
     rendered = render_prompt(messages, "boxed", chat=True)
     assert rendered[:3] == messages[:3]
     assert rendered[3]["content"].startswith("3+4=\n\nShow your working")
-    assert messages[3]["content"] == "3+4="
+    assert messages[3]["content"] == "3+4="  # the input is left
 
 
 def test_format_instruction_shows_one_well_formed_example_with_the_tags_of_the_run():
@@ -50,20 +49,16 @@ def test_format_instruction_shows_one_well_formed_example_with_the_tags_of_the_r
     assert "<think>" not in instruction
 
 
-def test_render_problems_changes_prompts_alone_and_makes_all_messages_where_some_are(chat_tokenizer):
+def test_render_problems_changes_prompts_alone_and_makes_all_messages_where_some_are(tokenizer, chat_tokenizer):
     given = problem("3+4=", source="s")
     (rendered,) = render_problems([given], "think-answer", chat_tokenizer)
     assert (rendered.id, rendered.answer, rendered.source, rendered.anchors) == ("n-7", "7", "s", given.anchors)
     assert rendered.prompt[0]["content"].startswith("3+4=")
-    messages = [{"role": "user", "content": "1+1="}]
-    both = render_problems([problem("3+4="), problem(messages)], "plain", chat_tokenizer)
-    assert [each.prompt for each in both] == [[{"role": "user", "content": "3+4="}], messages]
-
-
-def test_render_problems_names_the_problem_that_cannot_be_rendered(tokenizer, chat_tokenizer):
-    with pytest.raises(ModelError, match="'n-7'"):
-        render_problems([problem([{"role": "user", "content": "3+4="}])], "plain", tokenizer)
-    with pytest.raises(DataError, match=r"'n-7'.*\['system'\]"):
+    both = render_problems([problem("3+4="), problem(TALK)], "plain", chat_tokenizer)
+    assert [each.prompt for each in both] == [TALK, TALK]
+    with raises(ModelError, None, "'n-7'"):
+        render_problems([problem(TALK)], "plain", tokenizer)
+    with raises(DataError, None, "'n-7'", "['system']"):
         render_problems([problem([{"role": "system", "content": "3+4="}])], "boxed", chat_tokenizer)
 
 
@@ -73,10 +68,17 @@ def test_lengths_count_what_an_engine_would_encode(tokenizer, chat_tokenizer):
     assert prompt_lengths(prompts, chat_tokenizer) == [4, 7, 2]
     assert anchor_lengths([Anchor(text="a b c"), Anchor(text="a")], chat_tokenizer) == [3, 1]
     assert (prompt_lengths([], tokenizer), anchor_lengths([], tokenizer)) == ([], [])
-
-
-def test_drop_long_prompts_keeps_those_that_just_fit(tokenizer):
     problems = [problem("w " * length) for length in (3, 5, 4, 9)]
     assert drop_long_prompts(problems, tokenizer, 4) == ([problems[0], problems[2]], 2)
     with raises(DataError):
         drop_long_prompts(problems, tokenizer, 2)
+
+
+def test_slime_row_asks_for_the_format_and_keeps_the_anchors():
+    row = slime_row(problem("3+4="), "think-answer", chat=True, tags=Tags(think_open="<t>", think_close="</t>"))
+    assert row["prompt"][0]["content"].startswith("3+4=\n\nFirst work the problem out between <t> and </t>.")
+    assert (row["label"], row["metadata"]) == ("7", {"id": "n-7", "anchors": ["3 + 4"]})
+    assert slime_row(problem("3+4="), "plain", chat=True)["prompt"] == TALK
+    assert slime_row(problem("3+4="), "plain", chat=False)["prompt"] == "3+4="
+    with raises(DataError, None, "'n-7'"):  # only a chat template makes text of messages
+        slime_row(problem(TALK), "plain", chat=False)

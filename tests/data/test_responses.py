@@ -14,6 +14,7 @@ from gar.data.responses import (
     survey_rows,
 )
 from gar.errors import DataError
+from tests.support.errors import raises
 
 ROW = {"prompt": "3+4=", "responses": ["7", "so 8"], "answer": "7", "expert_solution": "3+4 is 7"}
 
@@ -22,7 +23,7 @@ def read(row: dict, **columns: object) -> ResponseRow:
     return read_response_row(row, ResponseColumns.model_validate(columns), source="rows.jsonl", line=5)
 
 
-def test_read_response_row_takes_our_columns():
+def test_read_response_row_takes_our_columns_text_messages_numbers_and_token_ids():
     assert read(ROW) == ResponseRow(
         line=5,
         place="rows.jsonl:5",
@@ -33,9 +34,6 @@ def test_read_response_row_takes_our_columns():
         answer="7",
         anchors=("3+4 is 7",),
     )
-
-
-def test_read_response_row_takes_text_messages_numbers_and_token_ids():
     messages = [{"role": "user", "content": "3+4="}]
     row = read(ROW | {"id": 17, "prompt": messages, "answer": 7.0, "expert_solution": ["a", "", "b"]})
     assert (row.id, row.prompt, row.answer, row.anchors) == ("17", messages, "7", ("a", "b"))
@@ -57,37 +55,31 @@ def test_read_response_row_reaches_into_objects_and_several_columns():
 @pytest.mark.parametrize(
     ("changes", "columns", "named"),
     [
-        ({"answer": None}, {}, "the answer is empty"),
-        ({"prompt": "  "}, {}, "the prompt is empty"),
-        ({"prompt": []}, {}, "the prompt is empty"),
-        ({"prompt": 3}, {}, "'prompt'"),
+        ({"answer": None}, {}, "answer"),
+        ({"prompt": []}, {}, "prompt"),
         ({"prompt": [1, "2"]}, {}, "'prompt'"),
         ({"prompt": [True, False]}, {}, "'prompt'"),
-        ({"responses": []}, {}, "no responses"),
+        ({"responses": []}, {}, "responses"),
         ({"responses": None}, {}, "'responses'"),
         ({"responses": ["7", None]}, {}, "'responses'"),
         ({"responses": [[1, "2"]]}, {}, "'responses'"),
         ({"responses": [7, 8]}, {}, "'responses'"),
         ({"responses": [["7"]]}, {}, "'responses'"),
         ({"responses": {"a": "7"}}, {}, "'responses'"),
-        ({"responses": ["\ud800"]}, {}, "'responses' holds half a surrogate pair"),
-        ({"expert_solution": 7}, {}, "'expert_solution'"),
-        ({}, {"prompt_field": "q"}, "no column 'q'"),
-        ({}, {"answer_field": "gold"}, "no column 'gold'"),
-        ({}, {"responses_fields": ["responses", "b.c"]}, "no column 'b.c'"),
-        ({"b": {"d": "7"}}, {"responses_fields": ["b.c"]}, "no column 'b.c'"),
-        ({"b": "7"}, {"responses_fields": ["b.c"]}, "no column 'b.c'"),
-        ({"answer": "So 7."}, {"answer_in_solution": True}, "the solution states no answer"),
+        ({"responses": ["\ud800"]}, {}, "'responses'"),
+        ({}, {"answer_field": "gold"}, "'gold'"),
+        ({"b": {"d": "7"}}, {"responses_fields": ["b.c"]}, "'b.c'"),
+        ({"b": "7"}, {"responses_fields": ["b.c"]}, "'b.c'"),
+        ({"answer": "So 7."}, {"answer_in_solution": True}, "answer"),
     ],
 )
 def test_read_response_row_names_what_is_wrong(changes, columns, named):
-    with pytest.raises(DataError, match=f"^rows.jsonl:5: .*{named}"):
+    with raises(DataError, None, "rows.jsonl:5: ", named):
         read(ROW | changes, **columns)
 
 
-@pytest.mark.parametrize(
-    ("solution", "answer"),
-    [
+def test_stated_answer_reads_what_is_said_to_be_the_answer_alone():
+    for solution, answer in (
         ("9 * 2 = 18\nA: 18", "18"),
         ("9 * 2 = 18\n#### 1,800", "1,800"),
         ("Answer: 3\nno:\n  **Final answer: 18**\n", "18"),
@@ -95,32 +87,20 @@ def test_read_response_row_names_what_is_wrong(changes, columns, named):
         ("9 * 2 = 18 dollars", ""),
         ("Alice: 18", ""),
         ("####", ""),
-    ],
-)
-def test_stated_answer_reads_what_is_said_to_be_the_answer_alone(solution, answer):
-    assert stated_answer(solution) == answer
+    ):
+        assert stated_answer(solution) == answer
 
 
-def test_iter_response_rows_goes_on_after_bad_rows_in_their_order(tmp_path: Path):
-    lines = [json.dumps(ROW), "{broken", "", json.dumps(ROW | {"answer": []}), "[1]", json.dumps(ROW), "{cut"]
+def test_iter_response_rows_goes_on_after_bad_rows_and_survey_rows_counts(tmp_path: Path):
+    same = ROW | {"prompt": "3+4= ", "expert_solution": None}  # the same but for white space
+    ids = ROW | {"prompt": [3, 4], "responses": ["7"]}
+    rows = ["{broken", "", ROW, ROW | {"answer": []}, "[1]", same, ids, ROW | {"prompt": [3, 5]}, ids]
     path = tmp_path / "rows.jsonl"
-    path.write_text("\n".join(lines))
-    rows = list(iter_response_rows(str(path), ResponseColumns()))
-    assert [row.line if isinstance(row, ResponseRow) else str(row).split(": ")[0] for row in rows] == [
-        1, f"{path}:2", f"{path}:4", f"{path}:5", 6, f"{path}:7",
+    path.write_text("\n".join([*(row if isinstance(row, str) else json.dumps(row) for row in rows), "{cut"]))
+    found = list(iter_response_rows(str(path), ResponseColumns()))
+    assert [row.line if isinstance(row, ResponseRow) else str(row).split(": ")[0] for row in found] == [
+        f"{path}:1", 3, f"{path}:4", f"{path}:5", 6, 7, 8, 9, f"{path}:10",
     ]  # fmt: skip
-    assert "It has no line end: was the file cut off?" in str(rows[-1])
-
-
-def test_survey_rows_counts_rows_responses_anchors_and_repeats():
-    rows = [
-        read(ROW),
-        read(ROW | {"prompt": "3+4= ", "expert_solution": None}),  # the same but for white space
-        DataError("rows.jsonl:2: not valid JSON"),
-        read(ROW | {"prompt": [3, 4], "responses": ["7"]}),
-        read(ROW | {"prompt": [3, 5]}),
-        read(ROW | {"prompt": [3, 4]}),
-    ]
-    survey = survey_rows(rows)
-    assert (survey.num_rows, survey.num_responses, survey.num_anchored, survey.num_repeated) == (6, 9, 4, 2)
-    assert survey.errors == [rows[2]]
+    survey = survey_rows(found)
+    assert (survey.num_rows, survey.num_responses, survey.num_anchored, survey.num_repeated) == (9, 8, 4, 2)
+    assert survey.errors == [found[place] for place in (0, 2, 3, 8)]

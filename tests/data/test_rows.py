@@ -1,6 +1,5 @@
 import contextlib
 import json
-import re
 from unittest import mock
 
 import pyarrow as pa
@@ -22,40 +21,36 @@ def test_iter_rows_numbers_jsonl_by_line(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "place"),
     [
-        ("rows.jsonl", b'{"a": 1}\n{"a": 1,}\n', r"rows.jsonl:2: .* at column \d+\."),
-        ("rows.jsonl", b'{"a": 1}\n[1, 2]\n', "rows.jsonl:2: .* an array"),
-        ("rows.jsonl", b'{"a": 1}\nnull\n', "rows.jsonl:2: .* null"),
+        ("rows.jsonl", b'{"a": 1}\n{"a": 1,}\n', "rows.jsonl:2: "),
+        ("rows.jsonl", b'{"a": 1}\nnull\n', "rows.jsonl:2: "),
         ("rows.jsonl", b'{"a": 1}\n' + b"[" * 100_000, "rows.jsonl:2: "),
-        ("rows.jsonl", b'{"a": 1}\n{"a": "b', "rows.jsonl:2: .* cut off"),
-        ("rows.jsonl", b'[{"a": 1}, 7]', "rows.jsonl row 2: .* a number"),
-        ("rows.jsonl", b'[\n  {"a": 1},\n', "rows.jsonl: .* cut off"),
-        ("rows.jsonl", b'{"a": 1}\n{"a": "caf\xe9"}\n', "rows.jsonl:2: .* at byte 10 of the line"),
-        ("rows.csv", b"a,b\n1\n", "rows.csv row 1: expected 2 values"),
-        ("rows.csv", b"a,b\n1,2\n1,2,3\n", "rows.csv row 2: expected 2 values"),
-        ("rows.csv", b'a,b\n1,"2\n', "rows.csv: .* unexpected end of data"),
-        ("rows.csv", b"a,b\n1,caf\xe9\n", "rows.csv: .* 'utf-8' codec"),
+        ("rows.jsonl", b'{"a": 1}\n{"a": "b', "cut off"),
+        ("rows.jsonl", b'[{"a": 1}, 7]', "rows.jsonl row 2: "),
+        ("rows.jsonl", b'[\n  {"a": 1},\n', "cut off"),
+        ("rows.jsonl", b'{"a": 1}\n{"a": "caf\xe9"}\n', "at byte 10 of the line"),
+        ("rows.csv", b"a,b\n1\n", "rows.csv row 1: "),
+        ("rows.csv", b"a,b\n1,2\n1,2,3\n", "rows.csv row 2: "),
+        ("rows.csv", b'a,b\n1,"2\n', "rows.csv: "),
+        ("rows.csv", b"a,b\n1,caf\xe9\n", "rows.csv: "),
     ],
 )
 def test_iter_rows_names_file_and_row_of_what_cannot_be_read(tmp_path, name, content, place):
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(DataError, match=place):
+    with raises(DataError, None, place):
         list(iter_rows(str(tmp_path / name)))
 
 
-@pytest.mark.parametrize(
-    ("error", "rejected"),
-    [
-        (None, False),
-        (OSError("no network"), False),
-        (HFValidationError("a name"), True),
-        (RepositoryNotFoundError("404", response=mock.Mock()), True),
-    ],
-)
-def test_check_hub_rejects_what_the_hub_does_not_have_and_nothing_else(monkeypatch, error, rejected):
+def test_check_hub_rejects_what_the_hub_does_not_have_and_nothing_else(monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
-    monkeypatch.setattr("huggingface_hub.HfApi.dataset_info", mock.Mock(side_effect=error))
-    with raises(DataError) if rejected else contextlib.nullcontext():
-        check_hub("a/b")
+    for error, expected in (
+        (None, contextlib.nullcontext()),
+        (OSError("no network"), contextlib.nullcontext()),
+        (HFValidationError("a name"), raises(DataError)),
+        (RepositoryNotFoundError("404", response=mock.Mock()), raises(DataError)),
+    ):
+        monkeypatch.setattr("huggingface_hub.HfApi.dataset_info", mock.Mock(side_effect=error))
+        with expected:
+            check_hub("a/b")
 
 
 def test_check_hub_offline_wants_a_copy(monkeypatch, tmp_path):
@@ -95,60 +90,45 @@ def test_iter_rows_rejects_what_is_no_data_set(tmp_path):
     for number in range(1001):
         (tmp_path / "many" / "inner" / f"{number}.json").touch()
     (tmp_path / "anchors.jsonl").touch()
-    for name, words in (
-        ("runs", "--resume .*/one$"),
-        ("runs/one", "--resume .*/one$"),
-        ("rows.jsonl", "Is a directory"),
-        ("rows.xlsx", "what kind of file"),
+    for name, word in (
+        ("runs", "/one"),
+        ("runs/one", "/one"),
+        ("rows.jsonl", "directory"),
+        ("rows.xlsx", "rows.xlsx"),
         ("empty", "empty"),
-        ("many", "more than 1,000 files"),
-        ("anchor.jsonl", r"no such file\. Did you mean '.*/anchors\.jsonl'\?"),
+        ("many", "1,000"),
+        ("anchor.jsonl", "/anchors.jsonl'?"),
     ):
-        with pytest.raises(DataError, match=words):
+        with raises(DataError, None, word):
             list(iter_rows(str(tmp_path / name)))
     with raises(DataError):
         list(iter_rows(""))
 
 
-@pytest.mark.parametrize("damage", ["cut off", "in the middle"])
-def test_iter_rows_reports_damage_of_a_parquet_file(tmp_path, damage):
+def test_iter_rows_numbers_parquet_across_batches_and_reports_damage(tmp_path):
     path = tmp_path / "rows.parquet"
-    pq.write_table(pa.table({"a": [f"text {i}" for i in range(2000)]}), path, row_group_size=1000, use_dictionary=False)
+    rows = {"a": [f"text {i}" for i in range(1000)], "b": [["x"]] * 1000}
+    pq.write_table(pa.table(rows), path, row_group_size=300, use_dictionary=False)
+    expected = [(number, {"a": f"text {number - 1}", "b": ["x"]}) for number in range(1, 1001)]
+    assert list(iter_rows(str(path))) == expected
     offset = pq.ParquetFile(path).metadata.row_group(1).column(0).data_page_offset
     content = path.read_bytes()
-    middle = content[:offset] + b"\xff" * 40 + content[offset + 40 :]
-    path.write_bytes(content[:-100] if damage == "cut off" else middle)
-    with pytest.raises(DataError, match=rf"rows.parquet row {1 if damage == 'cut off' else '[0-9]+'}: "):
-        list(iter_rows(str(path)))
+    for damaged in (content[:-100], content[:offset] + b"\xff" * 40 + content[offset + 40 :]):
+        path.write_bytes(damaged)
+        with raises(DataError, None, "rows.parquet row "):
+            list(iter_rows(str(path)))
 
 
-def test_iter_rows_goes_on_after_a_bad_line_where_errors_are_collected(write_rows):
-    errors: list[DataError] = []
-    path = write_rows("{", {"a": 2}, "nonsense", {"a": 4})
-    assert [number for number, _ in iter_rows(path, on_error=errors.append)] == [2, 4]
-    assert [re.search(r":(\d+): ", str(error))[1] for error in errors] == ["1", "3"]
-
-
-def test_iter_rows_numbers_parquet_across_batches(tmp_path):
-    path = tmp_path / "rows.parquet"
-    pq.write_table(pa.table({"a": list(range(1000)), "b": [["x"]] * 1000}), path, row_group_size=300)
-    rows = list(iter_rows(str(path)))
-    assert rows == [(number, {"a": number - 1, "b": ["x"]}) for number in range(1, 1001)]
-
-
-def test_iter_rows_streams_a_folder_through_datasets(tmp_path):
+def test_iter_rows_streams_a_folder_through_datasets(tmp_path, monkeypatch):
     for split, value in (("train", 1), ("test", 2)):
         (tmp_path / f"{split}.jsonl").write_text(json.dumps({"a": value}) + "\n")
     assert list(iter_rows(str(tmp_path))) == [(1, {"a": 1})]
     assert list(iter_rows(str(tmp_path), split="test")) == [(1, {"a": 2})]
-    with pytest.raises(DataError, match=r"split='tset'.*'train'"):
+    with raises(DataError, None, "'tset'", "'train'"):
         list(iter_rows(str(tmp_path), split="tset"))
     (tmp_path / "train-2.jsonl").write_text('{"a": 1}\n{"a": \n')
-    with pytest.raises(DataError, match=r"train-2\.jsonl:2: "):
+    with raises(DataError, None, "train-2.jsonl:2: "):
         list(iter_rows(str(tmp_path)))
-
-
-def test_iter_rows_says_offline_that_the_hub_cannot_be_reached(monkeypatch):
     monkeypatch.setattr("datasets.config.HF_HUB_OFFLINE", True)
     with raises(DataError):
         list(iter_rows("owner/name"))

@@ -39,18 +39,18 @@ def test_choose_schema_detects_the_published_columns_and_names_what_is_missing()
     for row, name in ((NUMINA_COT, "numina-cot"), (NUMINA_15, "numina-1.5"), (GSM8K, "gsm8k"), (OURS, "gar")):
         assert choose_schema(row, source="f.jsonl").name == name
     for columns, words in (
-        (["promt", "answer"], r"'prompt'\. Did you mean 'promt'\? Name it with prompt_field \(--prompt-field\)"),
-        (["question", "anwser"], r"'answer'\. Did you mean 'anwser'\? Name it with answer_field"),
-        (["a", "b"], r"Found 'a', 'b'\. Known schemas: gar \(prompt, answer\), numina-1.5 "),
-        ([], "Found no columns"),
+        (["promt", "answer"], ("Did you mean 'promt'?", "--prompt-field")),
+        (["question", "anwser"], ("Did you mean 'anwser'?", "--answer-field")),
+        (["a", "b"], ("'a', 'b'", "gar (prompt, answer), numina-1.5 ")),
+        ([], ()),
     ):
-        with pytest.raises(DataError, match=words):
+        with raises(DataError, None, *words):
             choose_schema(columns, source="f.jsonl")
     with raises(DataError):
         choose_schema(OURS, SourceSettings(column_schema="gsm8k"), source="f.jsonl")
 
 
-def test_read_problem_takes_the_answer_of_numina_cot_from_the_last_box():
+def test_read_problem_reads_the_published_columns():
     assert read(NUMINA_COT) == Problem(
         id="f-3",
         prompt="What is $1+1$?",
@@ -58,16 +58,9 @@ def test_read_problem_takes_the_answer_of_numina_cot_from_the_last_box():
         anchors=(Anchor(text="We add.\nThe sum is $\\boxed{2}$.", field="solution"),),
         source="synthetic_math",
     )
-
-
-def test_read_problem_reads_numina_15_with_and_without_its_validity_columns():
-    row = {name: value for name, value in NUMINA_15.items() if not name.endswith("is_valid")}
-    problem = read(row)
+    problem = read({name: value for name, value in NUMINA_15.items() if not name.endswith("is_valid")})
     assert read(NUMINA_15) == problem
     assert (problem.answer, problem.anchors[0].text, problem.source) == ("2", "We add one and one.", "olympiads")
-
-
-def test_read_problem_splits_gsm8k_and_removes_its_calculator_annotations():
     problem = read(GSM8K)
     assert problem.answer == "4800"
     assert problem.anchors == (Anchor(text="Half is 48/2 = 24.\nTogether 48*100 = $4,800.", field="answer"),)
@@ -77,10 +70,8 @@ def test_read_problem_splits_gsm8k_and_removes_its_calculator_annotations():
     ("row", "change", "reason"),
     [
         (NUMINA_15, {"problem_is_valid": "Incomplete"}, "problem_is_valid is not Yes"),
-        (NUMINA_15, {"solution_is_valid": "No"}, "solution_is_valid is not Yes"),
         (NUMINA_15, {"solution_is_valid": None}, "solution_is_valid is not Yes"),
         (NUMINA_15, {"question_type": "proof"}, "question_type is proof"),
-        (NUMINA_15, {"answer": "proof"}, "the answer is empty, 'proof' or 'notfound'"),
         (NUMINA_15, {"answer": "notfound"}, "the answer is empty, 'proof' or 'notfound'"),
         (NUMINA_15, {"answer": None}, "the answer is empty, 'proof' or 'notfound'"),
         (NUMINA_15, {"problem": "  "}, "the prompt is empty"),
@@ -120,33 +111,30 @@ def test_read_problem_keeps_chat_messages_and_the_white_space_of_a_prompt():
         assert read(row | {column: " How many?\n"}).prompt == " How many?\n"
 
 
-def test_read_problem_takes_numbers_as_answers():
-    for value, text in ((18, "18"), (18.0, "18"), (0.5, "0.5"), (-3, "-3"), (" 18 ", "18")):
-        assert read(OURS | {"answer": value}).answer == text
-
-
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "column", "got"),
     [
-        ({"answer": True}, r"f.jsonl:3: column 'answer' must be text, got true"),
-        ({"answer": ["7"]}, r"f.jsonl:3: column 'answer' must be text, got an array"),
-        ({"answer": float("nan")}, r"f.jsonl:3: column 'answer' must be text, got a number: nan"),
-        ({"prompt": 17}, r"f.jsonl:3: column 'prompt' must be text, got a number"),
-        ({"prompt": {"text": "3+4="}}, r"f.jsonl:3: column 'prompt' must be text, got an object"),
-        ({"prompt": ["3+4="]}, r"f.jsonl:3: column 'prompt' is an array, so each entry must be a chat message"),
-        ({"prompt": [{"role": "user", "content": None}]}, r"column 'prompt' must be text, got null"),
-        ({"expert_solution": 7}, r"f.jsonl:3: column 'expert_solution' must be text, got a number"),
-        ({"expert_solution": [["a"]]}, r"column 'expert_solution' must be text, got an array"),
-        ({"id": {"a": 1}}, r"column 'id' must be text, got an object"),
-        ({"prompt": "a\ud800b"}, r"column 'prompt' holds half a surrogate pair"),
+        ({"answer": True}, "'answer'", "true"),
+        ({"answer": ["7"]}, "'answer'", "an array"),
+        ({"answer": float("nan")}, "'answer'", "nan"),
+        ({"prompt": 17}, "'prompt'", "a number"),
+        ({"prompt": {"text": "3+4="}}, "'prompt'", "an object"),
+        ({"prompt": ["3+4="]}, "'prompt'", "3+4="),
+        ({"prompt": [{"role": "user", "content": None}]}, "'prompt'", "null"),
+        ({"expert_solution": 7}, "'expert_solution'", "a number"),
+        ({"expert_solution": [["a"]]}, "'expert_solution'", "an array"),
+        ({"id": {"a": 1}}, "'id'", "an object"),
+        ({"prompt": "a\ud800b"}, "'prompt'", ""),
     ],
 )
-def test_read_problem_names_place_column_and_type_of_a_wrong_value(change, message):
-    with pytest.raises(DataError, match=message):
+def test_read_problem_names_place_column_and_type_of_a_wrong_value(change, column, got):
+    with raises(DataError, None, "f.jsonl:3: column ", column, got):
         read(OURS | change)
 
 
-def test_read_problem_names_the_column_that_one_row_lacks():
+def test_read_problem_takes_numbers_as_answers_and_names_the_column_that_one_row_lacks():
+    for value, text in ((18, "18"), (18.0, "18"), (0.5, "0.5"), (-3, "-3"), (" 18 ", "18")):
+        assert read(OURS | {"answer": value}).answer == text
     schema = choose_schema(OURS, source="f.jsonl")
-    with pytest.raises(DataError, match=r"f.jsonl:9: no column 'answer'"):
+    with raises(DataError, None, "f.jsonl:9: ", "'answer'"):
         read_problem({"prompt": "a", "solution": "b"}, schema, place="f.jsonl:9", default_id="", default_source="")

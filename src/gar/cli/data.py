@@ -1,9 +1,8 @@
 """`gar data`: `check` and `prepare` problems, `guide` those that are too hard, convert them for `slime` and `verl`."""
 
 import dataclasses
-import functools
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,14 +16,13 @@ from gar.cli.console import show
 from gar.cli.guide import GuideArguments, guide
 from gar.cli.outcomes import DEGENERATE, DONE, REFUSED
 from gar.data.check import NUM_EXAMPLES, DataReport, Usability, check_problems
-from gar.data.prepare import Subset, draw_subset, write_problems
+from gar.data.prepare import Subset, draw_subset, slime_row, write_json_lines, write_problems
 from gar.data.problems import iter_problems, load_problems, prompt_text
 from gar.data.prompts import PromptTemplate
 from gar.data.rows import check_source
-from gar.data.slime import write_slime_rows
 from gar.records.files import json_text, write_atomic
 from gar.settings import SourceSettings, TagSettings
-from gar.types import Problem, Status
+from gar.types import Problem, Status, Tags
 
 _STATUSES: dict[Usability, int] = {"usable": DONE, "usable for GRPO only": DEGENERATE, "not usable": REFUSED}
 
@@ -160,7 +158,10 @@ def _prepare(options: _PrepareArguments) -> int:
 
 
 def _slime(options: _SlimeArguments) -> int:
-    return _rewrite(options, ".jsonl", functools.partial(write_slime_rows, chat=options.chat))
+    def write(problems: Sequence[Problem], path: Path, template: PromptTemplate, tags: Tags) -> None:
+        write_json_lines((slime_row(each, template, chat=options.chat, tags=tags) for each in problems), path)
+
+    return _rewrite(options, ".jsonl", write)
 
 
 def _verl(options: _VerlArguments) -> int:

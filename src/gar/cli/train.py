@@ -1,17 +1,51 @@
 """`gar train`: a YAML file or a preset gives the settings, flags override them."""
 
+import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import tyro
 
-from gar.cli.arguments import parse_run
+from gar.cli.arguments import ALIASES, parse_run
 from gar.cli.console import announce
 from gar.cli.outcomes import DONE
-from gar.cli.train_help import short_help
-from gar.config import RunConfig, VariantName, make_config, merge, read_config, read_preset
+from gar.config import RunConfig, VariantName, make_config, merge, preset_names, read_config, read_preset
 from gar.errors import ConfigError
+
+_HELP = """usage: gar train [CONFIG.yaml | --preset NAME] [--SETTING VALUE ...] [--dry-run]
+       gar train --resume RUN [--allow-config-change]
+
+Train a policy with gradient-aligned rewards.
+
+examples:
+  gar train --preset demo                   offline, minutes on a CPU
+  gar train --model.path Qwen/Qwen3-0.6B --data.source problems.jsonl
+  gar train --preset demo --method grpo --trl.max_steps 20
+
+options:
+  CONFIG.yaml            settings, YAML or JSON; must come first
+  --preset NAME          a configuration that ships with gar, see below
+  --plugin NAME          a module or .py file with methods of your own; repeatable
+  --dry-run              show the settings and the preflight, and stop
+  --resume RUN           continue an interrupted run, with its own settings
+  --allow-config-change  with --resume: accept changed settings or data
+  --help-all             every setting, with its meaning and default
+
+settings that people change:
+  model and data   --model.path --adapter.rank --data.source --data.split
+                   --data.prompt_field --data.answer_field --data.anchor_fields
+                   --data.template --data.max_prompt_tokens --seed
+  method           --method --variant --reward.bonus_weight
+                   --reward.format_penalty --signal.max_tokens
+                   --verify.format --verify.verifier
+  training         --trl.max_steps --trl.learning_rate --trl.num_generations
+                   --trl.per_device_train_batch_size --trl.temperature
+                   --trl.gradient_accumulation_steps --trl.use_vllm --trl.beta
+                   --trl.max_completion_length --trl.save_steps
+                   and every other field of trl.GRPOConfig
+  checks, records  --preflight.mode --evaluate.sources --records.name
+"""
 
 _DESCRIPTION = """Train a policy with gradient-aligned rewards. Every setting, by section.
 
@@ -46,8 +80,10 @@ def main(arguments: list[str]) -> int:
             "--allow-config-change needs --resume: it lets a run continue with what was changed in its folder."
         )
     if "--help-all" not in rest and helped:
-        name, values = _read_source(source)
-        print(short_help(make_config(values, source=name)), end="")
+        print(_HELP)
+        for title, names in (("presets", preset_names()), ("names of TRL that are read, too", ALIASES)):
+            text = f"{title}: {', '.join(names)}"
+            print(textwrap.fill(text, 79, subsequent_indent="  ", break_on_hyphens=False))
         return DONE
     config = None if source.resume and not helped else _parse_settings(source, rest)
     if config is not None:

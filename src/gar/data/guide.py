@@ -22,13 +22,7 @@ CountRight = Callable[[Sequence[Problem]], Sequence[int]]
 
 @dataclass(frozen=True, kw_only=True)
 class Guided:
-    """Problems, some of which have the beginning of their solution in the prompt.
-
-    Attributes:
-        problems: All problems in their order. A guided one has the id that it had.
-        shares: The share of the solution in the prompt, by id, of those that are guided.
-        num_hard: Problems without a right response.
-    """
+    """All problems in their order, the share of the solution in the prompt by id, and how many were never solved."""
 
     problems: Sequence[Problem]
     shares: Mapping[str, float]
@@ -46,9 +40,7 @@ def guide_problems(
     """Replace each problem without a right response by one whose prompt holds the beginning of its expert solution.
 
     The beginning is the shortest of `SHARES` with which some but not all responses are right. A problem stays as it is
-    if there is none, and if it has no expert solution.
-
-    The first expert solution of each problem counts. `wording` has {prompt} and {beginning}.
+    if there is none, and if it has no expert solution. The first one counts. `wording` has {prompt} and {beginning}.
     """
     guided = list(problems)
     waiting = [i for i, right in enumerate(count_right(problems)) if right == 0]

@@ -17,20 +17,18 @@ from typing import Any
 import pyarrow as pa
 
 from gar.data.problems import distinct_problems, iter_problems, no_problems, prompt_hash
+from gar.data.prompts import PromptTemplate, render_prompt
 from gar.data.rows import check_suffix
 from gar.data.schemas import Dropped
-from gar.errors import ConfigError
+from gar.errors import ConfigError, DataError
 from gar.records.files import atomic_file, write_parquet
 from gar.settings import DEFAULT_SOURCE, SourceSettings
-from gar.types import Problem
+from gar.types import Problem, Tags
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Subset:
-    """A drawn subset, the number of usable problems with distinct prompts, and the other rows of the source by reason.
-
-    Example: Subset(problems=[...], num_usable=180_000, dropped={"no expert solution": 20_000})
-    """
+    """A drawn subset, the number of usable problems with distinct prompts, and the other rows by reason."""
 
     problems: list[Problem]
     num_usable: int
@@ -47,13 +45,8 @@ def draw_subset(
 ) -> Subset:
     """Draw `num_problems` problems with distinct prompts, uniformly. Memory holds them, and a hash of every prompt.
 
-    `seed` lies in [0, 2**64). `require_anchor` drops problems without an expert solution.
-
-    Returns:
-        The subset in the order of the draw, which is random, and the counts.
-
-    Raises:
-        DataError: A bad row, an id that two drawn problems share, or no usable problem at all.
+    `seed` lies in [0, 2**64). `require_anchor` drops problems without an expert solution. A `DataError` names a bad
+    row, an id that two drawn problems share, or a source without any usable problem.
     """
     dropped = Counter[str]()
     ranks = set[int]()
@@ -78,13 +71,10 @@ def draw_subset(
 
 
 def write_problems(problems: Sequence[Problem], path: Path) -> None:
-    """Write problems as JSONL or Parquet with our columns `id, prompt, answer, expert_solution, source`.
+    """Write problems as `.jsonl` or `.parquet` with our columns `id, prompt, answer, expert_solution, source`.
 
-    In JSONL one expert solution is text, several are an array, and none is null. In Parquet it is always a list.
-
-    Raises:
-        ConfigError: The suffix is neither `.jsonl` nor `.parquet`, or Parquet cannot hold this mixture of prompts.
-        RecordError: The disk is full or the folder cannot be written. An older file of that name is unchanged.
+    In JSONL one expert solution is text, several are an array, and none is null. In Parquet it is always a list, and
+    a mixture of text and chat messages is a `ConfigError`.
     """
     check_suffix(path)
     if path.suffix == ".jsonl":
@@ -94,11 +84,7 @@ def write_problems(problems: Sequence[Problem], path: Path) -> None:
 
 
 def write_json_lines(rows: Iterable[Mapping[str, Any]], path: Path) -> None:
-    """Write rows as JSON Lines, whole or not at all.
-
-    Raises:
-        RecordError: The file cannot be written.
-    """
+    """Write rows as JSON Lines, whole or not at all."""
     with atomic_file(path) as file:
         for row in rows:
             file.write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
@@ -106,9 +92,33 @@ def write_json_lines(rows: Iterable[Mapping[str, Any]], path: Path) -> None:
 
 def problem_row(problem: Problem) -> dict[str, Any]:
     """A line of JSONL in our own columns."""
-    row = _row(problem)
-    solutions = row["expert_solution"]
-    return row | {"expert_solution": solutions if len(solutions) > 1 else next(iter(solutions), None)}
+    solutions = [anchor.text for anchor in problem.anchors]
+    return {
+        "id": problem.id,
+        "prompt": problem.prompt,
+        "answer": problem.answer,
+        "expert_solution": solutions if len(solutions) > 1 else next(iter(solutions), None),
+        "source": problem.source,
+    }
+
+
+def slime_row(problem: Problem, template: PromptTemplate, *, chat: bool, tags: Tags | None = None) -> dict[str, Any]:
+    """A line for slime's --prompt-data: `prompt`, `label`, and `metadata` with the problem's `id` and its `anchors`.
+
+    With `chat` the prompt is chat messages, for slime's --apply-chat-template. Else the policy continues its text.
+
+    Raises:
+        DataError: Chat messages without a user message, or without `chat`.
+    """
+    prompt = render_prompt(problem.prompt, template, chat=chat, tags=tags)
+    if chat and isinstance(prompt, str):
+        prompt = [{"role": "user", "content": prompt}]
+    if not chat and not isinstance(prompt, str):
+        raise DataError(
+            f"problem {problem.id!r} is chat messages, which only a chat template makes text of: use --chat"
+        )
+    anchors = [anchor.text for anchor in problem.anchors if anchor.text.strip()]
+    return {"prompt": prompt, "label": problem.answer, "metadata": {"id": problem.id, "anchors": anchors}}
 
 
 def _table(problems: Sequence[Problem]) -> pa.Table:
@@ -118,14 +128,5 @@ def _table(problems: Sequence[Problem]) -> pa.Table:
     messages = pa.list_(pa.struct({"role": pa.string(), "content": pa.string()}))
     columns = {"id": pa.string(), "prompt": messages if is_text == {False} else pa.string(), "answer": pa.string()}
     columns |= {"expert_solution": pa.list_(pa.string()), "source": pa.string()}
-    return pa.Table.from_pylist([_row(problem) for problem in problems], schema=pa.schema(columns))
-
-
-def _row(problem: Problem) -> dict[str, Any]:
-    return {
-        "id": problem.id,
-        "prompt": problem.prompt,
-        "answer": problem.answer,
-        "expert_solution": [anchor.text for anchor in problem.anchors],
-        "source": problem.source,
-    }
+    rows = [problem_row(problem) | {"expert_solution": [a.text for a in problem.anchors]} for problem in problems]
+    return pa.Table.from_pylist(rows, schema=pa.schema(columns))

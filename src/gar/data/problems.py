@@ -22,10 +22,7 @@ from gar.types import Problem, Prompt
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LoadedProblems:
-    """The problems of a source, to be iterated like a list. `notes` names what was dropped and what lacks an anchor.
-
-    Example: `LoadedProblems(problems=[...], notes=["a.jsonl:412: problem 'n-7' has no anchor; 3 of 930 lack one."])`
-    """
+    """The problems of a source, to be iterated like a list. `notes` names what was dropped and what lacks an anchor."""
 
     problems: list[Problem]
     notes: list[str]
@@ -42,20 +39,10 @@ class LoadedProblems:
 def iter_problems(
     source: str, options: SourceSettings = DEFAULT_SOURCE, *, on_error: OnError = raise_error
 ) -> Iterator[tuple[str, Problem | Dropped]]:
-    """Read a source in bounded memory. On a terminal a progress bar appears after two seconds.
+    """Read a source in bounded memory: the place of each row, and its problem or the reason why it gives none.
 
-    Args:
-        source: A file, a folder that `datasets` can load, or a Hub id (`owner/name`), as in `gar.data.rows`.
-        options: Columns, split and revision.
-        on_error: Called with the error for a bad row. If it returns, the row is skipped. Missing columns and an empty
-            or unreadable source always raise an error.
-
-    Yields:
-        The place of a row, and its problem or the reason why it gives none.
-
-    Raises:
-        DataError: The source is empty or cannot be read, required columns are missing, none of the named anchor fields
-            exists, or (unless `on_error` returns) a row is bad.
+    `on_error` is called with the error for a bad row. If it returns, the row is skipped. Missing columns and an empty
+    or unreadable source always raise a `DataError`. On a terminal a progress bar appears after two seconds.
     """
     name = source_name(source)
     schema: ColumnSchema | None = None
@@ -82,11 +69,7 @@ def iter_problems(
 
 
 def schema_of(source: str, options: SourceSettings = DEFAULT_SOURCE) -> ColumnSchema:
-    """The column schema of a source that has a row.
-
-    Raises:
-        DataError: As `iter_problems`.
-    """
+    """The column schema of a source that has a row."""
     return choose_schema(next(_rows(source, options, lambda error: None))[1], options, source=source)
 
 
@@ -122,15 +105,10 @@ def load_problems(
 
 
 def problems_of(rows: Iterable[Problem | Mapping[str, Any]], options: SourceSettings = DEFAULT_SOURCE) -> list[Problem]:
-    """Problems from what a Python user has: problems, dicts, or a `datasets.Dataset`.
+    """Problems from what a Python user has: problems, or rows (also a `datasets.Dataset`) in one of the known schemas.
 
-    Args:
-        rows: Problems, or rows in one of the schemas of `gar.data.schemas`, for example with the columns prompt,
-            answer and expert_solution. All of one kind.
-        options: Names of columns. The answer's may be "", which leaves the answers empty.
-
-    Raises:
-        DataError: Anything else. Columns are missing. A row gives no problem. An id is used twice.
+    A `DataError` names a row that is anything else or gives no problem, and an id that is used twice. The name of the
+    answer's column may be "", which leaves the answers empty.
     """
     found: list[tuple[str, Problem]] = []
     schema: ColumnSchema | None = None
@@ -151,11 +129,7 @@ def problems_of(rows: Iterable[Problem | Mapping[str, Any]], options: SourceSett
 
 
 def distinct_problems(found: Iterable[tuple[str, Problem]]) -> list[Problem]:
-    """The problems among places and problems.
-
-    Raises:
-        DataError: Two have the same id.
-    """
+    """The problems among places and problems. A `DataError` if two have the same id."""
     places: dict[str, str] = {}
     problems = []
     for place, problem in found:

@@ -34,17 +34,10 @@ def format_instruction(template: PromptTemplate, tags: Tags | None = None) -> st
 
 
 def render_prompt(prompt: Prompt, template: PromptTemplate, *, chat: bool, tags: Tags | None = None) -> Prompt:
-    """Make the prompt that the policy sees.
+    """The prompt that the policy sees: itself under "plain", otherwise followed by the instruction.
 
-    `chat`: the tokenizer has a chat template. Then text becomes a user message, except under "plain".
-
-    Returns:
-        The prompt itself under "plain", otherwise the prompt, without white space at its ends, followed by the
-        instruction. In chat messages the instruction ends the last user message. (Several chat templates reject system
-        messages.)
-
-    Raises:
-        DataError: Chat messages without a user message have no place for an instruction.
+    `chat`: the tokenizer has a chat template. Then text becomes a user message. In chat messages the instruction ends
+    the last user message. (Several chat templates reject system messages.) Without one they are a `DataError`.
     """
     instruction = format_instruction(template, tags)
     if not instruction:
@@ -89,11 +82,7 @@ def render_problems(
 
 
 def prompt_lengths(prompts: Sequence[Prompt], tokenizer: Any) -> list[int]:
-    """The number of tokens of each prompt as an engine would encode it, with chat template and special tokens.
-
-    Raises:
-        ModelError: A prompt is chat messages and the tokenizer has no chat template.
-    """
+    """The number of tokens of each prompt as an engine would encode it, with chat template and special tokens."""
     from gar.rollouts.generate import encode_prompt  # imports torch
 
     return [
@@ -111,15 +100,9 @@ def anchor_lengths(anchors: Sequence[Anchor], tokenizer: Any) -> list[int]:
 
 
 def drop_long_prompts(problems: Sequence[Problem], tokenizer: Any, max_prompt_tokens: int) -> tuple[list[Problem], int]:
-    """Keep the problems whose prompt has at most `max_prompt_tokens` tokens.
+    """The problems whose rendered prompt has at most `max_prompt_tokens` tokens, and the number of the others.
 
-    The prompts are measured as `render_problems` makes them, so that they are those that the policy sees.
-
-    Returns:
-        The problems that fit, in their order, and the number of those that do not.
-
-    Raises:
-        DataError: None fits.
+    A `DataError` if none fits.
     """
     lengths = prompt_lengths([problem.prompt for problem in problems], tokenizer)
     kept = [problem for problem, length in zip(problems, lengths, strict=True) if length <= max_prompt_tokens]

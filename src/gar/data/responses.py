@@ -1,13 +1,4 @@
-r"""Rows that hold a problem and the responses to it: their columns, and how to read them.
-
-| column            | holds                                                                                |
-|-------------------|--------------------------------------------------------------------------------------|
-| `prompt`          | text as the policy saw it, chat messages, or token ids                               |
-| `responses`       | a list of responses, each text or token ids, or one response each in several columns |
-| `answer`          | the gold answer, text or a number, or a solution that states it                      |
-| `expert_solution` | text or a list of texts. May be missing                                              |
-| `id`              | names the problem. May be missing                                                    |
-"""
+"""Rows that hold a problem and the responses to it: their columns, and how to read them."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -52,14 +43,8 @@ class ResponseRow:
     Attributes:
         line: Line of a JSONL file, or number of the row in another file. From 1.
         place: The same with the name of the source, for errors.
-        id: Id of the problem.
-        prompt: The prompt that was answered.
-        responses: The responses to it.
         response_fields: The column of each response.
-        answer: The gold answer.
         anchors: Expert solutions. Possibly none.
-
-    Example: ResponseRow(line=7, id="rows-7", prompt="3+4=", responses=("so 7", "so 8"), answer="7", ...)
     """
 
     line: int
@@ -109,14 +94,7 @@ def survey_rows(rows: Iterable[ResponseRow | DataError]) -> ResponseSurvey:
 
 
 def iter_response_rows(source: str, columns: ResponseColumns) -> Iterator[ResponseRow | DataError]:
-    """Read a `.jsonl` or `.parquet` file in bounded memory.
-
-    Yields:
-        Each row, or its error: not a JSON object, a missing column, a wrong type, nothing to check against.
-
-    Raises:
-        DataError: There is no such file, or it cannot be read.
-    """
+    """Read a file in bounded memory: each row, or its error. A `DataError` is raised if there is no such file."""
     broken: list[DataError] = []
     for number, row in iter_rows(source, on_error=broken.append):
         yield from broken
@@ -130,11 +108,7 @@ def iter_response_rows(source: str, columns: ResponseColumns) -> Iterator[Respon
 
 
 def read_response_row(row: Row, columns: ResponseColumns, *, source: str, line: int) -> ResponseRow:
-    """Turn row number `line` of `source` into a problem and its responses.
-
-    Raises:
-        DataError: A column is missing or empty, holds the wrong type, or states no answer.
-    """
+    """Turn row number `line` of `source` into a problem and its responses, or raise a `DataError`."""
     place = row_place(source, line)
     prompt = column_value(row, columns.prompt_field, place)
     schema = ColumnSchema(
@@ -168,12 +142,7 @@ def read_response_row(row: Row, columns: ResponseColumns, *, source: str, line: 
 def stated_answer(solution: str) -> str:
     r"""The answer that a solution states: its last `\boxed{}`, else its last line that starts with ####, A: or Answer:.
 
-    Returns:
-        The answer, or "" if none is stated. A last number is not taken for one.
-
-    Example:
-        >>> stated_answer("9 eggs at $2 are 18 dollars.\nA: 18")
-        '18'
+    "" if none is stated. A last number is not taken for one.
     """
     return last_boxed(solution) or answer_line(solution).rstrip("*")
 

@@ -40,10 +40,7 @@ def row_place(source: str, number: int) -> str:
 
 
 def source_name(source: str) -> str:
-    """The short name of a source, for ids, files and tables.
-
-    Example: `anchors` for data/anchors.jsonl, `NuminaMath-1.5` for AI-MO/NuminaMath-1.5, `harder` for harder.
-    """
+    """The short name of a source: `anchors` for data/anchors.jsonl, `NuminaMath-1.5` for AI-MO/NuminaMath-1.5."""
     path = Path(source)
     return path.stem if path.suffix in FILE_SUFFIXES else path.name
 
@@ -60,8 +57,7 @@ def iter_rows(
     """Read `source` row by row.
 
     Args:
-        source: A `.jsonl`, `.parquet`, `.csv` or `.json` file, a folder that `datasets` can load, or a Hub id
-            (`owner/name`).
+        source: A file with one of `FILE_SUFFIXES`, a folder that `datasets` can load, or a Hub id (`owner/name`).
         split: Split of a Hub data set or folder. A file has no splits.
         subset: Configuration of a Hub data set, for example "main" of openai/gsm8k.
         revision: Commit or tag of a Hub data set. None takes the newest, which may change.
@@ -87,12 +83,7 @@ def iter_rows(
 
 
 def check_source(source: str) -> None:
-    """Reject what cannot be a data source by its name and kind, without reading it.
-
-    Raises:
-        DataError: An empty name, no such file, a file of an unknown kind, a folder of runs, without data files, or with
-            so many files that it is unclear which to read.
-    """
+    """Raise a `DataError` for what cannot be a data source by its name and kind, without reading it."""
     path = Path(source)
     if not source.strip():
         raise DataError("the name of the data source is empty. Expected a file, a folder, or a data set on the Hub.")
@@ -111,21 +102,16 @@ def check_source(source: str) -> None:
 
 
 def check_suffix(path: Path, *suffixes: str) -> None:
-    """Reject the name of an output by its suffix, before a long read. By default JSONL and Parquet are accepted.
-
-    Raises:
-        ConfigError: The name ends in none of `suffixes`.
-    """
+    """Raise a `ConfigError` for an output that ends in none of `suffixes`, by default .jsonl and .parquet."""
     suffixes = suffixes or (".jsonl", ".parquet")
     if path.suffix not in suffixes:
         raise ConfigError(f"{path}: expected a name that ends in {' or '.join(suffixes)}.")
 
 
 def check_hub(source: str, revision: str | None = None) -> None:
-    """Reject a data set that the Hub does not have. Asks once. Anything but a clear no is left to `datasets`.
+    """Raise a `DataError` for a data set that the Hub does not have, or, offline, that has no copy on this machine.
 
-    Raises:
-        DataError: The Hub has no such data set, or is off (HF_HUB_OFFLINE) and no copy is on this machine.
+    Asks once. Anything but a clear no is left to `datasets`.
     """
     from huggingface_hub import HfApi, constants
     from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, HFValidationError, RepositoryNotFoundError
@@ -197,11 +183,7 @@ def _array(content: bytes, source: str) -> list[Any]:
 
 
 def _parsed(line: bytes, number: int) -> object:
-    """The value of a line of JSON Lines.
-
-    Raises:
-        ValueError: Says why it cannot be read.
-    """
+    """The value of a line of JSON Lines. A `ValueError` says why it cannot be read."""
     hint = "" if line.endswith(b"\n") else " It has no line end: was the file cut off?"
     try:
         return json.loads(line.decode("utf-8-sig" if number == 1 else "utf-8"))
@@ -265,11 +247,7 @@ def _dataset_rows(source: str, *, split: str, subset: str | None, revision: str 
 
 
 def _read_each_file(folder: Path) -> None:
-    """Find the line for which `datasets` rejected the folder.
-
-    Raises:
-        DataError: Names the file and the line of the first that cannot be read.
-    """
+    """Raise a `DataError` with the file and the line for which `datasets` rejected the folder."""
     for path in sorted(folder.rglob("*")):
         if path.suffix in FILE_SUFFIXES and path.is_file():
             for _ in iter_rows(str(path)):

@@ -14,7 +14,7 @@ GENERATED = EMBEDDED_TASKS
 
 
 def load_run_problems(settings: DataSettings) -> LoadedProblems:
-    """Load the first `max_problems` problems of a run, not yet rendered as prompts.
+    """The first `max_problems` problems of a run, not yet rendered as prompts.
 
     Raises:
         DataError: As `load_problems`, or a generated task has no such split or expert.
@@ -26,14 +26,7 @@ def load_run_problems(settings: DataSettings) -> LoadedProblems:
 
 
 def find_run_problems(settings: DataSettings, ids: Collection[str]) -> dict[str, Problem]:
-    """Find problems of a run by id. Reading stops when all are found. Bad rows are ignored.
-
-    Returns:
-        The problems that the source has, by id.
-
-    Raises:
-        DataError: The source cannot be read at all.
-    """
+    """Problems of a run by id, those that the source has. Reading stops when all are found. Bad rows are ignored."""
     by_id: dict[str, Problem] = {}
     if settings.source in GENERATED:
         return {problem.id: problem for problem in _generated(settings) if problem.id in ids}

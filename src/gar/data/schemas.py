@@ -1,16 +1,8 @@
 r"""The columns of every known data set, as one table, and how a row becomes a `Problem`.
 
-| schema          | columns                                            | answer                    | expert solution |
-|-----------------|----------------------------------------------------|---------------------------|-----------------|
-| `gar` (our own) | prompt, answer (expert_solution)                   | answer                    | expert_solution |
-| `numina-1.5`    | problem, solution, answer (question_type, validity)| answer                    | solution        |
-| `numina-cot`    | problem, solution (messages, not read)             | last \boxed{} of solution | solution        |
-| `gsm8k`         | question, answer                                   | after ####                | before ####     |
-
-Columns in parentheses are optional, and so are `id` and `source` everywhere. The validity columns of
-NuminaMath-1.5 are `problem_is_valid` and `solution_is_valid`. MATH and its relatives (problem, solution) are read as
+The columns `id` and `source` are optional everywhere. MATH and its relatives (problem, solution) are read as
 `numina-cot`. Sources: the data set cards of AI-MO/NuminaMath-CoT, AI-MO/NuminaMath-1.5 and openai/grade-school-math.
-The other schemas are those of benchmarks (`docs/evaluation.md`), which `gar eval` reads and nothing detects.
+The schemas of benchmarks (`docs/evaluation.md`) are those that `gar eval` reads and nothing detects.
 """
 
 import dataclasses
@@ -34,15 +26,10 @@ PERMUTATION_SEED = 0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ColumnSchema:
-    """Which columns hold what, and how their text is read.
+    """Which columns hold what, and how their text is read. `id` and `source` may be missing.
 
     Attributes:
         name: As `--column-schema` takes it.
-        prompt: Column of the prompt.
-        answer: Column of the gold answer, or of a text that states it. "" if nothing reads the answer.
-        anchors: Columns of the expert solution. The first that is not empty counts.
-        id: Column of the problem's id. It may be missing.
-        source: Column of the name of the problem's source, or of its category. It may be missing.
         needs: Further columns without which the schema does not apply.
         benchmark: Never detected.
         answer_of: Extracts the answer from the column's text. A row whose answer is "" is dropped.
@@ -50,8 +37,6 @@ class ColumnSchema:
         with_choices: Adds the choices of a row. The third argument is its place.
         unusable: Why a row is unusable according to its own data set, or "".
         no_answer: The reason that is counted for a dropped row without an answer.
-
-    Example: ColumnSchema(name="gsm8k", prompt="question", answer="answer", anchors=("answer",), ...)
     """
 
     name: str
@@ -76,10 +61,7 @@ class ColumnSchema:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Dropped:
-    """A row that gives no problem, and the reason, which is counted.
-
-    Example: Dropped(place="train.jsonl:17", reason="no \\boxed{} in the solution")
-    """
+    """A row that gives no problem, and the reason, which is counted."""
 
     place: str
     reason: str
@@ -208,16 +190,9 @@ SCHEMAS = {schema.name: schema for schema in _TABLE}
 
 
 def choose_schema(columns: Collection[str], options: SourceSettings = DEFAULT_SOURCE, *, source: str) -> ColumnSchema:
-    """Pick the schema that fits `columns`, with the fields that the user named.
+    """The schema that fits the columns of `source`, with the fields that the user named, which make it `gar`.
 
-    Args:
-        columns: Column names found in the source.
-        options: The schema by name. None detects it. If a prompt or answer is named, None is `gar`, plain columns. And
-            columns instead of the schema's. The answer's may be "" for none.
-        source: What to call the source in an error.
-
-    Raises:
-        DataError: A required column is missing. Names those found, the nearest, and the flag that helps.
+    A `DataError` names the columns that are missing, those found, the nearest, and the flag that helps.
     """
     named = options.prompt_field or options.answer_field is not None
     name = options.column_schema or ("gar" if named else None)
@@ -255,17 +230,9 @@ def _missing_columns(
 def read_problem(
     row: Row, schema: ColumnSchema, *, place: str, default_id: str, default_source: str
 ) -> Problem | Dropped:
-    """Turn one row into a problem, or into the reason why it gives none.
+    """Turn one row into a problem, or into the reason why it gives none. The defaults are for a row without the column.
 
-    Args:
-        row: One row of the source.
-        schema: From `choose_schema`.
-        place: Place of the row, for errors: "train.jsonl:17".
-        default_id: The problem's id if the row has no `id`.
-        default_source: The problem's source if the row has no `source`.
-
-    Raises:
-        DataError: A required column is missing from this row, or a value has the wrong type.
+    A `DataError` begins with `place`: a required column is missing from this row, or a value has the wrong type.
     """
     prompt = column_value(row, schema.prompt, place)
     answer = column_value(row, schema.answer, place) if schema.answer else None
@@ -290,10 +257,9 @@ def read_problem(
 
 
 def column_value(row: Row, column: str, place: str | None = None) -> Any:
-    """The value of a column, or of a field of a column that holds objects: `a.b`. None if it is missing.
+    """The value of a column, or of a field of a column that holds objects: `a.b`.
 
-    Raises:
-        DataError: The column is missing, and `place` is given.
+    If it is missing: None, or, if `place` is given, a `DataError`.
     """
     value: Any = row
     rest = column
@@ -347,11 +313,7 @@ def _scalar_text(value: object, place: str, column: str) -> str:
 
 
 def checked_text(value: object, place: str, column: str) -> str:
-    """A value that is text which a tokenizer can encode.
-
-    Raises:
-        DataError: It is of another type, or holds half a surrogate pair.
-    """
+    """A value that is text which a tokenizer can encode. A `DataError` for another type, or half a surrogate pair."""
     if not isinstance(value, str):
         raise DataError(f"{place}: column {column!r} must be text, got {json_type(value)}: {str(value)[:60]}.")
     if not value.isascii() and re.search("[\ud800-\udfff]", value):

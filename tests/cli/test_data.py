@@ -36,7 +36,7 @@ def table(output: str) -> dict[str, int]:
     return {label.strip(): int(count.replace(",", "")) for label, count in cells if count.strip()}
 
 
-def test_check_counts_and_names_examples(write_rows, capsys):
+def test_check_prints_counts_and_examples_and_writes_them_as_json(write_rows, tmp_path, capsys, tokenizer_folder):
     path = write_rows(
         ours(1),
         ours(2, expert_solution=""),
@@ -45,9 +45,10 @@ def test_check_counts_and_names_examples(write_rows, capsys):
         ours(5, prompt="1+1="),
         ours(6, expert_solution="The answer is 8."),
         ours(7, expert_solution="8 eggs are left of 9 eggs"),
-        ours(8, expert_solution="no number at all"),
+        "{broken",
+        ours(9, id="n-1"),
     )
-    assert main(["check", path]) == 0
+    assert main(["check", path, "--tokenizer", tokenizer_folder, "--json", str(tmp_path / "r.json")]) == 1
     output = capsys.readouterr().out
     assert table(output) == {
         "problems": 7,
@@ -55,13 +56,20 @@ def test_check_counts_and_names_examples(write_rows, capsys):
         "problems without an anchor (legal, they earn no bonus)": 1,
         "rows dropped: the answer is empty": 1,
         "repeated prompts": 1,
-        "expert answers that agree with the gold answer": 3,
+        "expert answers that agree with the gold answer": 4,
         "expert answers that disagree with the gold answer": 1,
-        "expert solutions without a readable answer": 2,
-        "errors": 0,
+        "expert solutions without a readable answer": 1,
+        "errors": 2,
     }
     assert f"  {path}:2: problem 'n-2'\n" in output
     assert f"  {path}:6: problem 'n-6': expert solution ends in '8', gold is '7'\n" in output
+    assert f"  {path}:8: not valid JSON" in output
+    assert f"  {path}:9: problem 'n-1'" in output
+    assert "prompt tokens: min 4, median 4, 90% 8, 99% 8, max 8\n" in output
+    report = json.loads((tmp_path / "r.json").read_text())
+    assert (report["source"], report["column_schema"], report["num_problems"]) == (path, "gar", 7)
+    assert report["without_anchor"] == {"count": 1, "examples": [f"{path}:2: problem 'n-2'"]}
+    assert report["prompt_tokens"] == {"num_texts": 7, "min": 4, "median": 4, "p90": 8, "p99": 8, "max": 8}
 
 
 def test_check_ends_with_a_verdict_and_its_status(write_rows, capsys):
@@ -98,22 +106,6 @@ def test_check_compares_stated_answers_and_guesses_none(write_rows, capsys):
         assert counts[name] == len(lines)
         shown = output.partition(f"{name}, for example:")[2].partition("\n\n")[0]
         assert re.findall(r"rows\.jsonl:(\d+)", shown) == [str(line) for line in lines if label != "agree with"]
-
-
-def test_check_shows_errors_and_writes_its_report_as_json(write_rows, tmp_path, capsys, tokenizer_folder):
-    path = write_rows(ours(1), "{broken", ours(3, id="n-1"), ours(4, expert_solution="", prompt="how many words"))
-    arguments = ["--no-compare", "--tokenizer", tokenizer_folder, "--json", str(tmp_path / "r.json")]
-    assert main(["check", path, *arguments]) == 1
-    output = capsys.readouterr().out
-    assert table(output)["errors"] == 2
-    assert f"{path}:2: not valid JSON" in output
-    assert f"{path}:3: problem 'n-1': the id was already used" in output
-    assert "prompt tokens: min 3, median 4, 90% 4, 99% 4, max 4\n" in output
-    report = json.loads((tmp_path / "r.json").read_text())
-    assert (report["source"], report["column_schema"], report["num_problems"]) == (path, "gar", 3)
-    assert report["without_anchor"] == {"count": 1, "examples": [f"{path}:4: problem 'n-4'"]}
-    assert report["comparisons"] == {}
-    assert report["prompt_tokens"] == {"num_texts": 3, "min": 3, "median": 4, "p90": 4, "p99": 4, "max": 4}
 
 
 def test_prepare_writes_a_subset_in_our_columns_and_counts_what_it_leaves_out(write_rows, tmp_path, capsys):

@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import re
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -36,13 +37,17 @@ def named(name: str) -> Item:
     return item
 
 
-def test_doctor_finds_this_environment_ready(capsys, monkeypatch):
+def test_doctor_finds_this_environment_ready_and_every_gpu(capsys, monkeypatch):
+    card = SimpleNamespace(name="Old", major=7, total_memory=16 * 2**30)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: card)
     monkeypatch.setenv("COLUMNS", "200")
     assert main(["doctor"]) == 0
     printed = capsys.readouterr().out
     assert printed.rstrip().endswith("Ready. Start with: gar train --preset demo")
     for name in ("python", "torch", "transformers", "CPU", "vllm", "verl"):
         assert f" {name} " in printed
+    assert re.search(r"ok +GPU 0 +Old, 16 GiB +no native bfloat16: --trl.bf16 false", printed)
     assert "gar-rl[" not in printed
 
 
@@ -61,15 +66,6 @@ def test_examine_names_what_is_wrong_or_missing(install):
         assert item.status == expected[1]
         assert expected[2] in item.found
         assert expected[3] in item.advice
-
-
-def test_examine_shows_every_gpu(monkeypatch):
-    card = SimpleNamespace(name="Old", major=7, total_memory=16 * 2**30)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: card)
-    assert named("GPU 0") == Item(
-        name="GPU 0", status="ok", found="Old, 16 GiB", advice="no native bfloat16: --trl.bf16 false"
-    )
 
 
 def test_doctor_reports_a_torch_that_is_broken(tmp_path):

@@ -75,22 +75,15 @@ def test_main_answers_on_stdout_and_explains_on_stderr(capsys):
         assert missing in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("error", "status", "said"),
-    [
+def test_main_returns_a_status_for_how_a_run_ended_and_hides_no_error_that_is_not_explained(monkeypatch, capsys):
+    for error, status, said in (
         (RecordError("the disk is full"), 1, "gar train: the disk is full\n"),
         (KeyboardInterrupt(), 130, "\ngar train: interrupted before there was a run folder. Nothing was written.\n"),
         (KeyboardInterrupt("interrupted"), 130, "\ngar train: interrupted\n"),
-    ],
-    ids=["explained", "Ctrl-C at the start", "Ctrl-C later"],
-)
-def test_main_returns_a_status_for_how_a_run_ended(error, status, said, monkeypatch, capsys):
-    monkeypatch.setattr(gar.train.run, "train", mock.Mock(side_effect=error))
-    assert main(["train"]) == status
-    assert capsys.readouterr().err == f"gar: loading torch, transformers and TRL ...\n{said}"
-
-
-def test_main_hides_no_error_that_is_not_explained(monkeypatch, capsys):
+    ):
+        monkeypatch.setattr(gar.train.run, "train", mock.Mock(side_effect=error))
+        assert main(["train"]) == status
+        assert capsys.readouterr().err == f"gar: loading torch, transformers and TRL ...\n{said}"
     monkeypatch.setattr(gar.train.run, "train", mock.Mock(side_effect=BrokenPipeError("a worker is gone")))
     with pytest.raises(BrokenPipeError, match="a worker is gone"):
         main(["train"])

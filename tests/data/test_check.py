@@ -1,7 +1,5 @@
 import re
 
-import pytest
-
 from gar.data.check import check_problems
 from gar.data.problems import load_problems
 from gar.errors import DataError
@@ -37,26 +35,22 @@ def test_check_problems_counts_everything_it_finds(write_rows):
     assert (report.num_problems, report.num_anchors, report.errors.count) == (1, 1, 0)
 
 
-@pytest.mark.parametrize(
-    "rows",
-    [
+def test_check_problems_has_errors_exactly_where_load_problems_raises(write_rows):
+    for rows in (
         [ours(1), ours(2)],
         [ours(1), ours(1)],
         [ours(1, answer="")],
-        [],
         ["broken"],
         [{"promt": "a", "answer": "b"}],
         [ours(1), {"prompt": "no answer column"}],
-    ],
-)
-def test_check_problems_has_errors_exactly_where_load_problems_raises(write_rows, tmp_path, rows):
-    path = write_rows(*rows) if rows else str(tmp_path / "nowhere.jsonl")
-    try:
-        load_problems(path)
-        rejected = False
-    except DataError:
-        rejected = True
-    assert bool(check_problems(path).errors.count) == rejected
+    ):
+        path = write_rows(*rows)
+        try:
+            load_problems(path)
+            rejected = False
+        except DataError:
+            rejected = True
+        assert bool(check_problems(path).errors.count) == rejected
 
 
 def test_check_problems_measures_and_compares_every_anchor_over_several_batches(write_rows, tokenizer):

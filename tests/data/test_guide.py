@@ -1,37 +1,31 @@
 """The beginning of an expert solution in the prompt of problems that are never solved."""
 
-import json
-
-import pytest
-
 from gar.cli.data import main
 from gar.data.arithmetic import load_arithmetic
 from gar.data.guide import guide_problems, split_solution
+from gar.data.prepare import write_problems
 from gar.data.problems import load_problems
+from gar.records import read_jsonl
 from gar.types import Anchor, Problem, Tags
 
 STEPS = "First, 2 + 2 = 4.\nThen 4 * 3 = 12.\nThen 12 - 5 = 7.\nThen 7 + 1 = 8.\n#### 8"
 
 
-@pytest.mark.parametrize(
-    ("solution", "share", "expected"),
-    [
+def test_split_solution_cuts_at_the_last_border_within_the_share():
+    for solution, share, expected in (
         (STEPS, 0.25, "First, 2 + 2 = 4."),
-        (STEPS, 0.5, "First, 2 + 2 = 4.\nThen 4 * 3 = 12."),
         (STEPS, 0.75, "First, 2 + 2 = 4.\nThen 4 * 3 = 12.\nThen 12 - 5 = 7."),
         ("<think>\na = 1.\nb = 2.\n</think>\n<answer>2</answer>", 0.75, "a = 1."),
         ("ok 3 plus 4 is 7 then 7 times 7 is 9 so <answer> 9 </answer>", 0.75, "ok 3 plus 4 is 7 then"),
         ("One line without a border 8", 0.75, None),
         ("The answer. \\boxed{8}", 0.75, None),  # nothing would be left but the answer
-    ],
-)
-def test_split_solution_cuts_at_the_last_border_within_the_share(solution, share, expected):
-    parts = split_solution(solution, share, Tags())
-    assert (parts and parts[0]) == expected
-    if parts:
-        without = ["".join(text.replace("<think>", "").split()) for text in (solution, *parts)]
-        assert without[0] == without[1] + without[2]
-        assert parts[1].startswith("<think>") == solution.startswith("<think>")
+    ):
+        parts = split_solution(solution, share, Tags())
+        assert (parts and parts[0]) == expected
+        if parts:
+            without = ["".join(text.replace("<think>", "").split()) for text in (solution, *parts)]
+            assert without[0] == without[1] + without[2]
+            assert parts[1].startswith("<think>") == solution.startswith("<think>")
 
 
 def test_guide_problems_takes_the_shortest_share_that_helps():
@@ -59,18 +53,14 @@ def test_guide_problems_takes_the_shortest_share_that_helps():
 
 def test_command_writes_a_file_that_is_read_like_any_other(tmp_path, capsys):
     source, out = tmp_path / "problems.jsonl", tmp_path / "guided.jsonl"
-    rows = [
-        {"id": p.id, "prompt": p.prompt, "answer": p.answer, "expert_solution": p.anchors[0].text}
-        for p in load_arithmetic("harder")[:10]
-    ]
-    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_problems(load_arithmetic("harder")[:10], source)
     wording = "{beginning} <sep> {prompt}"
     options = ["--model", "embedded", "--template", "plain", "--max-new-tokens", "48", "--wording", wording]
     assert main(["guide", str(source), str(out), *options]) == 0
-    written = [json.loads(line) for line in out.read_text().splitlines()]
+    written = read_jsonl(out)
     guided = [row for row in written if row["guided_share"]]
     assert 0 < len(guided) < 10
     assert all("<sep>" in row["prompt"] and row["expert_solution"].startswith("<think>") for row in guided)
-    assert [row["id"] for row in written] == [row["id"] for row in rows]
+    assert [row["id"] for row in written] == [f"harder-{number}" for number in range(10)]
     assert len(load_problems(str(out)).problems) == 10
     assert f"10 problems, {len(guided)} " not in capsys.readouterr().out  # some stay hard

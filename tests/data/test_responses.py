@@ -3,8 +3,6 @@
 import json
 from pathlib import Path
 
-import pytest
-
 from gar.data.responses import (
     ResponseColumns,
     ResponseRow,
@@ -52,30 +50,24 @@ def test_read_response_row_reaches_into_objects_and_several_columns():
     assert found.anchors == ()
 
 
-@pytest.mark.parametrize(
-    ("changes", "columns", "named"),
-    [
+def test_read_response_row_names_what_is_wrong():
+    for changes, columns, named in (
         ({"answer": None}, {}, "answer"),
         ({"prompt": []}, {}, "prompt"),
         ({"prompt": [1, "2"]}, {}, "'prompt'"),
         ({"prompt": [True, False]}, {}, "'prompt'"),
         ({"responses": []}, {}, "responses"),
-        ({"responses": None}, {}, "'responses'"),
         ({"responses": ["7", None]}, {}, "'responses'"),
         ({"responses": [[1, "2"]]}, {}, "'responses'"),
         ({"responses": [7, 8]}, {}, "'responses'"),
-        ({"responses": [["7"]]}, {}, "'responses'"),
         ({"responses": {"a": "7"}}, {}, "'responses'"),
         ({"responses": ["\ud800"]}, {}, "'responses'"),
-        ({}, {"answer_field": "gold"}, "'gold'"),
         ({"b": {"d": "7"}}, {"responses_fields": ["b.c"]}, "'b.c'"),
         ({"b": "7"}, {"responses_fields": ["b.c"]}, "'b.c'"),
         ({"answer": "So 7."}, {"answer_in_solution": True}, "answer"),
-    ],
-)
-def test_read_response_row_names_what_is_wrong(changes, columns, named):
-    with raises(DataError, None, "rows.jsonl:5: ", named):
-        read(ROW | changes, **columns)
+    ):
+        with raises(DataError, None, "rows.jsonl:5: ", named):
+            read(ROW | changes, **columns)
 
 
 def test_stated_answer_reads_what_is_said_to_be_the_answer_alone():

@@ -34,7 +34,7 @@ ALIASES = {
             "per_device_train_batch_size", "gradient_accumulation_steps", "use_vllm",
         )
     },
-}  # fmt: skip
+}  # fmt: skip # the fields that keep their name on two lines
 """Names that users of TRL and Hugging Face type. One with a value takes none, and later flags go over it."""
 
 

@@ -71,7 +71,7 @@ def main(arguments: list[str]) -> int:
         "table": (_table, _TableArguments, "one table of benchmarks and models, with tests", _TABLE),
         "run": (_run, _RunArguments, "generate, score, and print the numbers", _RUN),
         "list": (_list, Settings, "show the known benchmarks", "The known benchmarks."),
-    }  # fmt: skip
+    }  # fmt: skip # a line for each stage
     try:
         return run_stage("eval", stages, arguments, "Start with: gar eval run embedded --benchmark arithmetic")
     except KeyboardInterrupt:

@@ -43,6 +43,10 @@ class SetCounts:
     num_correct: Sequence[int]
     problems_hash: str | None = None
 
+    def __post_init__(self) -> None:
+        if len(self.num_correct) != len(self.problem_ids):
+            raise ValueError(f"{len(self.num_correct)} counts of {len(self.problem_ids)} problems")
+
     def pass_at(self, k: int) -> list[float]:
         """pass@k of each problem."""
         return [pass_at_k(self.num_samples, correct, k) for correct in self.num_correct]

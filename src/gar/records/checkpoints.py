@@ -77,8 +77,7 @@ def marked_checkpoints(run: RunFolder) -> list[Path]:
 def find_checkpoint(run: RunFolder, *, num_ranks: int | None) -> FoundCheckpoint:
     """The newest checkpoint from which a run can be resumed exactly, with this number of processes. Every file is read.
 
-    Raises:
-        RecordError: There are marked checkpoints, but none is whole. Says what is wrong with each.
+    A `RecordError` says what is wrong with each marked checkpoint if none is whole.
     """
     notes = []
     marked = marked_checkpoints(run)

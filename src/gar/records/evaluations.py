@@ -33,13 +33,10 @@ _Rate = Annotated[float, Field(ge=0, le=1)]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProblemCount:
-    """One problem, and the counts of its samples.
+    """One problem, its category or "", and the counts of its samples.
 
-    Attributes:
-        id: The problem.
-        category: Its category, "" if the set has none.
-        num_correct: Samples with the right answer in the required format. Each votes for the right answer.
-        wrong_votes: Votes for each other answer, most frequent first. None if they were not counted.
+    `num_correct` have the right answer in the required format, and each votes for it. `wrong_votes` are those for each
+    other answer, most frequent first. None if they were not counted.
     """
 
     id: str
@@ -50,14 +47,9 @@ class ProblemCount:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EvaluatedSet:
-    """Results on one evaluation set.
+    """Results on one evaluation set: pass@k by k (None for fewer than k samples), and the counts of correct samples.
 
-    Attributes:
-        pass_at: pass@k by k. None if there were fewer than k samples.
-        num_samples: Samples per problem.
-        problems: Counts of correct samples.
-        problems_hash: Hash of ids, prompts and answers. None if unknown.
-        format: How the responses were read. None if unknown.
+    `problems_hash` is that of ids, prompts and answers, and `format` is how responses were read. None if unknown.
     """
 
     pass_at: Mapping[Annotated[str, Field(pattern=r"^[0-9]+$")], _Rate | None]
@@ -94,11 +86,7 @@ def evaluated_sets(values: Any, place: str) -> dict[str, EvaluatedSet]:
 
 
 def read_set(path: Path) -> tuple[dict[str, Any], Manifest]:
-    """The content of `set.json`, and the manifest of its folder, every line of which holds the hash of that content.
-
-    Raises:
-        RecordError: `set.json` or the manifest is not what was written.
-    """
+    """The content of `set.json`, and the manifest of its folder, every line of which holds the hash of that content."""
     values = read_json(path / SET)
     manifest = Manifest(path, [str(settings_hash(values))])
     fault = manifest.fault(PROBLEMS)

@@ -23,7 +23,7 @@ _DENIED = "Does the folder belong to another user, or is it mounted read-only?"
 _HINTS = {
     errno.ENOSPC: _FULL, errno.EDQUOT: _FULL, errno.EFBIG: _FULL,
     errno.EACCES: _DENIED, errno.EPERM: _DENIED, errno.EROFS: _DENIED,
-}  # fmt: skip
+}  # fmt: skip # what has one cause on one line
 
 
 @contextmanager
@@ -66,21 +66,13 @@ def sync_file(path: Path) -> None:
 
 
 def write_atomic(path: str | Path, content: bytes | str) -> None:
-    """Write a whole file, or leave the earlier one. Text is UTF-8.
-
-    Raises:
-        RecordError: As `atomic_file`.
-    """
+    """Write a whole file, or leave the earlier one. Text is UTF-8. Raises as `atomic_file`."""
     with atomic_file(path) as file:
         file.write(content.encode() if isinstance(content, str) else content)
 
 
 def write_parquet(path: str | Path, table: pa.Table) -> None:
-    """Write a whole table, or leave the earlier file. Equal tables give equal bytes.
-
-    Raises:
-        RecordError: As `atomic_file`.
-    """
+    """Write a whole table, or leave the earlier file. Equal tables give equal bytes. Raises as `atomic_file`."""
     with atomic_file(path) as file:
         pq.write_table(table, file)
 

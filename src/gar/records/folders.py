@@ -55,11 +55,7 @@ def atomic_folder(target: Path) -> Iterator[Path]:
 
 
 def remove_folder(folder: Path, *, mark: str) -> None:
-    """Remove a folder, its `mark` first: after a kill in between, the folder no longer counts.
-
-    Raises:
-        RecordError: The mark cannot be removed. Other files may be left behind: without the mark they do not count.
-    """
+    """Remove a folder, its `mark` first: after a kill or an error in between, the folder no longer counts."""
     with _refusals(folder / mark):
         (folder / mark).unlink(missing_ok=True)
     with suppress(OSError):
@@ -76,10 +72,6 @@ def _refusals(path: Path) -> Iterator[None]:
 
 
 def check_name(parent: str | Path, name: str) -> None:
-    """Reject a name that is not a plain folder name.
-
-    Raises:
-        RecordError: Says the name and its parent.
-    """
+    """Raise a `RecordError` for a name that is not a plain folder name."""
     if not name or name.startswith(".") or Path(name).name != name or "\0" in f"{parent}{name}":
         raise RecordError(f"the name of a run must be one plain folder name, got {name!r} in {str(parent)!r}")

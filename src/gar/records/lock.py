@@ -1,4 +1,4 @@
-"""One writer at a time. The kernel frees the lock when its process ends.
+"""One writer at a time: a lock of the kernel, which is free the moment its process is gone.
 
     FOLDER/.lock          for a folder
     FOLDER/.NAME.lock     for a file, which may itself be replaced meanwhile
@@ -22,15 +22,10 @@ _POLL_SECONDS = 0.2
 
 @contextmanager
 def writer_lock(path: Path, *, wait_seconds: float = 0.0) -> Iterator[None]:
-    """Lock a file or folder against other writers on this machine, and on others if the file system has locks.
+    """Keep every other writer out of a folder, or a file that need not exist.
 
-    Args:
-        path: An existing folder, or a file that need not exist.
-        wait_seconds: How long to wait for another writer to end.
-
-    Raises:
-        LockedError: Another process writes there. Says which, since when, and what to do.
-        RecordError: The lock file cannot be written or read.
+    It holds on this machine and, if the file system has locks, on others. `wait_seconds` is how long to wait for
+    another writer to end. Then a `LockedError` says which, since when, and what to do.
     """
     lock_path = _lock_path(path)
     process, lock = os.getpid(), FileLock(lock_path)

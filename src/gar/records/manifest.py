@@ -24,19 +24,21 @@ from gar.records.files import append_line, io_error, json_object, json_text, rea
 
 MANIFEST = "manifest.jsonl"
 _BLOCK_BYTES = 2**20
+_CHANGED = f"is not what was written: its size or checksum differs from {MANIFEST}"
 
 FaultKind = Literal["missing", "changed", "unlisted", "foreign", "unreadable"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fault:
+<<<<<<< HEAD
     """A fault of a folder.
+=======
+    """One thing that is wrong with a folder, in words in `text`.
+>>>>>>> 67b71316 (Tests of data and of the command line: a table in place of a parameter each; counts of a comparison fit its problems)
 
-    Attributes:
-        kind: missing: listed and gone. changed: not the content that was listed. unlisted: there, and not listed.
-            foreign: written under other settings. unreadable: not in its format.
-        file: Path inside the folder.
-        text: A clause for a person.
+    Kinds are missing (listed and gone), changed (not what was listed), unlisted, foreign (written under other settings)
+    and unreadable (not in its format). `file` is a path inside the folder.
     """
 
     kind: FaultKind
@@ -48,11 +50,7 @@ class Fault:
 
 
 class DamageError(RecordError):
-    """A file is not what its folder's manifest lists.
-
-    Attributes:
-        fault: What is wrong.
-    """
+    """A file is not what its folder's manifest lists. `fault` says how."""
 
     code = "damage"
 
@@ -96,18 +94,10 @@ class Manifest:
         self._size = size
         self._forget()
 
-    # ------------------------------------------------------------------------------------------------------- writing
-
     def add(self, *paths: str | Path, grows: bool = False, facts: Mapping[str, Any] | None = None) -> None:
-        """List finished files, in one line.
+        """List finished files, as paths below the folder or relative to it, in one line with further `facts`.
 
-        Args:
-            paths: Files, as paths below the folder or relative to it.
-            grows: Only what the files hold now is listed. More may be appended to them.
-            facts: Further JSON values of the line.
-
-        Raises:
-            RecordError: A file cannot be read, or the manifest cannot be written.
+        `grows`: only what the files hold now is listed. More may be appended to them.
         """
         names = [self._name(path) for path in paths]
         files = {name: file_facts(self.folder / name, grows=grows) for name in names}
@@ -131,19 +121,13 @@ class Manifest:
         return None if now == state else f"{MANIFEST} no longer begins with the {state.size:,} bytes that it had"
 
     def cut(self, state: FileFacts, *, only: tuple[str, ...]) -> None:
-        """Go back to an earlier state, for files whose names begin with one of `only`: later lines of others stay.
-
-        Raises:
-            RecordError: The manifest cannot be read or written.
-        """
+        """Go back to an earlier state, for files whose names begin with one of `only`: later lines of others stay."""
         content = read_bytes(self.path) if self.path.exists() else b""
         later = content[state.size :].split(b"\n")[:-1]
         kept = [line for line in later if not any(name.startswith(only) for name in json.loads(line)["files"])]
         if len(kept) < len(later):
             write_atomic(self.path, content[: state.size] + b"".join(line + b"\n" for line in kept))
         self._forget()
-
-    # ------------------------------------------------------------------------------------------------------- reading
 
     @property
     def entries(self) -> Mapping[str, FileFacts]:
@@ -156,25 +140,17 @@ class Manifest:
         return self._contents[1]
 
     def read(self, path: str | Path) -> bytes:
-        """The content of a file, checked.
-
-        Raises:
-            DamageError: It is not what was listed.
-        """
+        """The content of a file. A `DamageError` if it is not what was listed."""
         name = self._name(path)
         facts, content = self._listed(name), read_bytes(self.folder / name)
         part = content[: facts.size] if facts.grows else content
         if len(part) != facts.size or xxhash.xxh3_128_hexdigest(part) != facts.xxh3:
-            raise DamageError(self.folder, _changed(name))
+            raise self._damage("changed", name, _CHANGED)
         self._sound.add(name)
         return content
 
     def check(self, path: str | Path) -> None:
-        """Raise an error if a file is not what was listed. Reads it once, in bounded memory.
-
-        Raises:
-            DamageError: Says what is wrong.
-        """
+        """Raise a `DamageError` if a file is not what was listed. Reads it once, in bounded memory."""
         name = self._name(path)
         facts = self._listed(name)
         if name not in self._sound:
@@ -182,10 +158,9 @@ class Manifest:
             try:
                 now = file_facts(self.folder / name, grows=facts.grows, size=size)
             except RecordError as error:
-                fault = Fault(kind="unreadable", file=name, text=f"{name} cannot be read ({error})")
-                raise DamageError(self.folder, fault) from error
+                raise self._damage("unreadable", name, f"cannot be read ({error})") from error
             if now != facts:
-                raise DamageError(self.folder, _changed(name))
+                raise self._damage("changed", name, _CHANGED)
             self._sound.add(name)
 
     def fault(self, path: str | Path) -> Fault | None:
@@ -215,16 +190,15 @@ class Manifest:
         there = (self.folder / name).is_file()
         facts, settings = self._contents[0].get(name, (None, None))
         if facts is None and there:
-            raise DamageError(
-                self.folder, Fault(kind="unlisted", file=name, text=f"{name} is not listed in {MANIFEST}")
-            )
+            raise self._damage("unlisted", name, f"is not listed in {MANIFEST}")
         if facts is None or not there:
-            raise DamageError(self.folder, Fault(kind="missing", file=name, text=f"{name} is missing"))
+            raise self._damage("missing", name, "is missing")
         if self._settings and settings not in self._settings:
-            raise DamageError(
-                self.folder, Fault(kind="foreign", file=name, text=f"{name} was written under other settings")
-            )
+            raise self._damage("foreign", name, "was written under other settings")
         return facts
+
+    def _damage(self, kind: FaultKind, name: str, text: str) -> DamageError:
+        return DamageError(self.folder, Fault(kind=kind, file=name, text=f"{name} {text}"))
 
     @property
     def _contents(self) -> tuple[dict[str, tuple[FileFacts, str | None]], dict[str, Any], list[Fault]]:
@@ -256,11 +230,7 @@ class Manifest:
 
 
 def file_facts(path: Path, *, grows: bool = False, size: int | None = None) -> FileFacts:
-    """Size and checksum of a file, or of its first `size` bytes, in bounded memory.
-
-    Raises:
-        RecordError: The file cannot be read.
-    """
+    """Size and checksum of a file, or of its first `size` bytes, in bounded memory."""
     digest, count = xxhash.xxh3_128(), 0
     try:
         with path.open("rb") as file:
@@ -274,11 +244,6 @@ def file_facts(path: Path, *, grows: bool = False, size: int | None = None) -> F
 
 NO_FACTS = FileFacts(size=0, xxh3=xxhash.xxh3_128_hexdigest(b""), grows=False)
 """The facts of a manifest that does not exist."""
-
-
-def _changed(name: str) -> Fault:
-    text = f"{name} is not what was written: its size or checksum differs from {MANIFEST}"
-    return Fault(kind="changed", file=name, text=text)
 
 
 def _whole_lines(path: Path, size: int | None) -> Iterator[bytes]:

@@ -1,11 +1,5 @@
 """Output that resumes after a kill: the identity of its run, and append-only lines of finished work.
 
-    responses = FinishedLines(folder / "responses.jsonl", ResponseLine, folder / "set.json")
-    output = ResumableOutput(folder / "set.json", (responses,))
-    output.begin({"model": {...}, "settings": {...}}, overwrite=False)
-    done = {line["id"] for line in responses}
-    responses.append(new_lines)
-
 The identity holds everything that the output depends on, as nested mappings: input, model, settings.
 """
 
@@ -98,8 +92,7 @@ class ResumableOutput:
         if stray := self._stray_lines():
             raise ConfigError(
                 f"{stray}: finished work, but {self.identity_path.name} beside it, which says of what, is missing. Was "
-                "it removed? Choose another --out, or add --overwrite "
-                "to remove the work and begin anew.",
+                "it removed? Choose another --out, or add --overwrite to remove the work and begin anew.",
                 code="no-identity",
             )
         if changes := self._changes(identity):

@@ -14,19 +14,8 @@ from gar.types import Status
 class ResponseRecord:
     """What the rows of training and of evaluations share.
 
-    Attributes:
-        problem_id: The problem's id in its source.
-        group_index: Which group of the step, or which problem of the set.
-        response_index: Which response of the group.
-        prompt: The prompt as the model saw it.
-        response: The response as text, special tokens included.
-        gold: The correct answer.
-        answer: The answer extracted from the response. None if it has none.
-        status: How verification ended.
-        verified: The answer is correct.
-        well_formatted: The response is in the required format.
-        num_tokens: Tokens of the response.
-        truncated: The response was cut off at the length limit.
+    `group_index` is the group of the step, or the problem of the set. `prompt` and `response` are as the model saw and
+    wrote them, special tokens included. `answer` was extracted from the response. None if it has none.
     """
 
     problem_id: str

@@ -107,11 +107,7 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: str | Path) -> Self:
-        """The run folder at `path`.
-
-        Raises:
-            RecordError: The folder does not exist, or has no readable run.json.
-        """
+        """The run folder at `path`. A `RecordError` if it does not exist, or has no readable run.json."""
         check_run_folder(path, RUN)
         folder = cls(Path(path))
         folder.read_run()
@@ -140,8 +136,6 @@ class RunFolder:
         """The manifest, for lines under the run's present settings."""
         return Manifest(self.path, settings_hashes(self.read_run()) if self.run_path.exists() else ())
 
-    # ------------------------------------------------------------------------------------------ the run itself
-
     def write_run(
         self,
         *,
@@ -153,12 +147,8 @@ class RunFolder:
     ) -> None:
         """Write `config.yaml`, then `run.json` with status running and the versions and machine of this process.
 
-        Args:
-            seed: Seed of the run.
-            command: Arguments of the command line, the program first.
-            config: The resolved configuration as plain values.
-            config_text: The same as YAML.
-            data_hash: Hash of the training problems. None if unknown.
+        `config` is the resolved configuration as plain values, `config_text` the same as YAML, and `data_hash` the hash
+        of the training problems, None if unknown. `command` begins with the program.
         """
         write_atomic(self.path / "config.yaml", config_text)
         self._write_run(
@@ -208,14 +198,7 @@ class RunFolder:
     def record_override(
         self, changes: Mapping[str, Any], *, step: int, config: Mapping[str, Any], data_hash: str
     ) -> None:
-        """Record in `run.json` that the run was resumed with changes.
-
-        Args:
-            changes: Old and new value by name.
-            step: The step after which the run was resumed.
-            config: The resolved configuration as plain values.
-            data_hash: Hash of the training problems.
-        """
+        """Record in `run.json` that the run was resumed after `step` with `changes`: old and new value by name."""
         run = self.read_run()
         entry = {"time": utc_now(), "after_step": step, "changes": changes, "config_hash": run.config_hash}
         self._write_run(
@@ -231,8 +214,6 @@ class RunFolder:
     def _write_run(self, run: RunRecord) -> None:
         write_atomic(self.run_path, record_text(run))
 
-    # ------------------------------------------------------------------------------------------------- metrics
-
     def append_metrics(self, metrics: Mapping[str, Any]) -> None:
         """Add a line to `metrics.jsonl`. It survives a kill as soon as this returns. NaN and infinity become null.
 
@@ -247,8 +228,6 @@ class RunFolder:
         if not isinstance(step, int) or isinstance(step, bool):
             raise ValueError(f"metrics need a whole number under 'step', got {step!r} among {sorted(metrics)}")
         append_line(self.metrics_path, json_text(metrics).encode())
-
-    # ----------------------------------------------------------------------------------- rollouts and other files
 
     def write_rollouts(self, step: int, records: Sequence[RolloutRecord]) -> None:
         """Write the rollouts of a step, replacing earlier ones. Equal records give equal bytes.
@@ -276,13 +255,7 @@ class RunFolder:
         return self.path / relative
 
     def cut(self, state: FileFacts) -> None:
-        """Remove the metrics and rollouts that an earlier state of the manifest does not list.
-
-        A kill leaves every earlier one, and the cut can be repeated.
-
-        Raises:
-            RecordError: The system reports an error.
-        """
+        """Remove the metrics and rollouts that an earlier state of the manifest does not list. It can be repeated."""
         manifest = self.manifest()
         manifest.cut(state, only=("rollouts/", METRICS))
         facts = manifest.entries.get(METRICS)

@@ -56,11 +56,7 @@ def record_text(record: RunRecord) -> str:
 
 
 def read_record(path: Path) -> RunRecord:
-    """The record in a `run.json`.
-
-    Raises:
-        RecordError: The file cannot be read, a field is missing or unknown, or it was changed since it was written.
-    """
+    """The record in a `run.json`. A `RecordError` if a field is missing or unknown, or anything was changed."""
     values = read_json(path)
     checksum = values.pop("checksum", None)
     names = {field.name for field in fields(RunRecord)}
@@ -88,11 +84,7 @@ def settings_hash(values: Mapping[str, Any]) -> str | None:
 
 
 def error_record(error: BaseException, after_step: int) -> dict[str, Any]:
-    """The entry of `RunRecord.error` for an error that was raised.
-
-    Example: {"kind": "ValueError", "text": "ValueError: Invalid learning rate: -1", "after_step": 0,
-        "place": "gar/train/run.py:171 in _run, torch/optim/adam.py:36 in __init__"}
-    """
+    """The entry of `RunRecord.error` for an error that was raised. Its place is the last line in gar, and of all."""
     frames = traceback.extract_tb(error.__traceback__)
     places = [f"{_code_path(frame.filename)}:{frame.lineno} in {frame.name}" for frame in frames]
     in_gar = [place for place in places if place.startswith("gar/")]

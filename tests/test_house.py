@@ -46,12 +46,6 @@ def test_a_public_class_has_a_name_of_its_own():
     assert not {name: where for name, where in places.items() if len(where) > 1}
 
 
-def test_docstrings_begin_with_what_they_are_about():
-    documented = (ast.Module, ast.ClassDef, ast.FunctionDef)
-    texts = [(place, ast.get_docstring(node) or "") for place, node in definitions() if isinstance(node, documented)]
-    assert not [(place, text) for place, text in texts if text.startswith("Of ")]
-
-
 def test_extras_are_imported_only_where_they_are_used():
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     names = {Requirement(text).name for group in extras.values() for text in group} | {"vllm"}

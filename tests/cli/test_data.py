@@ -1,4 +1,3 @@
-import json
 import re
 
 import pyarrow.parquet as pq
@@ -36,7 +35,7 @@ def table(output: str) -> dict[str, int]:
     return {label.strip(): int(count.replace(",", "")) for label, count in cells if count.strip()}
 
 
-def test_check_prints_counts_and_examples_and_writes_them_as_json(write_rows, tmp_path, capsys, tokenizer_folder):
+def test_check_prints_counts_and_examples(write_rows, capsys, tokenizer_folder):
     path = write_rows(
         ours(1),
         ours(2, expert_solution=""),
@@ -48,7 +47,7 @@ def test_check_prints_counts_and_examples_and_writes_them_as_json(write_rows, tm
         "{broken",
         ours(9, id="n-1"),
     )
-    assert main(["check", path, "--tokenizer", tokenizer_folder, "--json", str(tmp_path / "r.json")]) == 1
+    assert main(["check", path, "--tokenizer", tokenizer_folder]) == 1
     output = capsys.readouterr().out
     assert table(output) == {
         "problems": 7,
@@ -66,10 +65,6 @@ def test_check_prints_counts_and_examples_and_writes_them_as_json(write_rows, tm
     assert f"  {path}:8: not valid JSON" in output
     assert f"  {path}:9: problem 'n-1'" in output
     assert "prompt tokens: min 4, median 4, 90% 8, 99% 8, max 8\n" in output
-    report = json.loads((tmp_path / "r.json").read_text())
-    assert (report["source"], report["column_schema"], report["num_problems"]) == (path, "gar", 7)
-    assert report["without_anchor"] == {"count": 1, "examples": [f"{path}:2: problem 'n-2'"]}
-    assert report["prompt_tokens"] == {"num_texts": 7, "min": 4, "median": 4, "p90": 8, "p99": 8, "max": 8}
 
 
 def test_check_ends_with_a_verdict_and_its_status(write_rows, capsys):

@@ -1,7 +1,5 @@
 import json
 import random
-import resource
-import signal
 import tracemalloc
 from collections import Counter
 
@@ -14,6 +12,7 @@ from gar.data.problems import load_problems
 from gar.errors import ConfigError, DataError, RecordError
 from gar.types import Anchor, Problem
 from tests.support.errors import raises
+from tests.support.files import full_disk
 
 
 def rows(num: int) -> list[dict[str, object]]:
@@ -93,15 +92,8 @@ def test_write_problems_gives_back_what_load_problems_reads_and_keeps_the_older_
         assert load_problems(str(path)).problems == problems
     before = path.read_bytes()
     large = [Problem(id=str(i), prompt=random.Random(i).randbytes(500).hex(), answer="1") for i in range(1000)]
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))  # the nearest to a full disk that needs no root
-    try:
-        with raises(RecordError):
-            write_problems(large, path)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-        signal.signal(signal.SIGXFSZ, handler)
+    with raises(RecordError), full_disk():
+        write_problems(large, path)
     assert path.read_bytes() == before
     assert [file.name for file in path.parent.iterdir()] == [name]
 

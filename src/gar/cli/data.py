@@ -1,10 +1,9 @@
 """`gar data`: `check` and `prepare` problems, `guide` those that are too hard, convert them for `slime` and `verl`."""
 
-import dataclasses
 import hashlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import tyro
 from pydantic import Field
@@ -20,12 +19,12 @@ from gar.data.prepare import Subset, draw_subset, slime_row, write_json_lines, w
 from gar.data.problems import iter_problems, load_problems, prompt_text
 from gar.data.prompts import PromptTemplate
 from gar.data.rows import check_source
-from gar.records.files import json_text, write_atomic
 from gar.settings import SourceSettings, TagSettings
 from gar.types import Problem, Status, Tags
 
 _STATUSES: dict[Usability, int] = {"usable": DONE, "usable for GRPO only": DEGENERATE, "not usable": REFUSED}
 
+_WORKERS = 2  # processes that compare answers
 _QUANTILES = {"min": "min", "median": "median", "p90": "90%", "p99": "99%", "max": "max"}
 _COMPARED = {
     Status.OK: "expert answers that agree with the gold answer",
@@ -41,12 +40,8 @@ class _CheckArguments(SourceSettings):
     """A .jsonl, .parquet, .csv or .json file, a folder of such files, or a Hub id (owner/name)."""
     tokenizer: str | None = None
     """Measure prompts and anchors with the tokenizer of this folder, Hub id or "embedded"."""
-    json_file: Annotated[Path | None, tyro.conf.arg(name="json", metavar="FILE")] = None
-    """Also write the report to this file."""
     compare: bool = True
     """Compare the final answer of every expert solution with the gold answer."""
-    num_workers: Annotated[int, Field(ge=1)] = 2
-    """Processes that compare answers."""
     benchmark: str | None = None
     """Also count the problems of this benchmark that the source holds: a name or file, as in gar eval."""
 
@@ -107,13 +102,14 @@ def main(arguments: list[str]) -> int:
 
 def _check(options: _CheckArguments) -> int:
     check_source(options.source)
-    workers = options.num_workers if options.compare else 0
-    report = check_problems(
-        options.source, options=options, tokenizer=_load_tokenizer(options.tokenizer), compare_workers=workers
-    )
+    tokenizer = None
+    if options.tokenizer is not None:
+        from gar.models.load import load_tokenizer
+
+        tokenizer = load_tokenizer(options.tokenizer)
+    workers = _WORKERS if options.compare else 0
+    report = check_problems(options.source, options=options, tokenizer=tokenizer, compare_workers=workers)
     _print_report(report)
-    if options.json_file is not None:
-        write_atomic(options.json_file, json_text(dataclasses.asdict(report), indent=2) + "\n")
     if options.benchmark is not None:
         _print_contamination(options.source, options, options.benchmark)
     return _STATUSES[report.verdict()[0]]
@@ -181,14 +177,6 @@ def _rewrite(options: _VerlArguments, suffix: str, write: Callable[..., object])
     counts = {"problems written": len(loaded.problems), "without an expert solution": num_without}
     show(_counts_table(str(options.out), counts))
     return DONE
-
-
-def _load_tokenizer(name: str | None) -> Any:
-    if name is None:
-        return None
-    from gar.models.load import load_tokenizer
-
-    return load_tokenizer(name)
 
 
 def _print_report(report: DataReport) -> None:

@@ -46,9 +46,9 @@ def atomic_file(path: str | Path) -> Iterator[IO[bytes]]:
             os.fsync(file.fileno())  # some file systems report a full disk only here
         os.replace(partial, path)
         sync_folder(path.parent)
+    except RecordError:
+        raise
     except OSError as error:
-        if isinstance(error, RecordError):
-            raise
         intact = "its earlier content is unchanged" if os.path.exists(path) else "no part of it was left behind"
         raise io_error(path, "written", error, intact=f"Nothing was lost: {intact}.") from error
     finally:
@@ -58,11 +58,8 @@ def atomic_file(path: str | Path) -> Iterator[IO[bytes]]:
 
 def sync_file(path: Path) -> None:
     """Flush a file's content to the disk."""
-    try:
-        with path.open("rb") as file:
-            os.fsync(file.fileno())
-    except OSError as error:
-        raise io_error(path, "written", error) from error
+    with system_errors(path, "written"), path.open("rb") as file:
+        os.fsync(file.fileno())
 
 
 def write_atomic(path: str | Path, content: bytes | str) -> None:
@@ -82,7 +79,7 @@ def read_parquet(
 ) -> pa.Table:
     """Read these columns of a table, or all. If a schema is given, the file must have its columns, in any order."""
     try:
-        with pq.ParquetFile(path) as file:
+        with system_errors(path, "read"), pq.ParquetFile(path) as file:
             found = file.schema_arrow
             missing = [name for name in columns or () if name not in found.names]
             if missing:
@@ -93,35 +90,27 @@ def read_parquet(
             return file.read(columns=None if columns is None else list(columns))
     except (pa.ArrowException, UnicodeDecodeError) as error:  # UnicodeDecodeError: a damaged column name
         raise RecordError(f"{path}: not a readable Parquet file: {first_line(error)}") from error
-    except OSError as error:
-        if isinstance(error, RecordError):
-            raise
-        raise io_error(path, "read", error) from error
 
 
 def remove_file(path: Path) -> None:
     """Remove a file, if it is there."""
-    try:
+    with system_errors(path, "removed"):
         path.unlink(missing_ok=True)
-    except OSError as error:
-        raise io_error(path, "removed", error) from error
 
 
 def sync_folder(path: Path) -> None:
     """Flush a folder's entries to the disk: only then does a new name survive a loss of power."""
-    try:
+    with system_errors(path, "synchronized"):
         handle = os.open(path, os.O_RDONLY)
         try:
             os.fsync(handle)
         finally:
             os.close(handle)
-    except OSError as error:
-        raise io_error(path, "synchronized", error) from error
 
 
 def append_line(path: str | Path, line: bytes) -> None:
     """Append one line whole, or not at all. The torn last line of a killed writer is cut off first."""
-    try:
+    with system_errors(path, "written", intact="Nothing was lost: all earlier lines are intact."):
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         with open(path, "ab+", buffering=0) as file:
             end = _end_of_whole_lines(file)
@@ -133,16 +122,12 @@ def append_line(path: str | Path, line: bytes) -> None:
             except OSError:
                 file.truncate(end)
                 raise
-    except OSError as error:
-        raise io_error(path, "written", error, intact="Nothing was lost: all earlier lines are intact.") from error
 
 
 def read_bytes(path: str | Path) -> bytes:
-    """The content of a file. A `RecordError` if it cannot be read."""
-    try:
+    """The content of a file."""
+    with system_errors(path, "read"):
         return Path(path).read_bytes()
-    except OSError as error:
-        raise io_error(path, "read", error) from error
 
 
 def read_jsonl(path: str | Path) -> list[dict[str, Any]]:
@@ -165,19 +150,14 @@ def whole_objects(path: Path, kind: type | None = None) -> Iterator[dict[str, An
     """
     if not os.path.lexists(path):
         return
-    try:
-        with path.open("rb") as file:
-            for number, line in enumerate(file, start=1):
-                if not line.endswith(b"\n"):
-                    return
-                value = json_object(line, f"{path}:{number}")
-                if kind is not None:
-                    checked(kind, value, f"{path}:{number}")
-                yield value
-    except OSError as error:
-        if isinstance(error, RecordError):
-            raise
-        raise io_error(path, "read", error) from error
+    with system_errors(path, "read"), path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            if not line.endswith(b"\n"):
+                return
+            value = json_object(line, f"{path}:{number}")
+            if kind is not None:
+                checked(kind, value, f"{path}:{number}")
+            yield value
 
 
 def read_json(path: str | Path) -> dict[str, Any]:
@@ -215,6 +195,17 @@ def canonical_hash(value: Any) -> str:
 def utc_now() -> str:
     """The time now, to the second: UTC in ISO 8601."""
     return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+@contextmanager
+def system_errors(path: str | Path, done: str, *, intact: str = "") -> Iterator[None]:
+    """Turn what the system says of a file into a `RecordError`, as `io_error`."""
+    try:
+        yield
+    except RecordError:
+        raise
+    except OSError as error:
+        raise io_error(path, done, error, intact=intact) from error
 
 
 def io_error(path: str | Path, done: str, error: OSError, *, intact: str = "") -> RecordError:

@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from gar.errors import RecordError
-from gar.records.files import io_error, sync_file, sync_folder
+from gar.records.files import sync_file, sync_folder, system_errors
 
 
 def files_below(folder: Path) -> list[Path]:
@@ -26,7 +26,7 @@ def sync_tree(folder: Path) -> None:
 def staging_folder(target: Path) -> Path:
     """An empty folder beside `target` to write into, for `publish_folder`. Leftovers of a killed writer are removed."""
     staged = target.with_name(f".{target.name}.partial")
-    with _refusals(staged):
+    with system_errors(staged, "replaced"):
         if staged.exists():
             shutil.rmtree(staged)
         staged.mkdir(parents=True)
@@ -37,7 +37,7 @@ def publish_folder(staged: Path, target: Path) -> None:
     """Rename a finished folder to `target`, in place of an earlier one. A kill leaves `target` complete or absent."""
     sync_tree(staged)
     earlier = target.with_name(f".{target.name}.earlier")
-    with _refusals(target):
+    with system_errors(target, "replaced"):
         shutil.rmtree(earlier, ignore_errors=True)
         if target.exists():
             os.replace(target, earlier)
@@ -56,19 +56,11 @@ def atomic_folder(target: Path) -> Iterator[Path]:
 
 def remove_folder(folder: Path, *, mark: str) -> None:
     """Remove a folder, its `mark` first: after a kill or an error in between, the folder no longer counts."""
-    with _refusals(folder / mark):
+    with system_errors(folder / mark, "replaced"):
         (folder / mark).unlink(missing_ok=True)
     with suppress(OSError):
         sync_folder(folder)
     shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextmanager
-def _refusals(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise io_error(path, "replaced", error) from error
 
 
 def check_name(parent: str | Path, name: str) -> None:

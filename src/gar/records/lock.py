@@ -15,7 +15,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from gar.errors import LockedError
-from gar.records.files import io_error, utc_now
+from gar.records.files import system_errors, utc_now
 
 _POLL_SECONDS = 0.2
 
@@ -29,17 +29,18 @@ def writer_lock(path: Path, *, wait_seconds: float = 0.0) -> Iterator[None]:
     """
     lock_path = _lock_path(path)
     process, lock = os.getpid(), FileLock(lock_path)
-    try:
+    with system_errors(lock_path, "written"):
         lock_path.parent.mkdir(parents=True, exist_ok=True)
-        lock.acquire(timeout=wait_seconds, poll_interval=_POLL_SECONDS)
-    except Timeout:
-        raise LockedError(
-            f"{path} is being written by another process: {_holder(lock_path)}. Wait for it, or end it."
-        ) from None
-    except OSError as error:
-        raise io_error(lock_path, "written", error) from error
+        try:
+            lock.acquire(timeout=wait_seconds, poll_interval=_POLL_SECONDS)
+        except Timeout:
+            raise LockedError(
+                f"{path} is being written by another process: {_holder(lock_path)}. Wait for it, or end it."
+            ) from None
     try:
-        _name_holder(lock_path)
+        with system_errors(lock_path, "written"):
+            holder = f"process {os.getpid()} on {socket.gethostname()}, since {utc_now()}"
+            lock_path.write_text(holder, encoding="utf-8")
         yield
     finally:
         if os.getpid() == process:  # a forked child leaves its parent's lock alone
@@ -51,13 +52,6 @@ def writer_lock(path: Path, *, wait_seconds: float = 0.0) -> Iterator[None]:
 def _lock_path(path: Path) -> Path:
     path = path.resolve()
     return path / ".lock" if path.is_dir() else path.with_name(f".{path.name}.lock")
-
-
-def _name_holder(lock_path: Path) -> None:
-    try:
-        lock_path.write_text(f"process {os.getpid()} on {socket.gethostname()}, since {utc_now()}", encoding="utf-8")
-    except OSError as error:
-        raise io_error(lock_path, "written", error) from error
 
 
 def _holder(lock_path: Path) -> str:

@@ -20,7 +20,15 @@ from pydantic import Field
 
 from gar.errors import RecordError
 from gar.records.checked import checked
-from gar.records.files import append_line, io_error, json_object, json_text, read_bytes, sync_file, write_atomic
+from gar.records.files import (
+    append_line,
+    json_object,
+    json_text,
+    read_bytes,
+    sync_file,
+    system_errors,
+    write_atomic,
+)
 
 MANIFEST = "manifest.jsonl"
 _BLOCK_BYTES = 2**20
@@ -232,13 +240,10 @@ class Manifest:
 def file_facts(path: Path, *, grows: bool = False, size: int | None = None) -> FileFacts:
     """Size and checksum of a file, or of its first `size` bytes, in bounded memory."""
     digest, count = xxhash.xxh3_128(), 0
-    try:
-        with path.open("rb") as file:
-            while block := file.read(_BLOCK_BYTES if size is None else min(_BLOCK_BYTES, size - count)):
-                digest.update(block)
-                count += len(block)
-    except OSError as error:
-        raise io_error(path, "read", error) from error
+    with system_errors(path, "read"), path.open("rb") as file:
+        while block := file.read(_BLOCK_BYTES if size is None else min(_BLOCK_BYTES, size - count)):
+            digest.update(block)
+            count += len(block)
     return FileFacts(size=count, xxh3=digest.hexdigest(), grows=grows)
 
 

@@ -12,6 +12,7 @@ Everything is drawn with a fixed seed: the same version of this file gives the s
 own on such chains is an `EmbeddedTask`, with a `Notation` if it has other methods.
 """
 
+import operator
 import random
 import re
 from collections.abc import Mapping, Sequence
@@ -33,6 +34,7 @@ NUM_PROBLEMS: dict[Split, int] = {"train": 2000, "test": 200, "harder": 200}
 NUM_OPERATIONS: dict[Split, tuple[int, ...]] = {"train": (2, 3, 4), "test": (2, 3, 4), "harder": (5, 6)}
 
 WORD_OF = {"[": "ok", "]": "so", ";": "then", "=": "is", "?": "maybe", "+": "plus", "-": "minus", "*": "times"}
+_OPERATIONS = {"+": operator.add, "-": operator.sub, "*": operator.mul}
 _STEP = "{left} {operator} {digit} = {value}"
 _CHAIN = re.compile(r"\d(?:[-+*]\d)+=")
 _TOKEN = re.compile(r"</?[a-z]+>|[a-z]+|\S")
@@ -109,8 +111,6 @@ class ParsedSolution:
     """The method, wording and values of a solution. None for a method or wording that does not fit or is mixed.
 
     `values` are the values after each `=` or `is`, one per step, whatever the method.
-
-    Example: ParsedSolution(method="running", wording="words", values=(7, 9, 7), answer="7")
     """
 
     method: str | None
@@ -125,16 +125,10 @@ def load_arithmetic(split: Split, expert: SolutionMethod | None = None) -> list[
 
 
 def task_problems(task: EmbeddedTask, split: Split, expert: str | None = None) -> list[Problem]:
-    """The problems of one split of a task. They are always the same, and no problem is in two splits.
+    """The problems of one split of a task: `train-0`, `train-1`, ... They never change, and none is in two splits.
 
-    Args:
-        task: The task.
-        split: `train` (2,000 problems) and `test` (200) have 2 to 4 operations, `harder` (200) has 5 or 6.
-        expert: The method of all expert solutions. None: the task's own. Any other makes a worse expert.
-
-    Returns:
-        Problems `train-0`, `train-1`, ... with one anchor each: an expert solution, whose random wording does not
-        depend on the method.
+    `train` (2,000 problems) and `test` (200) have 2 to 4 operations, `harder` (200) has 5 or 6. `expert` is the method
+    of all expert solutions, None for the task's own. Their random wording does not depend on it.
 
     Raises:
         DataError: There is no such split or method.
@@ -148,8 +142,7 @@ def task_problems(task: EmbeddedTask, split: Split, expert: str | None = None) -
 
 
 def _rewritten(problem: Problem, expert: str, notation: Notation) -> Problem:
-    wording = parse_solution(problem.anchors[0].text, notation).wording
-    assert wording is not None
+    wording = parse_solution(problem.anchors[0].text, notation).wording or "symbols"
     return replace(problem, anchors=(Anchor(text=write_solution(problem, expert, wording, notation=notation)),))
 
 
@@ -186,15 +179,11 @@ def running_values(problem: Problem) -> tuple[int, ...]:
 
     Raises:
         DataError: The prompt is not a chain of digits and operators.
-
-    Example:
-        >>> running_values(Problem(id="p", prompt="3+4*7-2=", answer="7"))
-        (7, 9, 7)
     """
     chain = _chain(problem)
     values = [int(chain[0])]
-    for operator, digit in zip(chain[1:-1:2], chain[2:-1:2], strict=True):
-        values.append(_apply(values[-1], operator, int(digit)))
+    for sign, digit in zip(chain[1:-1:2], chain[2:-1:2], strict=True):
+        values.append(_OPERATIONS[sign](values[-1], int(digit)) % 10)
     return tuple(values[1:])
 
 
@@ -208,15 +197,8 @@ def write_solution(
 ) -> str:
     """Write a full response with tags: `<think> [ = 7 ; = 9 ; = 7 ] </think> <answer> 7 </answer>`.
 
-    Args:
-        problem: A problem of this task.
-        method: The method of the working. A guess shows only the last of `values`.
-        wording: Symbols or words.
-        values: One value per operation, by default the right ones. The last one is the answer.
-        notation: The forms and words of the task's methods.
-
-    Returns:
-        Tokens separated by single spaces, exactly as the embedded tokenizer decodes them.
+    `values` has one value per operation, by default the right ones. The last one is the answer. A guess shows it alone.
+    The tokens stand between single spaces, exactly as the embedded tokenizer decodes them.
 
     Raises:
         DataError: The prompt is not a chain, or there is not one value per operation.
@@ -269,11 +251,3 @@ def _chain(problem: Problem) -> str:
             "Is this a problem of another data set?"
         )
     return problem.prompt
-
-
-def _apply(left: int, operator: str, right: int) -> int:
-    if operator == "+":
-        return (left + right) % 10
-    if operator == "-":
-        return (left - right) % 10
-    return left * right % 10

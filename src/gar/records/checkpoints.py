@@ -16,8 +16,7 @@ from gar.records.checked import checked
 from gar.records.files import sync_file
 from gar.records.folders import files_below, remove_folder, sync_tree
 from gar.records.manifest import MANIFEST, NO_FACTS, FileFacts, Manifest
-from gar.records.metrics import METRICS
-from gar.records.run_folder import RunFolder, step_of
+from gar.records.run_folder import METRICS, RunFolder, step_of
 from gar.records.run_record import settings_hashes
 
 _NAME = re.compile(r"checkpoint-\d+")

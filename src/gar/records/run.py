@@ -9,6 +9,7 @@ what is at fault is left out and listed in `faults`: no number takes its place.
 """
 
 import os
+import reprlib
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
@@ -22,9 +23,8 @@ from gar.errors import ConfigError, RecordError
 from gar.records.evaluations import NUMBERS, SAMPLES, SET, EvaluatedSet, evaluated_sets, read_set
 from gar.records.files import json_object, read_bytes, read_parquet
 from gar.records.manifest import MANIFEST, DamageError, Fault, Manifest
-from gar.records.metrics import METRICS, metric_rows
 from gar.records.rollouts import ROLLOUT_SCHEMA, SAMPLE_SCHEMA
-from gar.records.run_folder import RUN, RunFolder, check_run_folder, rollouts_name, step_of
+from gar.records.run_folder import METRICS, RUN, RunFolder, check_run_folder, rollouts_name, step_of
 from gar.records.run_record import read_record, settings_hash, settings_hashes
 
 if TYPE_CHECKING:
@@ -303,11 +303,33 @@ def _read_metrics(run: Run) -> None:
     path = run.path / METRICS
     try:
         if METRICS in run.manifest.entries:
-            run.metrics = metric_rows(run.manifest.read(METRICS), path)
+            run.metrics = _metric_rows(run.manifest.read(METRICS), path)
         elif path.is_file() and run.status != "finished":
-            run.metrics = metric_rows(read_bytes(path), path)
+            run.metrics = _metric_rows(read_bytes(path), path)
     except RecordError as error:
         run._at_fault(_fault(METRICS, error))
+
+
+def _metric_rows(content: bytes, path: Path) -> list[dict[str, Any]]:
+    """The rows of `metrics.jsonl`, in ascending order of steps, without values that are not numbers.
+
+    A last line without its line end comes from a killed writer, and does not count.
+    """
+    rows: list[dict[str, Any]] = []
+    for number, line in enumerate(content.split(b"\n")[:-1], start=1):
+        place = f"{path}:{number}"
+        row = json_object(line, place)
+        step = row.get("step")
+        if type(step) is not int or not 0 <= step < 2**63:
+            raise RecordError(f"{place}: 'step' must be a whole number, got {reprlib.repr(step)}.")
+        if rows and step < rows[-1]["step"]:
+            raise RecordError(f"{place}: step {step} comes after step {rows[-1]['step']}.")
+        rows.append({name: value for name, value in row.items() if value is None or _is_number(value)})
+    return rows
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) is float or (type(value) is int and abs(value) < 2**63)
 
 
 def _evaluation(run: Run, moment: str) -> Mapping[str, EvaluatedSet]:

@@ -38,7 +38,6 @@ from gar.records.files import (
 )
 from gar.records.folders import check_name
 from gar.records.manifest import FileFacts, Manifest
-from gar.records.metrics import METRICS
 from gar.records.rollouts import SAMPLE_SCHEMA, RolloutRecord, SampleRecord, record_table
 from gar.records.run_record import (
     RunRecord,
@@ -49,7 +48,7 @@ from gar.records.run_record import (
     settings_hashes,
 )
 
-RUN = "run.json"
+RUN, METRICS = "run.json", "metrics.jsonl"
 _ROLLOUTS = re.compile(r"rollouts/step-(\d{6,})\.parquet")
 
 

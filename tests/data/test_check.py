@@ -4,6 +4,7 @@ from gar.data.check import check_problems
 from gar.data.problems import load_problems
 from gar.errors import DataError
 from gar.settings import SourceSettings
+from tests.support.tiny import word_tokenizer
 
 
 def ours(number: int, **changes: object) -> dict[str, object]:
@@ -53,10 +54,10 @@ def test_check_problems_has_errors_exactly_where_load_problems_raises(write_rows
         assert bool(check_problems(path).errors.count) == rejected
 
 
-def test_check_problems_measures_and_compares_every_anchor_over_several_batches(write_rows, tokenizer):
+def test_check_problems_measures_and_compares_every_anchor_over_several_batches(write_rows):
     rows = [ours(i, prompt=f"q{i} " + "w " * i, expert_solution=[f"A: {i + 1}", "so A: 0"]) for i in range(700)]
     path = write_rows(*rows)
-    report = check_problems(path, tokenizer=tokenizer, compare_workers=1)
+    report = check_problems(path, tokenizer=word_tokenizer(signs=True), compare_workers=1)
     assert report.prompt_tokens == dict(num_texts=700, min=1, median=351, p90=631, p99=694, max=700)
     assert report.anchor_tokens == dict(num_texts=1400, min=3, median=4, p90=4, p99=4, max=4)
     assert {status: found.count for status, found in report.comparisons.items()} == {"ok": 700, "wrong": 700}

@@ -1,7 +1,6 @@
 import json
 import random
 import tracemalloc
-from collections import Counter
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -37,14 +36,6 @@ def test_draw_subset_depends_on_prompts_and_seed_alone_and_subsets_are_nested(wr
     pq.write_table(pa.Table.from_pylist(given), tmp_path / "rows.parquet", row_group_size=7)
     for other in (write_rows(*given, name="shuffled.jsonl"), str(tmp_path / "rows.parquet")):
         assert ids(draw_subset(other, num_problems=40, seed=3)) == expected
-
-
-def test_draw_subset_takes_every_row_equally_often(write_rows):
-    path = write_rows(*rows(20))
-    counts = Counter(problem for seed in range(400) for problem in ids(draw_subset(path, num_problems=5, seed=seed)))
-    # Each of 20 rows is expected 100 times with standard deviation sqrt(400 * 1/4 * 3/4) = 8.7: 5 of them is 44.
-    assert len(counts) == 20
-    assert max(abs(count - 100) for count in counts.values()) < 44
 
 
 def test_draw_subset_needs_memory_for_the_subset_and_hashes_alone(write_rows):

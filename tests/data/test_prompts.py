@@ -2,6 +2,9 @@
 
 import re
 
+import pytest
+from tokenizers import processors
+
 from gar.data.prepare import slime_row
 from gar.data.prompts import (
     anchor_lengths,
@@ -14,8 +17,28 @@ from gar.data.prompts import (
 from gar.errors import DataError, ModelError
 from gar.types import Anchor, Problem, Tags
 from tests.support.errors import raises
+from tests.support.tiny import word_tokenizer
 
 TALK = [{"role": "user", "content": "3+4="}]
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    """One token per word or sign; everything but the special tokens is unknown, which does not change lengths."""
+    return word_tokenizer(signs=True)
+
+
+@pytest.fixture(scope="module")
+def chat_tokenizer():
+    """The same, ending a text in <eos>, with a chat template that adds two tokens to each message and two after all."""
+    made = word_tokenizer(signs=True)
+    ending = processors.TemplateProcessing(single="$A <eos>", special_tokens=[("<eos>", 1)])
+    made.backend_tokenizer.post_processor = ending
+    made.chat_template = (
+        "{% for message in messages %}role {{ message['role'] }} {{ message['content'] }} {% endfor %}"
+        "{% if add_generation_prompt %}role assistant{% endif %}"
+    )
+    return made
 
 
 def problem(prompt, **fields) -> Problem:

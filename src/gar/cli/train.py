@@ -26,7 +26,7 @@ examples:
 options:
   CONFIG.yaml            settings, YAML or JSON; must come first
   --preset NAME          a configuration that ships with gar, see below
-  --plugin NAME          a module or .py file with methods of your own; repeatable
+  --plugin NAME          a module or .py file with methods of your own
   --dry-run              show the settings and the preflight, and stop
   --resume RUN           continue an interrupted run, with its own settings
   --allow-config-change  with --resume: accept changed settings or data

@@ -39,11 +39,7 @@ FaultKind = Literal["missing", "changed", "unlisted", "foreign", "unreadable"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fault:
-<<<<<<< HEAD
-    """A fault of a folder.
-=======
     """One thing that is wrong with a folder, in words in `text`.
->>>>>>> 67b71316 (Tests of data and of the command line: a table in place of a parameter each; counts of a comparison fit its problems)
 
     Kinds are missing (listed and gone), changed (not what was listed), unlisted, foreign (written under other settings)
     and unreadable (not in its format). `file` is a path inside the folder.

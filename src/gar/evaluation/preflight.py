@@ -174,9 +174,9 @@ def _faults_of_texts(
             )
         else:
             why = (
-                "The prompt does not ask for this format and the model never learned it, or it uses other markers. "
-                f"Ask for it with --data.template {verifier.format}, name your markers in --verify.tags, or choose "
-                "another --verify.format."
+                f"If the prompt does not ask for this format, ask for it with --data.template {verifier.format}. If it "
+                "does, the model does not keep it, or uses other markers: name them in --verify.tags, or let answers "
+                "stand anywhere with --verify.format none."
             )
         what = f"{_percent(bad)} of responses are not in the format {verifier.format!r}"
         yield Finding(bad == 1, what, why, lambda _, verdict: not verdict.well_formatted)

@@ -51,7 +51,7 @@ def _draw_histogram(axes: Axes, scored: pd.DataFrame, edges: np.ndarray) -> None
     if scored.empty:
         axes.text(0.5, 0.5, "none scored", ha="center", transform=axes.transAxes)
         return
-    values, count = scored["alignment"], len(scored)
+    values, count = scored["alignment"].to_numpy(), len(scored)
     shares = np.full(count, 1 / count)
     axes.hist(values, edges.tolist(), weights=shares, color=COLORS[5], edgecolor="white", linewidth=0.4)
     axes.axvline(values.mean(), color=INK, linewidth=1.2)

@@ -88,7 +88,7 @@ def _draw_shares(axes: Axes, groups: Any, rescued: Any) -> None:
 
 def _draw_spread(axes: Axes, shown: dict[str, Any]) -> None:
     axes.set_title("Spread of rewards in a group")
-    std = pd.concat([part["reward_std"] for part in shown.values()])
+    std: Any = pd.concat([part["reward_std"] for part in shown.values()])
     if std.empty:
         say_not_recorded(axes)
         return

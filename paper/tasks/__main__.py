@@ -6,12 +6,10 @@ python -m paper.tasks word-problems --expert reduction     # runs/tasks/word-pro
 """
 
 import argparse
-import json
 from functools import partial
 from pathlib import Path
 
-from gar import Problem
-from gar.data import arithmetic
+from gar.data import arithmetic, write_problems
 from paper.tasks.chains import TASKS, load_task
 from paper.tasks.shorthand import FORMS, Form, validation_problems, with_form
 from paper.tasks.word_problems import WORD_PROBLEMS, load_word_problems
@@ -36,18 +34,8 @@ def write_task(name: str, folder: Path, expert: str | None = None, form: Form | 
         splits["validation"] = validation_problems(name)
         splits = {split: with_form(problems, form) for split, problems in splits.items()}
     for split, problems in splits.items():
-        (folder / f"{split}.jsonl").write_text("".join(json.dumps(_row(problem)) + "\n" for problem in problems))
+        write_problems(problems, folder / f"{split}.jsonl")
     return [folder / f"{split}.jsonl" for split in splits]
-
-
-def _row(problem: Problem) -> dict[str, object]:
-    return {
-        "id": problem.id,
-        "prompt": problem.prompt,
-        "answer": problem.answer,
-        "expert_solution": problem.anchors[0].text,
-        "source": problem.source,
-    }
 
 
 def main() -> None:

@@ -11,8 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from gar import Problem
-from gar.data import arithmetic
-from gar.data.prepare import problem_row, write_json_lines
+from gar.data import arithmetic, write_problems
 
 NUM_OPERATIONS = (9, 10, 11, 12)
 NUM_PROBLEMS = {"train": 1000, "validation": 200, "test": 200}
@@ -40,7 +39,7 @@ def main() -> None:
     folder = Path("runs/tasks/long-chains")
     folder.mkdir(parents=True, exist_ok=True)
     for split, problems in long_chains().items():
-        write_json_lines((problem_row(problem) for problem in problems), folder / f"{split}.jsonl")
+        write_problems(problems, folder / f"{split}.jsonl")
         print(folder / f"{split}.jsonl")
 
 

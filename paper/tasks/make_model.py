@@ -20,8 +20,7 @@ from tokenizers import Regex, Tokenizer, models, pre_tokenizers
 from transformers import GenerationConfig, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from gar import Anchor, Problem, Tags
-from gar.data import arithmetic
-from gar.data.guide import SHARES, guided_copy
+from gar.data import arithmetic, guided_copy
 from paper.tasks import chains, long_chains
 from paper.tasks.chains import TASKS
 
@@ -32,6 +31,7 @@ TAGS = ("<think>", "</think>", "<answer>", "</answer>")
 JUDGED_FRACTION, PRIVILEGED_FRACTION = 0.1, 0.1
 JUDGED_SLIP_FRACTION = 0.2
 VERDICT_WEIGHT, CHECK_WEIGHT = 4.0, 3.0  # a judged row teaches a single token
+GUIDED_SHARES = (0.25, 0.5, 0.75)  # of the solution, as in `gar data guide`
 FOLLOW_FRACTION = 0.95  # how often a privileged row repeats the expert solution
 
 
@@ -206,7 +206,7 @@ def draw_guided_row(rng: random.Random, task: chains.ChainTask, phase: Phase, pr
         problem, task.expert_method(problem), rng.choice(arithmetic.WORDINGS), values=values
     )
     shown = replace(problem, anchors=(Anchor(text=solution),))
-    guided = guided_copy(shown, rng.choice(SHARES), long_chains.WORDING, Tags()) or shown
+    guided = guided_copy(shown, rng.choice(GUIDED_SHARES), long_chains.WORDING, Tags()) or shown
     return Row(
         read=str(guided.prompt),
         write=guided.anchors[0].text,

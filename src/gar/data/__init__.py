@@ -7,6 +7,8 @@ from gar.data.arithmetic import load_arithmetic
 from gar.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from gar.data.guide import guided_copy
+    from gar.data.prepare import write_problems
     from gar.data.problems import load_problems, prompt_text
     from gar.data.prompts import render_problems
     from gar.data.run_problems import load_run_problems
@@ -20,15 +22,19 @@ __all__ = [
     "context_length",
     "encode_prompt",
     "generate_responses",
+    "guided_copy",
     "load_arithmetic",
     "load_problems",
     "load_run_problems",
     "prompt_text",
     "render_problems",
+    "write_problems",
 ]
 __getattr__ = lazy_names(
     __name__,
     {
+        "gar.data.guide": "guided_copy",
+        "gar.data.prepare": "write_problems",
         "gar.data.problems": "load_problems prompt_text",
         "gar.data.prompts": "render_problems",
         "gar.data.run_problems": "load_run_problems",

@@ -2,8 +2,10 @@
 
 import operator
 import random
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -19,24 +21,49 @@ SEPARATOR = "<sep>"
 VERDICT_RIGHT, VERDICT_WRONG = "right", "wrong"
 PLACEHOLDER = "_"
 _PREFIX = "{operator} {left} {digit} = {value}"
-NOTATION = arithmetic.Notation(
-    forms=dict(arithmetic.NOTATION.forms)
-    | {
-        "prefix": (_PREFIX, _PREFIX),
-        "padded": ("= {value} _ _ _", "= {value} _ _ _"),
-        "padded-guess": ("? ? ? = ?", "? ? ? = {value}"),
-    },
-    words=dict(arithmetic.WORD_OF) | {PLACEHOLDER: "hm"},
-)
+FORMS: dict[str, arithmetic.Form] = {
+    **arithmetic.FORMS,
+    "prefix": (_PREFIX, _PREFIX),
+    "padded": ("= {value} _ _ _", "= {value} _ _ _"),
+    "padded-guess": ("? ? ? = ?", "? ? ? = {value}"),
+}
+WORD_OF = arithmetic.WORD_OF | {PLACEHOLDER: "hm"}
+_SYMBOL_OF = {word: symbol for symbol, word in WORD_OF.items()}
 _OPERATIONS = {"+": operator.add, "-": operator.sub, "*": operator.mul}
+_TOKEN = re.compile(r"</?[a-z]+>|[a-z]+|\S")
+
+
+def _pattern(earlier: str | None, last: str) -> re.Pattern[str]:
+    """Pattern of a working in this form, in symbols without spaces."""
+
+    def step(form: str) -> str:
+        escaped = re.escape(form.replace(" ", "")).replace(r"\{operator\}", "[-+*]")
+        return re.sub(r"\\\{\w+\\\}", r"\\d", escaped)
+
+    before = "" if earlier is None else f"(?:{step(earlier)};)*"
+    return re.compile(rf"\[?{before}{step(last)}\]?")
+
+
+_PATTERNS = {method: _pattern(*form) for method, form in FORMS.items()}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ChainTask(arithmetic.EmbeddedTask):
-    """A task with the roles of its methods. `swaps`: the first two change places after an even first digit."""
+class ChainTask:
+    """A task on chains. `embedded.md` has the habits of the base models.
 
+    Attributes:
+        name: Its name, the source of its problems.
+        methods: The expert's method, the base model's habit, and a guess.
+        expert_wordings: Wordings to draw from for the expert solutions.
+        swaps: Expert's method and habit change places after an even first digit.
+        seed: Seed of the problems.
+    """
+
+    name: str
+    methods: tuple[str, str, str]
+    expert_wordings: tuple[arithmetic.Wording, ...] = arithmetic.WORDINGS
     swaps: bool = False
-    notation: arithmetic.Notation = NOTATION
+    seed: int
 
     def method_of(self, role: Role, problem: Problem) -> str:
         """The method that has this role in a problem."""
@@ -53,8 +80,16 @@ class ChainTask(arithmetic.EmbeddedTask):
         """The expert's method for a problem."""
         return self.method_of("expert", problem)
 
+    def draw(self, rng: random.Random, num_operations: int, expert: str | None = None) -> Problem:
+        """Draw a problem. `expert` is the method of its expert solution, None for the task's own."""
 
-ARITHMETIC = ChainTask(name="arithmetic", methods=arithmetic.ARITHMETIC.methods, seed=arithmetic.ARITHMETIC.seed)
+        def solve(problem: Problem, rng: random.Random) -> str:
+            return write_solution(problem, expert or self.expert_method(problem), rng.choice(self.expert_wordings))
+
+        return arithmetic.draw_problem(rng, num_operations, self.name, solve)
+
+
+ARITHMETIC = ChainTask(name="arithmetic", methods=arithmetic.METHODS, seed=arithmetic.SEED)
 # The first digit decides which of two equally long methods is reliable.
 WHICH_WAY = ChainTask(name="which-way", methods=("stepwise", "prefix", "padded-guess"), swaps=True, seed=18)
 # The expert writes in the words that the policy uses for its worse method, which is as long.
@@ -64,16 +99,49 @@ WHOSE_VOICE = ChainTask(
 TASKS: Mapping[str, ChainTask] = {task.name: task for task in (ARITHMETIC, WHICH_WAY, WHOSE_VOICE)}
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ParsedSolution:
+    """The method, wording and values of a solution. None for a method or wording that does not fit or is mixed.
+
+    `values` are the values after each `=` or `is`, one per step, whatever the method.
+    """
+
+    method: str | None
+    wording: arithmetic.Wording | None
+    values: tuple[int, ...]
+    answer: str | None
+
+
 def write_solution(
     problem: Problem, method: str, wording: arithmetic.Wording, *, values: Sequence[int] | None = None
 ) -> str:
     """As `gar.data.arithmetic.write_solution`, by the methods of all tasks."""
-    return arithmetic.write_solution(problem, method, wording, values=values, notation=NOTATION)
+    return arithmetic.write_solution(problem, method, wording, values=values, forms=FORMS, words=WORD_OF)
 
 
-def parse_solution(text: str) -> arithmetic.ParsedSolution:
-    """As `gar.data.arithmetic.parse_solution`, by the methods of all tasks."""
-    return arithmetic.parse_solution(text, NOTATION)
+def parse_solution(text: str) -> ParsedSolution:
+    """Find the method and the wording of any response, even one that breaks the format.
+
+    The working is the text outside the answer tags, without thinking tags and special tokens. A wrong value does not
+    change the method. A working that is cut off in the middle of a step has no method.
+
+    Example:
+        >>> parse_solution("<think> ok is 7 then is 9 so </think> <answer> 9 </answer>")
+        ParsedSolution(method='running', wording='words', values=(7, 9), answer='9')
+    """
+    before, _, after = text.partition("<answer>")
+    answer_text, closed, rest = after.partition("</answer>")
+    pieces: list[str] = _TOKEN.findall(before + rest)
+    tokens = [piece for piece in pieces if not piece.startswith("<")]
+    working = "".join(_SYMBOL_OF.get(token, token) for token in tokens)
+    words, symbols = (any(token in known for token in tokens) for known in (_SYMBOL_OF, WORD_OF))
+    wording: arithmetic.Wording | None = None if words == symbols else "words" if words else "symbols"
+    return ParsedSolution(
+        method=next((method for method, form in _PATTERNS.items() if form.fullmatch(working)), None),
+        wording=wording,
+        values=tuple(int(digit) for digit in re.findall(r"=(\d)", working)),
+        answer=(answer_text.strip() or None) if closed else None,
+    )
 
 
 def task_of(problem: Problem) -> ChainTask:
@@ -82,14 +150,23 @@ def task_of(problem: Problem) -> ChainTask:
 
 
 def load_task(name: str, split: arithmetic.Split, expert: str | None = None) -> list[Problem]:
-    """The problems of one split of a task. As `gar.data.arithmetic.task_problems`.
+    """The problems of one split of a task. As `gar.data.load_arithmetic`.
 
     Raises:
         DataError: There is no such task, split or method.
     """
-    if name not in TASKS:
-        raise DataError(f"there is no task {name!r}, expected one of {', '.join(TASKS)}.")
-    return arithmetic.task_problems(TASKS[name], split, expert)
+    methods = TASKS[name].methods if name in TASKS else ()
+    for kind, value, known in (
+        ("task", name, TASKS), ("split", split, arithmetic.NUM_PROBLEMS), ("expert", expert, (None, *methods)),
+    ):  # fmt: skip
+        if value not in known:
+            raise DataError(f"{name}: there is no {kind} {value!r}, expected one of {', '.join(filter(None, known))}.")
+    return list(_splits(TASKS[name], expert)[split])
+
+
+@cache
+def _splits(task: ChainTask, expert: str | None) -> dict[arithmetic.Split, list[Problem]]:
+    return arithmetic.draw_splits(task.seed, lambda rng, num_operations: task.draw(rng, num_operations, expert))
 
 
 def task_of_all(problems: Iterable[Problem]) -> str | None:

@@ -11,7 +11,8 @@ from functools import cache
 from pathlib import Path
 
 from gar import Problem
-from gar.data import arithmetic, write_problems
+from gar.data import write_problems
+from paper.tasks.chains import ARITHMETIC
 
 NUM_OPERATIONS = (9, 10, 11, 12)
 NUM_PROBLEMS = {"train": 1000, "validation": 200, "test": 200}
@@ -27,7 +28,7 @@ def long_chains() -> dict[str, list[Problem]]:
     splits: dict[str, list[Problem]] = {split: [] for split in NUM_PROBLEMS}
     for split, drawn in splits.items():
         while len(drawn) < NUM_PROBLEMS[split]:
-            problem = arithmetic.draw_problem(rng, rng.choice(NUM_OPERATIONS))
+            problem = ARITHMETIC.draw(rng, rng.choice(NUM_OPERATIONS))
             if problem.prompt not in seen:
                 seen.add(str(problem.prompt))
                 drawn.append(replace(problem, id=f"{split}-{len(drawn)}"))

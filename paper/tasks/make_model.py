@@ -120,8 +120,8 @@ class Batch:
 
 def make_tokenizer(task: chains.ChainTask) -> PreTrainedTokenizerFast:
     """One token per digit, symbol, word and tag. The tags are ordinary tokens, so that decoding keeps them."""
-    symbols = [symbol for symbol in chains.NOTATION.words if symbol != chains.PLACEHOLDER or "padded" in task.methods]
-    words = [*"0123456789", *symbols, *(chains.NOTATION.words[symbol] for symbol in symbols), *TAGS]
+    symbols = [symbol for symbol in chains.WORD_OF if symbol != chains.PLACEHOLDER or "padded" in task.methods]
+    words = [*"0123456789", *symbols, *(chains.WORD_OF[symbol] for symbol in symbols), *TAGS]
     words += [chains.SEPARATOR, chains.VERDICT_RIGHT, chains.VERDICT_WRONG]
     vocabulary = {word: index for index, word in enumerate(["<pad>", "<eos>", "<unk>", *words])}
     backend = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
@@ -166,9 +166,9 @@ def make_model(tokenizer: PreTrainedTokenizerFast) -> Qwen3ForCausalLM:
 def draw_row(rng: random.Random, recipe: Recipe, phase: Phase, held_out: set[str]) -> Row:
     """A plain, guided, judged or privileged row about a problem outside the held-out ones."""
     task = recipe.task
-    problem = arithmetic.draw_problem(rng, rng.choice(recipe.num_operations), task)
+    problem = task.draw(rng, rng.choice(recipe.num_operations))
     while problem.prompt in held_out:
-        problem = arithmetic.draw_problem(rng, rng.choice(recipe.num_operations), task)
+        problem = task.draw(rng, rng.choice(recipe.num_operations))
     if phase.guided_fraction and rng.random() < phase.guided_fraction:
         return draw_guided_row(rng, task, phase, problem)
     kind = rng.random()
@@ -320,7 +320,7 @@ def train(recipe: Recipe) -> tuple[Qwen3ForCausalLM, PreTrainedTokenizerFast]:
     task, phases = recipe.task, recipe.phases
     torch.manual_seed(recipe.seed)
     rng = random.Random(recipe.seed)
-    held_out = {str(p.prompt) for split in ("test", "harder") for p in arithmetic.task_problems(task, split)}
+    held_out = {str(p.prompt) for split in ("test", "harder") for p in chains.load_task(task.name, split)}
     held_out |= {str(problem.prompt) for problems in long_chains.long_chains().values() for problem in problems}
     tokenizer = make_tokenizer(task)
     verdict_ids = tokenizer.convert_tokens_to_ids([chains.VERDICT_WRONG, chains.VERDICT_RIGHT])

@@ -55,7 +55,7 @@ def validation_problems(name: str) -> list[Problem]:
     taken = {str(problem.prompt) for split in arithmetic.NUM_PROBLEMS for problem in load_task(name, split)}
     drawn: list[Problem] = []
     while len(drawn) < NUM_VALIDATION:
-        problem = arithmetic.draw_problem(rng, rng.choice(arithmetic.NUM_OPERATIONS["test"]), TASKS[name])
+        problem = TASKS[name].draw(rng, rng.choice(arithmetic.NUM_OPERATIONS["test"]))
         if str(problem.prompt) not in taken:
             taken.add(str(problem.prompt))
             drawn.append(replace(problem, id=f"validation-{len(drawn)}"))

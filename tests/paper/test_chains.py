@@ -7,12 +7,16 @@ from dataclasses import replace
 
 import pytest
 
-from gar.data.arithmetic import NUM_PROBLEMS, WORDINGS, running_values
+from gar.data.arithmetic import NUM_PROBLEMS, WORDINGS, load_arithmetic, running_values
+from gar.errors import DataError
 from gar.types import Problem
 from paper.tasks import make_model
 from paper.tasks.chains import (
+    ARITHMETIC,
     ROLES,
     TASKS,
+    WORD_OF,
+    ParsedSolution,
     draw_values,
     load_task,
     parse_solution,
@@ -21,10 +25,12 @@ from paper.tasks.chains import (
 )
 from paper.tasks.long_chains import NUM_PROBLEMS as NUM_LONG_PROBLEMS
 from paper.tasks.long_chains import long_chains
+from tests.support.errors import raises
 
 pytestmark = pytest.mark.paper
 PROBLEM = Problem(id="p", prompt="3+4*7-2=", answer="7")
 SPLITS = tuple(NUM_PROBLEMS)
+ALL_METHODS = tuple(dict.fromkeys(method for task in TASKS.values() for method in task.methods))
 
 
 def test_which_way_swaps_expert_and_habit_with_the_parity_of_the_first_digit():
@@ -93,3 +99,65 @@ def test_long_chains_are_in_one_split_each_and_the_model_meets_guided_ones_outsi
     assert 40 < len(guided) < 110
     assert all(row.write.startswith("<think>") and row.write.endswith("</answer>") for row in guided)
     assert not {row.read.partition(" ")[0] for row in guided} & set(prompts)
+
+
+def test_role_of_inverts_method_of_and_unknown_tasks_and_experts_are_errors():
+    for task in TASKS.values():
+        for prompt in ("3+4*7-2=", "4+4*7-2="):
+            problem = replace(PROBLEM, prompt=prompt)
+            assert tuple(task.role_of(task.method_of(role, problem), problem) for role in ROLES) == ROLES
+    assert ARITHMETIC.role_of("prefix", PROBLEM) is ARITHMETIC.role_of(None, PROBLEM) is None
+    for arguments in (["which-way", "test", "running"], ["which-way", "dev"], ["which", "test"]):
+        with raises(DataError):
+            load_task(*arguments)
+
+
+def test_the_embedded_expert_is_stepwise_and_right_in_both_wordings():
+    problems = load_arithmetic("train")
+    parsed = [parse_solution(problem.anchors[0].text) for problem in problems]
+    assert {one.method for one in parsed} == {"stepwise"}
+    assert [(one.values, one.answer) for one in parsed] == [(running_values(p), p.answer) for p in problems]
+    wordings = Counter(one.wording for one in parsed)
+    assert min(wordings[wording] for wording in WORDINGS) > 900  # 2,000 fair coins: six standard deviations are 134
+
+
+def test_parse_solution_inverts_write_solution():
+    rng = random.Random(7)
+    for method, wording, working in (
+        ("prefix", "words", "ok plus 3 4 is 7 then times 7 7 is 9 then minus 9 2 is 7 so"),
+        ("padded", "words", "ok is 7 hm hm hm then is 9 hm hm hm then is 7 hm hm hm so"),
+        ("padded-guess", "symbols", "[ ? ? ? = ? ; ? ? ? = ? ; ? ? ? = 7 ]"),
+    ):
+        assert write_solution(PROBLEM, method, wording) == f"<think> {working} </think> <answer> 7 </answer>"
+    for method in ALL_METHODS:
+        for wording in WORDINGS:
+            problem = ARITHMETIC.draw(rng, rng.randint(2, 6))
+            values, _ = draw_values(problem, rng, slip_fraction=0.5)
+            parsed = parse_solution(write_solution(problem, method, wording, values=values))
+            shown = values[-1:] if method in ("guess", "padded-guess") else values
+            assert parsed == ParsedSolution(method=method, wording=wording, values=shown, answer=str(values[-1]))
+        symbols, words = (write_solution(PROBLEM, method, wording).split() for wording in ("symbols", "words"))
+        assert [WORD_OF.get(token, token) for token in symbols] == words
+        assert {"[", "=", "]"} <= set(symbols)
+
+
+@pytest.mark.parametrize(
+    ("text", "method", "wording", "answer"),
+    [
+        ("<think> [ = 7 ; = 9 ] <answer> 9 </answer>", "running", "symbols", "9"),  # no closing tag
+        ("[ 3 + 4 = 7 ]", "stepwise", "symbols", None),  # no tags at all
+        ("<think> ok maybe is 7 so </think> 7", None, "words", None),  # a stray value after the working
+        ("<think> ok is 7 ; is 9 so </think> <answer> 9 </answer>", "running", None, "9"),  # mixed wording
+        ("<think> [ = 7 ; 3 + 4 = 7 ] </think> <answer> 7 </answer>", None, "symbols", "7"),  # mixed methods
+        ("<think> ok 3 plus 4 is", None, "words", None),  # cut off
+        ("<think> [ + 3 4 = 7 ; 7 + 3 = 0 ] </think> <answer> 0 </answer>", None, "symbols", "0"),  # mixed methods
+        ("<think> [ ? ? ? = 3 ; ? ? ? = 7 ] </think> <answer> 7 </answer>", None, "symbols", "7"),  # two guesses
+        ("<think> [ _ _ = 7 ] </think> <answer> 7 </answer>", None, "symbols", "7"),  # a placeholder is missing
+        ("<think> [ = 7 ] </think> <answer> </answer>", "running", "symbols", None),  # empty answer
+        ("<think>ok is 7 so</think><answer>7</answer><eos>", "running", "words", "7"),  # no spaces, special token
+        ("", None, None, None),
+    ],
+)
+def test_parse_solution_names_what_fits_and_nothing_else(text, method, wording, answer):
+    parsed = parse_solution(text)
+    assert (parsed.method, parsed.wording, parsed.answer) == (method, wording, answer)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from gar import Problem
 from gar.data import arithmetic
-from paper.tasks.chains import NOTATION, task_of, write_solution
+from paper.tasks.chains import WORD_OF, task_of, write_solution
 
 FLAWS = ("wrong value", "dropped step", "swapped steps", "other problem's work", "answer only")
 
@@ -51,7 +51,7 @@ def _steps(solution: str) -> list[str]:
 
 
 def _chain_text(steps: Sequence[str], wording: arithmetic.Wording, answer: int) -> str:
-    opening, between, end = (NOTATION.words[mark] if wording == "words" else mark for mark in "[;]")
+    opening, between, end = (WORD_OF[mark] if wording == "words" else mark for mark in "[;]")
     return f"<think> {opening} {f' {between} '.join(steps)} {end} </think> <answer> {answer} </answer>"
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from gar.data.prepare import draw_subset, write_problems
 from gar.data.problems import load_problems
-from gar.errors import ConfigError, DataError, RecordError
+from gar.errors import DataError, RecordError
 from gar.types import Anchor, Problem
 from tests.support.errors import raises
 from tests.support.files import full_disk
@@ -75,9 +75,8 @@ PROBLEMS = [
 CHAT = Problem(id="d", prompt=[{"role": "user", "content": "3+4="}], answer="7", source="s")
 
 
-@pytest.mark.parametrize("name", ["out.jsonl", "out.parquet"])
-def test_write_problems_gives_back_what_load_problems_reads_and_keeps_the_older_file_on_a_full_disk(tmp_path, name):
-    path = tmp_path / "new" / name
+def test_write_problems_gives_back_what_load_problems_reads_and_keeps_the_older_file_on_a_full_disk(tmp_path):
+    path = tmp_path / "new" / "out.jsonl"
     for problems in ([CHAT], PROBLEMS):
         write_problems(problems, path)
         assert load_problems(str(path)).problems == problems
@@ -86,18 +85,16 @@ def test_write_problems_gives_back_what_load_problems_reads_and_keeps_the_older_
     with raises(RecordError), full_disk():
         write_problems(large, path)
     assert path.read_bytes() == before
-    assert [file.name for file in path.parent.iterdir()] == [name]
+    assert [file.name for file in path.parent.iterdir()] == ["out.jsonl"]
 
 
-def test_write_problems_writes_our_columns_readably_and_no_mixture_into_parquet(tmp_path):
+def test_write_problems_writes_our_columns_readably(tmp_path):
     write_problems([*PROBLEMS, CHAT], tmp_path / "out.jsonl")
     lines = (tmp_path / "out.jsonl").read_text(encoding="utf-8").splitlines()
     assert lines[0] == (
         '{"id": "a", "prompt": "3+4= ä", "answer": "7", "expert_solution": "one\\nline", "source": "s"}'
     )
     assert [json.loads(line)["expert_solution"] for line in lines[1:]] == [["x", "y"], None, None]
-    with raises(ConfigError):
-        write_problems([*PROBLEMS, CHAT], tmp_path / "out.parquet")
 
 
 @pytest.mark.data

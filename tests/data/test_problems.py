@@ -7,7 +7,7 @@ from datasets import Dataset
 
 from gar.data.arithmetic import load_arithmetic
 from gar.data.problems import iter_problems, load_problems, problems_of, prompt_hash, schema_of
-from gar.data.run_problems import evaluation_data, find_run_problems, load_run_problems
+from gar.data.run_problems import evaluation_data, iter_run_problems, load_run_problems
 from gar.errors import DataError
 from gar.settings import DataSettings, SourceSettings
 from gar.types import Anchor, Problem
@@ -95,8 +95,12 @@ def test_iter_problems_reads_row_by_row_and_goes_on_where_errors_are_collected(w
     with raises(DataError, None, "rows.jsonl:4: "):
         load_problems(path, max_problems=3)
     errors: list[DataError] = []
-    items = [item for _, item in iter_problems(path, on_error=errors.append)]
-    assert [getattr(item, "id", None) or item.reason for item in items] == ["n-1", "the answer is empty", "n-3", "n-6"]
+    dropped = []
+    found = [
+        problem.id
+        for _, problem in iter_problems(path, on_error=errors.append, on_drop=lambda *row: dropped.append(row))
+    ]
+    assert (found, dropped) == (["n-1", "n-3", "n-6"], [(f"{path}:2", "the answer is empty")])
     assert [re.search(r":(\d): ", str(error))[1] for error in errors] == ["4", "5"]
 
 
@@ -117,10 +121,7 @@ def test_the_problems_of_a_run_are_those_of_its_data_section(write_rows):
     assert [(problem.prompt, problem.answer) for problem in first] == [("0+1=", "1"), ("1+1=", "2")]
     with raises(DataError, None, "rows.jsonl:3"):
         load_run_problems(settings)
-    # To find some of them, bad rows do not matter.
-    answers = {name: problem.answer for name, problem in find_run_problems(settings, ["n-4", "unknown"]).items()}
-    assert answers == {"n-4": "5"}
-    assert list(find_run_problems(DataSettings(split="test"), ["test-7"])) == ["test-7"]
+    assert [next(iter_run_problems(each)).id for each in (settings, DataSettings(split="test"))] == ["n-0", "test-0"]
 
 
 def test_evaluation_data_is_that_of_the_run_from_another_place(tmp_path, monkeypatch):

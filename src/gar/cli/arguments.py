@@ -48,9 +48,9 @@ class Files(SourceSettings):
     overwrite: bool = False
     """Replace an existing file."""
 
-    def check(self, *suffixes: str) -> None:
-        """Reject an output that exists, or whose name ends in none of `suffixes`, by default .jsonl and .parquet."""
-        check_suffix(self.out, *suffixes)
+    def check(self, suffix: str) -> None:
+        """Reject an output that exists, or whose name has another ending."""
+        check_suffix(self.out, suffix)
         if self.out.exists() and Path(self.source).exists() and self.out.samefile(self.source):
             raise ConfigError(f"{self.out} is the source itself. Write to a different file.")
         if self.out.exists() and not self.overwrite:

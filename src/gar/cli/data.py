@@ -71,7 +71,7 @@ _CHECK = """Report what a source holds, what would be dropped, and what looks wr
 
 Verdict and exit status: usable (0), usable for GRPO only (3), not usable (1).
 """
-_PREPARE = """Write a random subset of the usable problems, as .jsonl or .parquet.
+_PREPARE = """Write a random subset of the usable problems, as .jsonl.
 
 It depends on the prompts and the seed alone. Subsets of one seed are nested.
 
@@ -121,9 +121,7 @@ def _print_contamination(source: str, reading: SourceSettings, benchmark: str) -
     from gar.evaluation.contamination import find_overlaps
 
     problems = {problem.id: prompt_text(problem.prompt) for problem in load_benchmark(benchmark).problems}
-    rows = (
-        (place, prompt_text(item.prompt)) for place, item in iter_problems(source, reading) if isinstance(item, Problem)
-    )
+    rows = ((place, prompt_text(problem.prompt)) for place, problem in iter_problems(source, reading))
     overlaps = find_overlaps(rows, problems)
     counts = {
         "problems": len(problems),
@@ -140,7 +138,7 @@ def _print_contamination(source: str, reading: SourceSettings, benchmark: str) -
 
 
 def _prepare(options: _PrepareArguments) -> int:
-    options.check()
+    options.check(".jsonl")
     subset = draw_subset(
         options.source,
         num_problems=options.num_problems,

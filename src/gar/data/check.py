@@ -14,7 +14,6 @@ import numpy as np
 
 from gar.data.problems import iter_problems, prompt_hash, schema_of
 from gar.data.prompts import anchor_lengths, prompt_lengths
-from gar.data.schemas import Dropped
 from gar.errors import DataError
 from gar.settings import DEFAULT_SOURCE, SourceSettings
 from gar.types import Anchor, Problem, ResponseFormat, Status, Tags
@@ -59,6 +58,10 @@ class DataReport:
     comparisons: dict[str, Occurrences] = field(default_factory=dict)
     prompt_tokens: dict[str, int] | None = None
     anchor_tokens: dict[str, int] | None = None
+
+    def drop(self, place: str, reason: str) -> None:
+        """Count a row that gives no problem."""
+        self.dropped.setdefault(reason, Occurrences()).add(place)
 
     def verdict(self) -> tuple[Usability, str]:
         """How usable the source is, and why."""
@@ -113,20 +116,17 @@ def _counted(source: str, options: SourceSettings, report: DataReport) -> Iterat
     """Yield the problems of a source with their places, and count rows in the report."""
     ids, prompts = set[int](), set[int]()
     try:
-        for place, item in iter_problems(source, options, on_error=report.errors.add):
-            if isinstance(item, Dropped):
-                report.dropped.setdefault(item.reason, Occurrences()).add(place)
-                continue
-            example = f"{place}: problem {item.id!r}"
+        for place, problem in iter_problems(source, options, on_error=report.errors.add, on_drop=report.drop):
+            example = f"{place}: problem {problem.id!r}"
             report.num_problems += 1
-            report.num_anchors += len(item.anchors)
-            if not item.anchors:
+            report.num_anchors += len(problem.anchors)
+            if not problem.anchors:
                 report.without_anchor.add(example)
-            if _seen(ids, hash(item.id)):
+            if _seen(ids, hash(problem.id)):
                 report.errors.add(f"{example}: the id was already used by an earlier row")
-            if _seen(prompts, prompt_hash(item.prompt)):
+            if _seen(prompts, prompt_hash(problem.prompt)):
                 report.repeated_prompts.add(example)
-            yield place, item
+            yield place, problem
         report.column_schema = schema_of(source, options).name
     except DataError as error:  # no rows, missing columns, a source that cannot be read: nothing follows
         report.errors.add(error)

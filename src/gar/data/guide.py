@@ -8,7 +8,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from gar.types import Anchor, Message, Problem, Prompt, Tags
+from gar.data.prompts import edited
+from gar.types import Anchor, Problem, Tags
 
 SHARES = (0.25, 0.5, 0.75)
 """Shares of a solution that are tried, the shortest first."""
@@ -62,7 +63,7 @@ def guided_copy(problem: Problem, share: float, wording: str, tags: Tags) -> Pro
     if parts is None:
         return None
     beginning, rest = parts
-    prompt = _with_beginning(problem.prompt, beginning, wording)
+    prompt = edited(problem.prompt, lambda text: wording.replace("{prompt}", text).replace("{beginning}", beginning))
     return replace(problem, prompt=prompt, anchors=(Anchor(text=rest, field=problem.anchors[0].field),))
 
 
@@ -85,14 +86,3 @@ def split_solution(solution: str, share: float, tags: Tags) -> tuple[str, str] |
         return None
     space = " " if before and text[:1] == " " else ""
     return text[: cuts[-1]].strip(), before + space + text[cuts[-1] :]
-
-
-def _with_beginning(prompt: Prompt, beginning: str, wording: str) -> Prompt:
-    if isinstance(prompt, str):
-        return wording.replace("{prompt}", prompt).replace("{beginning}", beginning)
-    users = [i for i, message in enumerate(prompt) if message["role"] == "user"]
-    if not users:
-        return prompt
-    text = str(_with_beginning(prompt[users[-1]]["content"], beginning, wording))
-    message: Message = {**prompt[users[-1]], "content": text}
-    return [*prompt[: users[-1]], message, *prompt[users[-1] + 1 :]]

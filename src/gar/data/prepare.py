@@ -14,14 +14,11 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from gar.data.problems import distinct_problems, iter_problems, no_problems, prompt_hash
-from gar.data.prompts import PromptTemplate, render_prompt
+from gar.data.prompts import PromptTemplate, as_messages, render_prompt
 from gar.data.rows import check_suffix
-from gar.data.schemas import Dropped
-from gar.errors import ConfigError, DataError
-from gar.records.files import atomic_file, write_parquet
+from gar.errors import DataError
+from gar.records.files import atomic_file
 from gar.settings import DEFAULT_SOURCE, SourceSettings
 from gar.types import Problem, Tags
 
@@ -52,16 +49,15 @@ def draw_subset(
     ranks = set[int]()
 
     def usable() -> Iterator[tuple[int, str, Problem]]:
-        for place, item in iter_problems(source, options):
-            if isinstance(item, Dropped):
-                dropped[item.reason] += 1
-            elif require_anchor and not item.anchors:
+        for place, problem in iter_problems(source, options, on_drop=lambda _, reason: dropped.update([reason])):
+            rank = prompt_hash(problem.prompt, seed)
+            if require_anchor and not problem.anchors:
                 dropped["no expert solution"] += 1
-            elif (rank := prompt_hash(item.prompt, seed)) in ranks:
+            elif rank in ranks:
                 dropped["repeated prompt"] += 1
             else:
                 ranks.add(rank)
-                yield rank, place, item
+                yield rank, place, problem
 
     drawn = heapq.nsmallest(num_problems, usable(), key=itemgetter(0))
     if not drawn:
@@ -71,16 +67,12 @@ def draw_subset(
 
 
 def write_problems(problems: Sequence[Problem], path: Path) -> None:
-    """Write problems as `.jsonl` or `.parquet` with our columns `id, prompt, answer, expert_solution, source`.
+    """Write problems as `.jsonl` with our columns `id, prompt, answer, expert_solution, source`.
 
-    In JSONL one expert solution is text, several are an array, and none is null. In Parquet it is always a list, and
-    a mixture of text and chat messages is a `ConfigError`.
+    One expert solution is text, several are an array, and none is null.
     """
-    check_suffix(path)
-    if path.suffix == ".jsonl":
-        write_json_lines(map(problem_row, problems), path)
-    else:
-        write_parquet(path, _table(problems))
+    check_suffix(path, ".jsonl")
+    write_json_lines(map(problem_row, problems), path)
 
 
 def write_json_lines(rows: Iterable[Mapping[str, Any]], path: Path) -> None:
@@ -111,22 +103,11 @@ def slime_row(problem: Problem, template: PromptTemplate, *, chat: bool, tags: T
         DataError: Chat messages without a user message, or without `chat`.
     """
     prompt = render_prompt(problem.prompt, template, chat=chat, tags=tags)
-    if chat and isinstance(prompt, str):
-        prompt = [{"role": "user", "content": prompt}]
-    if not chat and not isinstance(prompt, str):
+    if chat:
+        prompt = as_messages(prompt)
+    elif not isinstance(prompt, str):
         raise DataError(
             f"problem {problem.id!r} is chat messages, which only a chat template makes text of: use --chat"
         )
     anchors = [anchor.text for anchor in problem.anchors if anchor.text.strip()]
     return {"prompt": prompt, "label": problem.answer, "metadata": {"id": problem.id, "anchors": anchors}}
-
-
-def _table(problems: Sequence[Problem]) -> pa.Table:
-    is_text = {isinstance(problem.prompt, str) for problem in problems}
-    if len(is_text) > 1:
-        raise ConfigError("some prompts are text and some chat messages, which Parquet cannot hold. Write .jsonl.")
-    messages = pa.list_(pa.struct({"role": pa.string(), "content": pa.string()}))
-    columns = {"id": pa.string(), "prompt": messages if is_text == {False} else pa.string(), "answer": pa.string()}
-    columns |= {"expert_solution": pa.list_(pa.string()), "source": pa.string()}
-    rows = [problem_row(problem) | {"expert_solution": [a.text for a in problem.anchors]} for problem in problems]
-    return pa.Table.from_pylist(rows, schema=pa.schema(columns))

@@ -1,23 +1,27 @@
 """Load training problems with their expert solutions (anchors) from a file, a folder or the Hub.
 
-A row becomes a `Problem`. A row without an answer, or one that its own data set marks invalid, becomes `Dropped` and is
-counted. A malformed row, a wrong type or an id used twice is an error with a line number. A problem without an anchor
-is legal: its responses earn no bonus.
+A row becomes a `Problem`. A row without an answer, or one that its own data set marks invalid, is dropped and counted.
+A malformed row, a wrong type or an id used twice is an error with a line number. A problem without an anchor is legal:
+its responses earn no bonus.
 """
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from tqdm import tqdm
 
 from gar.data.rows import OnError, Row, iter_rows, raise_error, row_place, source_name
-from gar.data.schemas import ColumnSchema, Dropped, choose_schema, read_problem
+from gar.data.schemas import ColumnSchema, choose_schema, read_problem
 from gar.errors import DataError, did_you_mean
 from gar.settings import DEFAULT_SOURCE, SourceSettings
 from gar.types import Problem, Prompt
+
+OnDrop = Callable[[str, str], None]
+"""Called with the place of a dropped row, and the reason."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,9 +41,13 @@ class LoadedProblems:
 
 
 def iter_problems(
-    source: str, options: SourceSettings = DEFAULT_SOURCE, *, on_error: OnError = raise_error
-) -> Iterator[tuple[str, Problem | Dropped]]:
-    """Read a source in bounded memory: the place of each row, and its problem or the reason why it gives none.
+    source: str,
+    options: SourceSettings = DEFAULT_SOURCE,
+    *,
+    on_error: OnError = raise_error,
+    on_drop: OnDrop = lambda place, reason: None,
+) -> Iterator[tuple[str, Problem]]:
+    """Read the problems of a source in bounded memory, each with the place of its row.
 
     `on_error` is called with the error for a bad row. If it returns, the row is skipped. Missing columns and an empty
     or unreadable source always raise a `DataError`. On a terminal a progress bar appears after two seconds.
@@ -56,6 +64,9 @@ def iter_problems(
             item = read_problem(row, schema, place=place, default_id=f"{name}-{number}", default_source=name)
         except DataError as error:
             on_error(error)
+            continue
+        if isinstance(item, str):
+            on_drop(place, item)
         else:
             yield place, item
     if not columns:
@@ -90,17 +101,11 @@ def load_problems(
     Raises:
         DataError: As `iter_problems`, or an id is used twice, or no row gives a problem.
     """
-    found: list[tuple[str, Problem]] = []
-    dropped: list[Dropped] = []
-    for place, item in iter_problems(source, options):
-        if isinstance(item, Dropped):
-            dropped.append(item)
-            continue
-        found.append((place, item))
-        if len(found) == max_problems:
-            break
+    dropped: list[tuple[str, str]] = []
+    problems = iter_problems(source, options, on_drop=lambda place, reason: dropped.append((place, reason)))
+    found = list(islice(problems, max_problems))
     if not found:
-        raise no_problems(source, options, Counter(item.reason for item in dropped))
+        raise no_problems(source, options, Counter(reason for _, reason in dropped))
     return LoadedProblems(problems=distinct_problems(found), notes=_notes(found, dropped))
 
 
@@ -117,8 +122,8 @@ def problems_of(rows: Iterable[Problem | Mapping[str, Any]], options: SourceSett
         if isinstance(row, Mapping):
             schema = schema or choose_schema(row, options, source="the rows")
             item = read_problem(dict(row), schema, place=place, default_id=place, default_source="")
-        if isinstance(item, Dropped):
-            raise DataError(f"{place}: {item.reason}. Leave out such rows.")
+            if isinstance(item, str):
+                raise DataError(f"{place}: {item}. Leave out such rows.")
         if not isinstance(item, Problem):
             raise DataError(
                 f"problem {number} is {type(row).__name__}, expected a gar.types.Problem or a row with the columns "
@@ -162,10 +167,10 @@ def no_expert_solutions(method: str, num_problems: int) -> DataError:
     )
 
 
-def _notes(found: list[tuple[str, Problem]], dropped: list[Dropped]) -> list[str]:
+def _notes(found: list[tuple[str, Problem]], dropped: list[tuple[str, str]]) -> list[str]:
     """What was dropped and what lacks an anchor: the first place of each, and how many."""
-    first = {item.reason: item.place for item in reversed(dropped)}
-    counts = Counter(item.reason for item in dropped).most_common()
+    first = {reason: place for place, reason in reversed(dropped)}
+    counts = Counter(reason for _, reason in dropped).most_common()
     num_rows = len(found) + len(dropped)
     notes = [f"{first[reason]}: dropped, {reason} ({count} of {num_rows} rows)." for reason, count in counts]
     lacking = [f"{place}: problem {problem.id!r} has" for place, problem in found if not problem.anchors]

@@ -5,7 +5,7 @@ Only prompts pass through a chat template. An expert solution never does: templa
 
 import dataclasses
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from tqdm import tqdm
@@ -44,12 +44,24 @@ def render_prompt(prompt: Prompt, template: PromptTemplate, *, chat: bool, tags:
         return prompt
     if isinstance(prompt, str):
         text = f"{prompt.strip()}\n\n{instruction}"
-        return [{"role": "user", "content": text}] if chat else f"{text}\n\n"
+        return as_messages(text) if chat else f"{text}\n\n"
+    return edited(prompt, lambda text: f"{text}\n\n{instruction}")
+
+
+def as_messages(prompt: Prompt) -> list[Message]:
+    """Chat messages, from text those of a user who says it."""
+    return [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
+
+
+def edited(prompt: Prompt, edit: Callable[[str], str]) -> Prompt:
+    """A prompt after a change of its text, in chat messages that of the last user message."""
+    if isinstance(prompt, str):
+        return edit(prompt)
     users = [index for index, message in enumerate(prompt) if message["role"] == "user"]
     if not users:
         raise DataError(f"chat messages without a user message: roles {[message['role'] for message in prompt]}.")
-    asking: Message = {"role": "user", "content": f"{prompt[users[-1]]['content']}\n\n{instruction}"}
-    return [*prompt[: users[-1]], asking, *prompt[users[-1] + 1 :]]
+    before, last, after = prompt[: users[-1]], prompt[users[-1]], prompt[users[-1] + 1 :]
+    return [*before, {**last, "content": edit(last["content"])}, *after]
 
 
 def render_problems(
@@ -75,9 +87,7 @@ def render_problems(
             prompt = render_prompt(problem.prompt, template, chat=bool(tokenizer.chat_template), tags=tags)
         except DataError as error:
             raise DataError(f"problem {problem.id!r}: {error}") from error
-        if with_messages and isinstance(prompt, str):
-            prompt = [{"role": "user", "content": prompt}]
-        rendered.append(dataclasses.replace(problem, prompt=prompt))
+        rendered.append(dataclasses.replace(problem, prompt=as_messages(prompt) if with_messages else prompt))
     return rendered
 
 

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from gar.data.problems import prompt_hash
 from gar.data.rows import Row, iter_rows, json_type, row_place, source_name
-from gar.data.schemas import ColumnSchema, Dropped, checked_text, column_value, read_problem
+from gar.data.schemas import ColumnSchema, checked_text, column_value, read_problem
 from gar.errors import DataError
 from gar.settings import Settings
 from gar.types import Prompt
@@ -124,8 +124,8 @@ def read_response_row(row: Row, columns: ResponseColumns, *, source: str, line: 
     stand_in = {columns.prompt_field: "token ids"} if _is_ids(prompt) else {}
     default_id = f"{source_name(source)}-{line}"
     problem = read_problem(row | stand_in, schema, place=place, default_id=default_id, default_source="")
-    if isinstance(problem, Dropped):
-        raise DataError(f"{place}: {problem.reason}.")
+    if isinstance(problem, str):
+        raise DataError(f"{place}: {problem}.")
     responses, fields = _responses(row, columns, place)
     return ResponseRow(
         line=line,

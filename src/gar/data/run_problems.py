@@ -1,6 +1,6 @@
 """The problems that the data section of a run's settings names, for training, analyses and reports."""
 
-from collections.abc import Collection
+from collections.abc import Iterator
 from pathlib import Path
 from typing import cast, get_args
 
@@ -9,9 +9,6 @@ from gar.data.problems import LoadedProblems, iter_problems, load_problems
 from gar.settings import EMBEDDED_TASKS, DataSettings
 from gar.types import Problem
 
-GENERATED = EMBEDDED_TASKS
-"""Sources that the package generates: they need no file."""
-
 
 def load_run_problems(settings: DataSettings) -> LoadedProblems:
     """The first `max_problems` problems of a run, not yet rendered as prompts.
@@ -19,23 +16,18 @@ def load_run_problems(settings: DataSettings) -> LoadedProblems:
     Raises:
         DataError: As `load_problems`, or a generated task has no such split or expert.
     """
-    if settings.source in GENERATED:
+    if settings.source in EMBEDDED_TASKS:
         problems = _generated(settings)[: settings.max_problems]
         return LoadedProblems(problems=problems, notes=[])
     return load_problems(settings.source, options=settings, max_problems=settings.max_problems)
 
 
-def find_run_problems(settings: DataSettings, ids: Collection[str]) -> dict[str, Problem]:
-    """Problems of a run by id, those that the source has. Reading stops when all are found. Bad rows are ignored."""
-    by_id: dict[str, Problem] = {}
-    if settings.source in GENERATED:
-        return {problem.id: problem for problem in _generated(settings) if problem.id in ids}
-    for _, item in iter_problems(settings.source, settings, on_error=lambda error: None):
-        if isinstance(item, Problem) and item.id in ids:
-            by_id[item.id] = item
-            if len(by_id) == len(ids):
-                break
-    return by_id
+def iter_run_problems(settings: DataSettings) -> Iterator[Problem]:
+    """The problems of a run one at a time, in bounded memory. More than `max_problems`."""
+    if settings.source in EMBEDDED_TASKS:
+        yield from _generated(settings)
+    else:
+        yield from (problem for _, problem in iter_problems(settings.source, settings))
 
 
 def evaluation_data(data: DataSettings, source: str) -> DataSettings:
@@ -43,7 +35,7 @@ def evaluation_data(data: DataSettings, source: str) -> DataSettings:
     if source not in get_args(Split) or Path(source).exists():
         return data.model_copy(update={"source": source})
     return data.model_copy(
-        update={"source": data.source if data.source in GENERATED else EMBEDDED_TASKS[0], "split": source}
+        update={"source": data.source if data.source in EMBEDDED_TASKS else EMBEDDED_TASKS[0], "split": source}
     )
 
 

@@ -59,14 +59,6 @@ class ColumnSchema:
         return tuple(dict.fromkeys(filter(None, (self.prompt, self.answer, *self.needs))))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Dropped:
-    """A row that gives no problem, and the reason, which is counted."""
-
-    place: str
-    reason: str
-
-
 def _after_hashes(text: str) -> str:
     return text.rpartition("####")[2].strip().replace(",", "") if "####" in text else ""
 
@@ -227,9 +219,7 @@ def _missing_columns(
     )
 
 
-def read_problem(
-    row: Row, schema: ColumnSchema, *, place: str, default_id: str, default_source: str
-) -> Problem | Dropped:
+def read_problem(row: Row, schema: ColumnSchema, *, place: str, default_id: str, default_source: str) -> Problem | str:
     """Turn one row into a problem, or into the reason why it gives none. The defaults are for a row without the column.
 
     A `DataError` begins with `place`: a required column is missing from this row, or a value has the wrong type.
@@ -237,13 +227,13 @@ def read_problem(
     prompt = column_value(row, schema.prompt, place)
     answer = column_value(row, schema.answer, place) if schema.answer else None
     if reason := schema.unusable(row):
-        return Dropped(place=place, reason=reason)
+        return reason
     prompt = _prompt(prompt, place, schema.prompt)
     if not prompt:
-        return Dropped(place=place, reason="the prompt is empty")
+        return "the prompt is empty"
     answer = schema.answer_of(_scalar_text(answer, place, schema.answer))
     if schema.answer and not answer:
-        return Dropped(place=place, reason=schema.no_answer)
+        return schema.no_answer
     source = column_value(row, schema.source)
     source = ", ".join(map(str, source)) if isinstance(source, list) else source
     problem = Problem(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gar.data.rows import source_name
-from gar.data.run_problems import GENERATED, evaluation_data, find_run_problems
+from gar.data.run_problems import evaluation_data, iter_run_problems
 from gar.errors import DataError
 from gar.records import Run
 from gar.report.options import ReportOptions
@@ -28,7 +28,7 @@ from gar.report.sample import (
     verdict_word,
 )
 from gar.report.shares import add_shares
-from gar.settings import DataSettings
+from gar.settings import EMBEDDED_TASKS, DataSettings
 from gar.types import Problem
 
 NUMBERS = ["alignment", "bonus", "penalty", "reward", "advantage", "num_tokens", "num_scored_tokens", "signal_norm"]
@@ -113,9 +113,10 @@ def _data_of(run: Run, name: str | None) -> DataSettings:
 
 def _find_problems(data: DataSettings, ids: set[str], problems: str | None) -> dict[str, Problem]:
     source = problems or data.source
-    if source not in GENERATED and not Path(source).exists():
+    if source not in EMBEDDED_TASKS and not Path(source).exists():
         raise DataError(f"there is no '{source}' here, and a report fetches nothing. Name a file with --problems.")
-    return find_run_problems(data.model_copy(update={"source": source}), ids)
+    read = iter_run_problems(data.model_copy(update={"source": source}))
+    return {problem.id: problem for problem in read if problem.id in ids}
 
 
 def _fitting(

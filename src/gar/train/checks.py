@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import get_args
 
 from gar.config import RunConfig
-from gar.data.problems import iter_problems, no_expert_solutions
+from gar.data.problems import no_expert_solutions
 from gar.data.rows import FILE_SUFFIXES, check_hub, check_source
-from gar.data.run_problems import GENERATED, evaluation_data, load_run_problems
+from gar.data.run_problems import evaluation_data, iter_run_problems
 from gar.errors import ConfigError, DataError, GarError, ModelError, did_you_mean, install_command
 from gar.integrations.trl.fields import batch_of, check_fields, check_num_problems, missing_packages
 from gar.models.hub import check_model_name, context_before_loading
-from gar.settings import REGISTERED, DataSettings, MethodName
+from gar.settings import EMBEDDED_TASKS, REGISTERED, DataSettings, MethodName
 from gar.types import Problem
 
 
@@ -73,13 +73,11 @@ def _needs_experts(name: str) -> bool:
 
 def _problems(settings: DataSettings) -> Iterator[Problem]:
     """The problems of a generated task or a file. None for another source, which takes `datasets` to read."""
-    if settings.source in GENERATED:
-        yield from load_run_problems(settings).problems
-        return
-    _check_exists(settings)
-    if settings.source.endswith(FILE_SUFFIXES):
-        items = (item for _, item in iter_problems(settings.source, settings) if isinstance(item, Problem))
-        yield from islice(items, settings.max_problems)
+    generated = settings.source in EMBEDDED_TASKS
+    if not generated:
+        _check_exists(settings)
+    if generated or settings.source.endswith(FILE_SUFFIXES):
+        yield from islice(iter_run_problems(settings), settings.max_problems)
 
 
 def _check_evaluation_data(config: RunConfig) -> None:

@@ -9,7 +9,7 @@ from typing import Any, cast
 from gar.data.arithmetic import Split, load_arithmetic
 from gar.data.problems import load_problems
 from gar.data.rows import FILE_SUFFIXES, iter_rows, row_place, source_name
-from gar.data.schemas import SCHEMAS, ColumnSchema, Dropped, read_problem
+from gar.data.schemas import SCHEMAS, ColumnSchema, read_problem
 from gar.errors import ConfigError, DataError
 from gar.evaluation.benchmarks.registry import BENCHMARKS, Benchmark
 from gar.records.files import canonical_hash
@@ -132,8 +132,8 @@ def _read(rows: Iterable[tuple[int, Mapping[str, Any]]], schema: ColumnSchema, s
                 f"published columns {', '.join(schema.required)}. Is it a file of another benchmark?"
             )
         problem = read_problem(dict(row), schema, place=place, default_id="", default_source="")
-        if isinstance(problem, Dropped):
-            raise DataError(f"{place}: {problem.reason}.")
+        if isinstance(problem, str):
+            raise DataError(f"{place}: {problem}.")
         prompt = problem.prompt.strip() if isinstance(problem.prompt, str) else problem.prompt
         problems.append(replace(problem, id=problem.id or canonical_hash(prompt)[:12], prompt=prompt))
     return problems

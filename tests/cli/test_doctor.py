@@ -10,9 +10,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from gar import doctor
+from gar.cli import doctor
 from gar.cli.main import main
-from gar.doctor import Item
 from gar.integrations.verl.settings import SUPPORTED
 
 
@@ -32,8 +31,9 @@ def install(tmp_path, monkeypatch):
     return install
 
 
-def named(name: str) -> Item:
-    (item,) = [item for item in doctor.examine() if item.name == name]
+def named(name: str) -> doctor.Item:
+    items = [*doctor._versions(), *doctor._devices(), *doctor._optional()]
+    (item,) = [item for item in items if item.name == name]
     return item
 
 
@@ -51,7 +51,7 @@ def test_doctor_finds_this_environment_ready_and_every_gpu(capsys, monkeypatch):
     assert "gar-rl[" not in printed
 
 
-def test_examine_names_what_is_wrong_or_missing(install):
+def test_doctor_names_what_is_wrong_or_missing(install):
     for name, version, fields, expected in (
         ("trl", "1.20.0", (), ("trl", "wrong", "1.20.0, expected <1.17,>=1.16", "pip install 'trl<1.17,>=1.16'")),
         ("vllm", "0.31.0", (), ("vllm", "ok", "0.31.0", "")),

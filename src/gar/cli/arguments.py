@@ -2,17 +2,14 @@
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
 from pydantic import create_model
 
 from gar.config import RunConfig, config_type, parse_yaml
-from gar.data.rows import check_suffix
-from gar.errors import ConfigError, UsageError, did_you_mean
+from gar.errors import UsageError, did_you_mean
 from gar.integrations.trl.fields import default_of, field_types
-from gar.settings import SourceSettings
 
 ALIASES = {
     "--model": "--model.path",
@@ -36,25 +33,6 @@ ALIASES = {
     },
 }  # fmt: skip # the fields that keep their name on two lines
 """Names that users of TRL and Hugging Face type. One with a value takes none, and later flags go over it."""
-
-
-class Files(SourceSettings):
-    """Which problems to read, and where to write."""
-
-    source: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="SOURCE")]
-    """A .jsonl, .parquet, .csv or .json file, a folder of such files, or a Hub id (owner/name)."""
-    out: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="OUT")]
-    """The file to write."""
-    overwrite: bool = False
-    """Replace an existing file."""
-
-    def check(self, suffix: str) -> None:
-        """Reject an output that exists, or whose name has another ending."""
-        check_suffix(self.out, suffix)
-        if self.out.exists() and Path(self.source).exists() and self.out.samefile(self.source):
-            raise ConfigError(f"{self.out} is the source itself. Write to a different file.")
-        if self.out.exists() and not self.overwrite:
-            raise ConfigError(f"{self.out} exists. Add --overwrite to replace it.")
 
 
 _registry = tyro.constructors.ConstructorRegistry()

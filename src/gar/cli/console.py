@@ -2,8 +2,11 @@
 
 import os
 import sys
+from collections.abc import Iterable, Sequence
 
 from rich.console import Console, RenderableType
+from rich.markup import escape
+from rich.table import Table
 
 
 def announce(text: str) -> None:
@@ -16,3 +19,17 @@ def show(shown: RenderableType, style: str = "") -> None:
     """Print a table, or a text as it stands: no markup, no line breaks."""
     text = isinstance(shown, str)
     Console(highlight=False).print(shown, style=style or None, markup=not text, soft_wrap=text)
+
+
+def show_table(title: str, rows: Iterable[Sequence[str]], headings: Sequence[str] = ()) -> None:
+    """Print a table with words in the first column and numbers in the others. An empty row draws a line."""
+    rows = list(rows)
+    table = Table(title=escape(title) or None, title_justify="left", show_header=bool(headings))
+    for column in range(max(map(len, rows))):
+        table.add_column(headings[column] if headings else "", justify="right" if column else "left")
+    for row in rows:
+        if row:
+            table.add_row(*map(escape, row))
+        else:
+            table.add_section()
+    show(table)

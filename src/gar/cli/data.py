@@ -1,26 +1,26 @@
 """`gar data`: `check` and `prepare` problems, `guide` those that are too hard, convert them for `slime` and `verl`."""
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 from pydantic import Field
-from rich.markup import escape
-from rich.table import Table
 
-from gar.cli.arguments import Files, run_stage
-from gar.cli.console import show
-from gar.cli.guide import GuideArguments, guide
+from gar.cli.arguments import run_stage
+from gar.cli.console import show, show_table
 from gar.cli.outcomes import DEGENERATE, DONE, REFUSED
 from gar.data.check import NUM_EXAMPLES, DataReport, Usability, check_problems
-from gar.data.prepare import Subset, draw_subset, slime_row, write_json_lines, write_problems
-from gar.data.problems import iter_problems, load_problems, prompt_text
-from gar.data.prompts import PromptTemplate
-from gar.data.rows import check_source
-from gar.settings import SourceSettings, TagSettings
-from gar.types import Problem, Status, Tags
+from gar.data.guide import WORDING, guide_problems
+from gar.data.prepare import draw_subset, problem_row, slime_row, write_json_lines, write_problems
+from gar.data.problems import LoadedProblems, iter_problems, load_problems, prompt_text
+from gar.data.prompts import PromptTemplate, render_problems
+from gar.data.rows import check_source, check_suffix
+from gar.errors import ConfigError
+from gar.settings import ModelSettings, SourceSettings, TagSettings, VerifySettings
+from gar.types import Problem, Status
 
 _STATUSES: dict[Usability, int] = {"usable": DONE, "usable for GRPO only": DEGENERATE, "not usable": REFUSED}
 
@@ -35,9 +35,12 @@ _COMPARED = {
 }
 
 
-class _CheckArguments(SourceSettings):
+class _Source(SourceSettings):
     source: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="SOURCE")]
     """A .jsonl, .parquet, .csv or .json file, a folder of such files, or a Hub id (owner/name)."""
+
+
+class _CheckArguments(_Source):
     tokenizer: str | None = None
     """Measure prompts and anchors with the tokenizer of this folder, Hub id or "embedded"."""
     compare: bool = True
@@ -46,7 +49,26 @@ class _CheckArguments(SourceSettings):
     """Also count the problems of this benchmark that the source holds: a name or file, as in gar eval."""
 
 
-class _PrepareArguments(Files):
+class _Files(_Source):
+    out: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="OUT")]
+    """The file to write."""
+    overwrite: bool = False
+    """Replace an existing file."""
+
+    def check(self, suffix: str) -> None:
+        """Reject an output that exists, or whose name has another ending."""
+        check_suffix(self.out, suffix)
+        if self.out.exists() and Path(self.source).exists() and self.out.samefile(self.source):
+            raise ConfigError(f"{self.out} is the source itself. Write to a different file.")
+        if self.out.exists() and not self.overwrite:
+            raise ConfigError(f"{self.out} exists. Add --overwrite to replace it.")
+
+    def load(self) -> LoadedProblems:
+        """All problems of the source."""
+        return load_problems(self.source, options=self)
+
+
+class _PrepareArguments(_Files):
     num_problems: Annotated[int, Field(ge=1)]
     """Size of the subset."""
     seed: Annotated[int, Field(ge=0, lt=2**64)] = 0
@@ -55,7 +77,7 @@ class _PrepareArguments(Files):
     """Leave out problems without an expert solution."""
 
 
-class _VerlArguments(Files):
+class _VerlArguments(_Files):
     template: PromptTemplate = "think-answer"
     """Which response format the prompts ask for."""
     tags: tyro.conf.OmitArgPrefixes[TagSettings] = TagSettings()
@@ -64,6 +86,19 @@ class _VerlArguments(Files):
 class _SlimeArguments(_VerlArguments):
     chat: bool = True
     """Prompts as chat messages, for slime's --apply-chat-template. Otherwise text."""
+
+
+class _GuideArguments(_VerlArguments):
+    model: str
+    """Folder or Hub id of the policy, or embedded."""
+    samples: Annotated[int, Field(ge=2)] = 8
+    """Responses to each problem."""
+    seed: int = 0
+    """Seed of the responses."""
+    max_new_tokens: Annotated[int, Field(ge=1)] = 1024
+    """Longest response."""
+    wording: str = WORDING
+    """The new prompt, with {prompt} and {beginning}."""
 
 
 # Blank lines and indentation as tyro lays them out.
@@ -85,6 +120,8 @@ Samples responses to every problem. If none is correct, the prompt gets the
   some responses are correct. The rest is the new expert solution.
 
 The column guided_share of OUT holds the share of the solution in the prompt.
+
+The prompts of OUT are without the template.
 """
 
 
@@ -93,7 +130,7 @@ def main(arguments: list[str]) -> int:
     stages = {
         "check": (_check, _CheckArguments, "report what a source holds and what is wrong", _CHECK),
         "prepare": (_prepare, _PrepareArguments, "write a random subset", _PREPARE),
-        "guide": (guide, GuideArguments, "begin the solution of problems that a model never solves", _GUIDE),
+        "guide": (_guide, _GuideArguments, "begin the solution of problems that a model never solves", _GUIDE),
         "slime": (_slime, _SlimeArguments, "write problems for slime", "Write .jsonl for slime's --prompt-data."),
         "verl": (_verl, _VerlArguments, "write problems for verl", "Write .parquet for verl's data files."),
     }
@@ -111,17 +148,17 @@ def _check(options: _CheckArguments) -> int:
     report = check_problems(options.source, options=options, tokenizer=tokenizer, compare_workers=workers)
     _print_report(report)
     if options.benchmark is not None:
-        _print_contamination(options.source, options, options.benchmark)
+        _print_contamination(options, options.benchmark)
     return _STATUSES[report.verdict()[0]]
 
 
-def _print_contamination(source: str, reading: SourceSettings, benchmark: str) -> None:
+def _print_contamination(options: _CheckArguments, benchmark: str) -> None:
     """Print how many problems of a benchmark are in a source, and those with the largest overlap."""
     from gar.evaluation.benchmarks import load_benchmark
     from gar.evaluation.contamination import find_overlaps
 
     problems = {problem.id: prompt_text(problem.prompt) for problem in load_benchmark(benchmark).problems}
-    rows = ((place, prompt_text(problem.prompt)) for place, problem in iter_problems(source, reading))
+    rows = ((place, prompt_text(problem.prompt)) for place, problem in iter_problems(options.source, options))
     overlaps = find_overlaps(rows, problems)
     counts = {
         "problems": len(problems),
@@ -129,12 +166,11 @@ def _print_contamination(source: str, reading: SourceSettings, benchmark: str) -
         "whole in one row": sum(overlap.shared_fraction == 1 for overlap in overlaps.values()),
         "sharing 13 words with a row": sum(overlap.num_sharing > 0 for overlap in overlaps.values()),
     }
-    show(_counts_table(f"{benchmark} in {source}", counts))
+    _show_counts(f"{benchmark} in {options.source}", counts)
     worst = sorted(overlaps, key=lambda name: -overlaps[name].shared_fraction)[:NUM_EXAMPLES]
     for name in worst:
         if overlaps[name].place:
-            place, share = overlaps[name].place, overlaps[name].shared_fraction
-            show(f"  {name}: {share:.0%} in {place}")
+            show(f"  {name}: {overlaps[name].shared_fraction:.0%} in {overlaps[name].place}")
 
 
 def _prepare(options: _PrepareArguments) -> int:
@@ -147,33 +183,77 @@ def _prepare(options: _PrepareArguments) -> int:
         require_anchor=options.require_anchor,
     )
     write_problems(subset.problems, options.out)
-    _print_subset(subset, options.out, options.num_problems)
+    counts = {
+        "rows read": subset.num_usable + sum(subset.dropped.values()),
+        **{f"rows dropped: {reason}": count for reason, count in subset.dropped.items()},
+        "usable problems": subset.num_usable,
+        "problems written": len(subset.problems),
+    }
+    _show_counts(str(options.out), counts)
+    if len(subset.problems) < options.num_problems:
+        show(f"Fewer than the {options.num_problems:,} requested: the source has no more.", style="bold")
+    show(f"sha256 {hashlib.sha256(options.out.read_bytes()).hexdigest()}")
     return DONE
 
 
 def _slime(options: _SlimeArguments) -> int:
-    def write(problems: Sequence[Problem], path: Path, template: PromptTemplate, tags: Tags) -> None:
-        write_json_lines((slime_row(each, template, chat=options.chat, tags=tags) for each in problems), path)
-
-    return _rewrite(options, ".jsonl", write)
+    options.check(".jsonl")
+    loaded, tags = options.load(), options.tags.as_tags()
+    rows = (slime_row(problem, options.template, chat=options.chat, tags=tags) for problem in loaded)
+    write_json_lines(rows, options.out)
+    return _written(options, loaded)
 
 
 def _verl(options: _VerlArguments) -> int:
     from gar.integrations.verl.data import write_verl_problems
 
-    return _rewrite(options, ".parquet", write_verl_problems)
+    options.check(".parquet")
+    loaded = options.load()
+    write_verl_problems(loaded.problems, options.out, template=options.template, tags=options.tags.as_tags())
+    return _written(options, loaded)
 
 
-def _rewrite(options: _VerlArguments, suffix: str, write: Callable[..., object]) -> int:
-    """Write all problems of a source with the columns of an engine, and print their number."""
-    options.check(suffix)
-    loaded = load_problems(options.source, options=options)
-    write(loaded.problems, options.out, template=options.template, tags=options.tags.as_tags())
+def _written(options: _Files, loaded: LoadedProblems) -> int:
     for note in loaded.notes:
         show(note)
-    num_without = sum(not problem.anchors for problem in loaded)
-    counts = {"problems written": len(loaded.problems), "without an expert solution": num_without}
-    show(_counts_table(str(options.out), counts))
+    lacking = sum(not problem.anchors for problem in loaded)
+    _show_counts(str(options.out), {"problems written": len(loaded), "without an expert solution": lacking})
+    return DONE
+
+
+def _guide(options: _GuideArguments) -> int:
+    options.check(".jsonl")
+    if "{prompt}" not in options.wording or "{beginning}" not in options.wording:
+        raise ConfigError("--wording needs {prompt} and {beginning}.")
+    from gar.evaluation.evaluate import Sampling, sample_groups
+    from gar.models.load import load_policy
+    from gar.verify import Verifier
+
+    policy, tokenizer = load_policy(ModelSettings(path=options.model))
+    settings = VerifySettings(tags=options.tags, format="boxed" if options.template == "boxed" else "think-answer")
+    sampling = Sampling(
+        max_new_tokens=options.max_new_tokens, temperature=1.0, top_p=1.0, seed=options.seed, batch_size=256
+    )
+    tags = options.tags.as_tags()
+    with Verifier.from_settings(settings) as verifier:
+
+        def count_right(problems: Sequence[Problem]) -> list[int]:
+            shown = render_problems(problems, options.template, tokenizer, tags)
+            groups = sample_groups(
+                policy, tokenizer, shown, verifier, sampling, num_samples=options.samples, progress="guide"
+            )
+            return [group.num_correct for group in groups]
+
+        guided = guide_problems(
+            options.load().problems, count_right, num_samples=options.samples, wording=options.wording, tags=tags
+        )
+    rows = (problem_row(each) | {"guided_share": guided.shares.get(each.id, 0.0)} for each in guided.problems)
+    write_json_lines(rows, options.out)
+    used = ", ".join(f"{count} with {share:.0%}" for share, count in sorted(Counter(guided.shares.values()).items()))
+    show(
+        f"{options.out}: {len(guided.problems):,} problems, {guided.num_hard:,} without a correct response, of which "
+        f"{len(guided.shares):,} are guided{f' ({used} of the solution)' if used else ''}.",
+    )
     return DONE
 
 
@@ -188,7 +268,7 @@ def _print_report(report: DataReport) -> None:
     }
     counts = {"problems": report.num_problems, "anchors": report.num_anchors}
     counts |= {label: finding.count for label, finding in findings.items()}
-    show(_counts_table(report.source + (f", read as {report.column_schema}" if report.column_schema else ""), counts))
+    _show_counts(report.source + (f", read as {report.column_schema}" if report.column_schema else ""), counts)
     for name, tokens in {"prompt": report.prompt_tokens, "anchor": report.anchor_tokens}.items():
         if tokens is not None:
             parts = [f"{part} {tokens[key]}" for key, part in _QUANTILES.items()]
@@ -203,23 +283,5 @@ def _print_report(report: DataReport) -> None:
     show(f"\n{usability[0].upper()}{usability[1:]}: {reason}", style=style)
 
 
-def _print_subset(subset: Subset, out: Path, num_wanted: int) -> None:
-    counts = {
-        "rows read": subset.num_usable + sum(subset.dropped.values()),
-        **{f"rows dropped: {reason}": count for reason, count in subset.dropped.items()},
-        "usable problems": subset.num_usable,
-        "problems written": len(subset.problems),
-    }
-    show(_counts_table(str(out), counts))
-    if len(subset.problems) < num_wanted:
-        show(f"Fewer than the {num_wanted:,} requested: the source has no more.", style="bold")
-    show(f"sha256 {hashlib.sha256(out.read_bytes()).hexdigest()}")
-
-
-def _counts_table(title: str, counts: dict[str, int]) -> Table:
-    table = Table(title=escape(title), title_justify="left", show_header=False)
-    table.add_column()
-    table.add_column(justify="right")
-    for label, count in counts.items():
-        table.add_row(escape(label), f"{count:,}")
-    return table
+def _show_counts(title: str, counts: Mapping[str, int]) -> None:
+    show_table(title, [(label, f"{count:,}") for label, count in counts.items()])

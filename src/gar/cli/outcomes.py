@@ -31,31 +31,23 @@ def degenerate(
     with an alignment, None if none was computed. `unknown_fraction` is the share of their tokens that the tokenizer
     does not know.
     """
-    num_decided = sum(statuses.get(status, 0) for status in (Status.OK, Status.WRONG))
-    if unknown_fraction > _MOST:
-        return (
-            f"{unknown_fraction:.0%} of the responses' tokens are unknown to the tokenizer, so the alignments "
-            "compare placeholders. Name the model that wrote the responses as MODEL."
-        )
-    if truncated == total:
-        return f"All {total:,} responses were cut off at the length limit. Raise --max-new-tokens."
-    if not well_formatted:
-        return (
-            f"None of {total:,} responses is in the format '{format}', so none counts as correct. For texts "
-            "without its marks add --format none."
-        )
-    if statuses and not num_decided:
-        return f"None of {total:,} responses was graded: {_ungraded(statuses, format)}"
-    if aligned == 0:
-        return (
-            f"None of {total:,} responses has an alignment. The rows 'signal' below say why. Do MODEL and the expert "
-            "solutions (--anchor-fields) belong to these responses?"
-        )
-    return ""
+    decided = sum(statuses.get(status, 0) for status in (Status.OK, Status.WRONG))
+    none = f"None of {total:,} responses"
+    faults = {
+        f"{unknown_fraction:.0%} of the responses' tokens are unknown to the tokenizer, so the alignments compare "
+        "placeholders. Name the model that wrote the responses as MODEL.": unknown_fraction > _MOST,
+        f"All {total:,} responses were cut off at the length limit. Raise --max-new-tokens.": truncated == total,
+        f"{none} is in the format '{format}', so none counts as correct. For texts without its marks add "
+        "--format none.": not well_formatted,
+        f"{none} was graded: {_ungraded(statuses, format)}": statuses and not decided,
+        f"{none} has an alignment. The rows 'signal' below say why. Do MODEL and the expert solutions "
+        "(--anchor-fields) belong to these responses?": aligned == 0,
+    }
+    return next((sentence for sentence, holds in faults.items() if holds), "")
 
 
 def _ungraded(statuses: Mapping[str, int], format: ResponseFormat) -> str:
-    most = max(statuses, key=lambda status: statuses[status])
+    most = max(statuses, key=lambda status: statuses[status], default="")
     if most == Status.TIMEOUT:
         return "every check ran into its time limit. Raise the limit (--help: timeout-seconds)."
     if most == Status.ERROR:
@@ -63,6 +55,5 @@ def _ungraded(statuses: Mapping[str, int], format: ResponseFormat) -> str:
             "the gold answers cannot be read as one value each. If their column holds whole solutions, add "
             "--answer-in-solution. A grader of your own may also fail."
         )
-    if format == "none":
-        return "no answer was found that reads as exactly one value. Were they cut off before it?"
-    return "no answer was found that reads as exactly one value. To look for it anywhere in the text: --format none."
+    advice = "Were they cut off before it?" if format == "none" else "To look for it anywhere: --format none."
+    return f"no answer was found that reads as exactly one value. {advice}"

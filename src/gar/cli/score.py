@@ -1,14 +1,13 @@
 """`gar score`: score a file of responses against expert solutions."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
-from rich.table import Table
 
 from gar.cli.arguments import parse
-from gar.cli.console import announce, show
+from gar.cli.console import announce, show, show_table
 from gar.cli.outcomes import DEGENERATE, DONE, degenerate
 from gar.data.rows import check_source
 from gar.models.hub import check_model_name
@@ -73,8 +72,10 @@ def _print_summary(job: ScoreJob, scored: "ScoredFile") -> str:
     )
     if fault:
         show(fault, style="bold red")
-    show(_counts_table(summary))
-    show(_alignment_table(summary["alignment"]))
+    show_table("", _counts(summary))
+    quantiles = summary["alignment"]["scored"]["quantiles"]
+    headings = ("", "count", "mean", *(f"{float(quantile):.0%}" for quantile in quantiles))
+    show_table("Alignment with the expert solution", _alignments(summary["alignment"]), headings)
     if summary["repeated_prompts"]:
         show(
             f"{summary['repeated_prompts']:,} rows repeat the prompt of an earlier row. Only responses of one row are "
@@ -89,40 +90,25 @@ def _print_summary(job: ScoreJob, scored: "ScoredFile") -> str:
     return fault
 
 
-def _counts_table(summary: Mapping[str, Any]) -> Table:
-    table = Table(show_header=False)
-    table.add_column()
-    table.add_column(justify="right")
-    table.add_column(justify="right")
-
-    def add(label: str, count: int, whole: int) -> None:
-        table.add_row(label, f"{count:,}", f"{count / whole:.1%}")
-
+def _counts(summary: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
     responses = summary["responses"]
-    table.add_row("rows read", f"{summary['rows']:,}", "")
+    yield "rows read", f"{summary['rows']:,}", ""
     if summary["bad_rows"]:
-        add("rows left out, see below", summary["bad_rows"], summary["rows"])
-    table.add_row("responses", f"{responses:,}", "")
+        yield "rows left out, see below", f"{summary['bad_rows']:,}", f"{summary['bad_rows'] / summary['rows']:.1%}"
+    yield "responses", f"{responses:,}", ""
     for part in ("verification", "signal"):
-        table.add_section()
+        yield ()
         for status, count in summary[part].items():
-            add(f"{part}: {status}", count, responses)
-    table.add_section()
-    add("eligible for a bonus", summary["eligible"], responses)
-    rewards = (summary["outcome_mean"], summary["reward_mean"])
+            yield f"{part}: {status}", f"{count:,}", f"{count / responses:.1%}"
+    yield ()
+    yield "eligible for a bonus", f"{summary['eligible']:,}", f"{summary['eligible'] / responses:.1%}"
+    yield "mean reward, without and with bonus", f"{summary['outcome_mean']:.3f}", f"{summary['reward_mean']:.3f}"
     zero_std = summary["zero_std_group_fraction"]
-    table.add_row("mean reward, without and with bonus", *(f"{mean:.3f}" for mean in rewards))
-    table.add_row("zero-std groups, without and with bonus", f"{zero_std['before']:.1%}", f"{zero_std['after']:.1%}")
-    return table
+    yield "zero-std groups, without and with bonus", f"{zero_std['before']:.1%}", f"{zero_std['after']:.1%}"
 
 
-def _alignment_table(alignment: Mapping[str, Any]) -> Table:
-    table = Table(title="Alignment with the expert solution", title_justify="left")
-    quantiles = alignment["scored"]["quantiles"]
-    for heading in ("", "count", "mean", *(f"{float(quantile):.0%}" for quantile in quantiles)):
-        table.add_column(heading, justify="right" if heading else "left")
+def _alignments(alignment: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
     for label, part in (("scored", "scored"), ("right", "verified"), ("others", "others")):
         values = alignment[part]
         numbers = (values["mean"], *values["quantiles"].values())
-        table.add_row(label, f"{values['count']:,}", *("-" if x is None else f"{x:.3f}" for x in numbers))
-    return table
+        yield label, f"{values['count']:,}", *("-" if number is None else f"{number:.3f}" for number in numbers)

@@ -58,17 +58,4 @@ __all__ = [
     "make_config",
     "read_config",
 ]
-__getattr__ = lazy_names(
-    __name__,
-    {
-        "gar.config": "RunConfig make_config read_config",
-        "gar.errors": "ConfigError DataError GarError ModelError RecordError UsageError",
-        "gar.integrations.trl": "GARTrainer",
-        "gar.scoring": "GARScorer ResponseGroup ResponseScore",
-        "gar.settings": "AdvantageSettings DataSettings ModelSettings RewardSettings Settings SignalSettings "
-        "VerifySettings WatchdogSettings",
-        "gar.sequences": "SequenceReader TokenSequence",
-        "gar.types": "Anchor Problem Prompt ResponseVerifier Status Tags Verdict",
-        "gar.verify": "Verifier",
-    },
-)
+__getattr__ = lazy_names(__name__)

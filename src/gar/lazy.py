@@ -1,22 +1,32 @@
 """Public names that are imported when first asked for, so that `import gar` needs no torch."""
 
-from collections.abc import Callable, Mapping
+import ast
+import sys
+from collections.abc import Callable
+from functools import cache
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 
-def lazy_names(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
-    """The `__getattr__` of a package (PEP 562).
+def lazy_names(package: str) -> Callable[[str], Any]:
+    """The `__getattr__` of a package (PEP 562) for the names that it imports under `if TYPE_CHECKING`.
 
     Args:
         package: Its `__name__`.
-        modules: Names, separated by spaces, by the module that defines them.
     """
-    homes = {name: module for module, names in modules.items() for name in names.split()}
+
+    @cache
+    def homes() -> dict[str, str]:
+        """The module of each name, from the block that type checkers read."""
+        source = Path(str(sys.modules[package].__file__)).read_bytes()
+        block = next(node for node in ast.parse(source).body if isinstance(node, ast.If))
+        imports = [node for node in block.body if isinstance(node, ast.ImportFrom)]
+        return {alias.name: str(node.module) for node in imports for alias in node.names}
 
     def public_name(name: str) -> Any:
-        if name not in homes:
+        if name not in homes():
             raise AttributeError(f"module '{package}' has no attribute '{name}'")
-        return getattr(import_module(homes[name]), name)
+        return getattr(import_module(homes()[name]), name)
 
     return public_name

@@ -24,13 +24,4 @@ __all__ = [
     "row_curves",
     "step_times",
 ]
-__getattr__ = lazy_names(
-    __name__,
-    {
-        "gar.comparison.metrics": "step_times",
-        "gar.comparison.plan": "planned_runs",
-        "gar.comparison.result": "RunResult SetCounts check_paired finished_results",
-        "gar.comparison.settings": "read_comparison",
-        "gar.comparison.tables": "comparison_tables markdown result_notes row_curves",
-    },
-)
+__getattr__ = lazy_names(__name__)

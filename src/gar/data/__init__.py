@@ -30,15 +30,4 @@ __all__ = [
     "render_problems",
     "write_problems",
 ]
-__getattr__ = lazy_names(
-    __name__,
-    {
-        "gar.data.guide": "guided_copy",
-        "gar.data.prepare": "write_problems",
-        "gar.data.problems": "load_problems prompt_text",
-        "gar.data.prompts": "render_problems",
-        "gar.data.run_problems": "load_run_problems",
-        "gar.rollouts.generate": "check_prompts context_length encode_prompt generate_responses",
-        "gar.settings": "EMBEDDED_TASKS",
-    },
-)
+__getattr__ = lazy_names(__name__)

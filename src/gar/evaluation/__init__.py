@@ -21,12 +21,4 @@ __all__ = [
     "pass_at_k",
     "problem_counts",
 ]
-__getattr__ = lazy_names(
-    __name__,
-    {
-        "gar.evaluation.paired": "contrasts problem_counts",
-        "gar.evaluation.metrics": "pass_at_k",
-        "gar.evaluation.statistics": "holm_adjusted mean_and_sd minimum_detectable_effect paired_t_p_value",
-        "gar.evaluation.text_tables": "markdown_text p_text",
-    },
-)
+__getattr__ = lazy_names(__name__)

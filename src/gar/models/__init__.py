@@ -22,12 +22,4 @@ __all__ = [
     "model_path",
     "quiet_libraries",
 ]
-__getattr__ = lazy_names(
-    __name__,
-    {
-        "gar.models.adapters": "is_adapted",
-        "gar.models.embedded": "embedded_path load_embedded model_path",
-        "gar.models.families": "ModelParts evaluation_mode find_parts",
-        "gar.models.load": "load_policy load_tokenizer quiet_libraries",
-    },
-)
+__getattr__ = lazy_names(__name__)

@@ -44,15 +44,4 @@ __all__ = [
     "usable_anchors",
     "without_trailing_special",
 ]
-__getattr__ = lazy_names(
-    __name__,
-    {
-        "gar.scoring.anchors": "usable_anchors",
-        "gar.scoring.forward": "batches_by_length signal_means",
-        "gar.scoring.reader": "GroupReader",
-        "gar.scoring.scorer": "GARScorer",
-        "gar.scoring.scores": "ResponseGroup ResponseScore SignalStatus",
-        "gar.sequences": "SpanRule context_of ends_in_thinking_tag special_ids token_pieces without_trailing_special",
-        "gar.step": "StepRanks ResponseFacts Row Shaped Shaping Step plan_shaping read_row",
-    },
-)
+__getattr__ = lazy_names(__name__)

@@ -23,15 +23,4 @@ __all__ = [
     "check_batch",
     "trl_arguments",
 ]
-__getattr__ = lazy_names(
-    __name__,
-    {
-        "gar.integrations.trl.arguments": "trl_arguments",
-        "gar.integrations.trl.callbacks": "StepTimer",
-        "gar.integrations.trl.parts": "RunParts",
-        "gar.integrations.trl.flags": "TRL check_batch",
-        "gar.integrations.trl.rollouts": "RolloutBatch",
-        "gar.integrations.trl.trainer": "GARTrainer",
-        "gar.integrations.watchdog": "Watchdog",
-    },
-)
+__getattr__ = lazy_names(__name__)

@@ -1,6 +1,7 @@
 """All settings of a run in one frozen model: defaults, then a variant, then a YAML file, then flags."""
 
 import io
+import re
 from collections.abc import Mapping
 from functools import cache
 from importlib import resources
@@ -182,7 +183,7 @@ def make_config(values: Any, *, source: str = "configuration") -> RunConfig:
         return config_type().model_validate(merge(VARIANTS[variant], values))
     except ValidationError as error:
         first = error.errors()[0]
-        code = "unknown-key" if first["type"] == "extra_forbidden" else _name(first)
+        code = "unknown-key" if first["type"] == "extra_forbidden" else setting_of(first)
         raise ConfigError("\n".join(f"{source}: {_explain(line)}" for line in error.errors()), code=code) from error
 
 
@@ -213,41 +214,31 @@ def dump_config(config: RunConfig) -> str:
 
 
 def in_words(error: Any) -> str:
-    """pydantic's error about a setting as a sentence: `reward.bonus_weight must be a valid number, got 'much'`."""
-    name = ".".join(str(part) for part in error["loc"])
-    message = error["msg"].partition(", unable to parse")[0]
-    if error["type"] == "value_error":  # one of ours, which says what was got
-        return f"{name}: {message.removeprefix('Value error, ')}".removeprefix(": ")
-    if error["type"] == "too_short":
+    """pydantic's error about a setting, with what was got and the nearest word of those that it expects."""
+    name, kind, given = setting_of(error), error["type"], error["input"]
+    if kind == "value_error":  # one of ours, which says what was got
+        return f"{name}: {error['msg'].removeprefix('Value error, ')}".removeprefix(": ")
+    if kind == "too_short":
         return f"{name} is empty, expected at least {error['ctx']['min_length']}."
-    needed = message.removeprefix("Input should ")
-    return (
-        f"{name}: {message}, got {error['input']!r}"
-        if needed == message
-        else f"{name} must {needed}, got {error['input']!r}"
-    )
+    if kind == "model_type":
+        return f"{name}: expected a section of settings, got {given!r}. Leave out an empty section."
+    words = re.findall(r"'([^']+)'", error["ctx"]["expected"]) if kind == "literal_error" else []
+    hint = did_you_mean(str(given), words, cutoff=0.4)
+    if name == "method" and not hint:
+        hint = " A method of your own needs its --plugin."
+    return f"{name}: {error['msg']}, got {given!r}.{hint}"
 
 
-def _name(error: Any) -> str:
+def setting_of(error: Any) -> str:
+    """The dotted name of the setting that pydantic's error is about."""
     return ".".join(str(part) for part in error["loc"])
 
 
 def _explain(error: Any) -> str:
-    name = _name(error)
-    if error["type"] == "model_type":
-        return f"{name}: expected a section of settings, got {error['input']!r}. Leave out an empty section."
-    if error["type"] == "literal_error" and isinstance(error["input"], str):
-        words = [word for word in error["ctx"]["expected"].split("'") if word.strip(", ") not in ("", "or")]
-        given = error["input"]
-        near = next((word for word in words if given in word), "")
-        hint = f" Did you mean '{near}'?" if near else did_you_mean(given, words, cutoff=0.4)
-        if name == "method":
-            hint = hint or " A method of your own needs its --plugin."
-        return f"{name}: unknown value '{error['input']}', expected one of {', '.join(words)}.{hint}"
     if error["type"] != "extra_forbidden":
         return in_words(error)
     section: Any = config_type()
     for part in error["loc"][:-1]:
         section = section.model_fields[part].annotation
     known = f" Known here: {', '.join(section.model_fields)}."
-    return f"unknown key '{name}'.{did_you_mean(str(error['loc'][-1]), section.model_fields) or known}"
+    return f"unknown key '{setting_of(error)}'.{did_you_mean(str(error['loc'][-1]), section.model_fields) or known}"

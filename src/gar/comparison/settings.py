@@ -8,7 +8,7 @@ from typing import Annotated, Any, Self, get_args
 
 from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
 
-from gar.config import in_words, parse_yaml, read_config
+from gar.config import in_words, parse_yaml, read_config, setting_of
 from gar.errors import ConfigError, did_you_mean
 from gar.plugins import load_plugins
 from gar.settings import REGISTERED, MethodName, Settings
@@ -122,12 +122,11 @@ def read_comparison(source: str) -> ComparisonSettings:
 
 
 def _explain(error: Any) -> str:
-    where = ".".join(str(part) for part in error["loc"])
     if error["type"] == "extra_forbidden":
         section = RowSettings if "runs" in error["loc"][:-1] else ComparisonSettings
-        return f"unknown key '{where}'.{near(str(error['loc'][-1]), section.model_fields)}"
+        return f"unknown key '{setting_of(error)}'.{near(str(error['loc'][-1]), section.model_fields)}"
     if error["type"] == "missing":
-        return f"{where} is missing."
+        return f"{setting_of(error)} is missing."
     return in_words(error)
 
 

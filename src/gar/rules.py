@@ -121,14 +121,20 @@ def _filled(text: str, facts: Facts) -> str:
 
 # Words of the table.
 
+_SECTION_READ = {"estimator": ("group",), "advantages are TRL's": (False,)}
 _WHITENING = ("reinforce-plus-plus", "reinforce-plus-plus-baseline")
 _IN_GROUPS, _WHITENED = {"estimator": ("group",)}, {"estimator": _WHITENING}
+_UNDIVIDED = _IN_GROUPS | {"rewards are divided": (False,)}
 _OFF = (None, False)
 _ALL_CORRECT = "it drops groups whose outcomes are all equal, and GAR gives all-correct groups a signal"
 _QUANTIZED = "quantized weights are not those of the closed form"
+_SAVES = {"trl.save_strategy": ("steps", "epoch", "best")}
 _GATE = {"method.gate": (True,)}
 _VECTORS = {"method.reads_vectors": (True,)}
+_NO_VECTORS = {"method.reads_vectors": (False,)}
+_NOT_EVALUATED = {"evaluate.sources": ((),)}
 _OWN_KIND = _VECTORS | {"method.kind": (None,)}  # the run may choose, and has
+_NO_ACTIVATIONS = {"signal.kind": ("gradient", "hidden")}
 _NO_INITIAL = _VECTORS | {"engine.initial_policy": (False,)}
 _NO_LIMIT = {"method.reads_spans": (True,), "signal.max_tokens": (None,)}
 _NO_FILTER = Condition(
@@ -146,6 +152,8 @@ LOG_PROB_HOOK = {"custom_megatron_before_log_prob_hook_path": "gar.integrations.
 """One more with `capture: logprob`."""
 
 _LOG_PROB = {"gar.capture": ("logprob",)}
+_PARTIAL = {"--partial-rollout": (True,)}
+_SAYS_TOOLS = "it says which tokens a tool wrote, so that they are not graded"
 _NO_PASS = "slime makes no log-probability pass then. Set gar.capture to own"
 
 AGENT_LOOP_MANAGER = "gar.integrations.verl.agents.GarAgentLoopManager"
@@ -187,6 +195,7 @@ _WHOLE_GROUPS = Condition(
     "a multiple of {trl.num_generations} (trl.num_generations)",
     lambda size, facts: not size % facts["trl.num_generations"],
 )
+_BATCH = "it is trl.per_device_train_batch_size times steps_per_generation times the number of processes"
 _ENOUGH_SAMPLES = Condition(
     "numbers from 1 to {evaluate.num_samples} (evaluate.num_samples)",
     lambda ks, facts: all(1 <= k <= facts["evaluate.num_samples"] for k in ks),
@@ -197,35 +206,18 @@ _ENOUGH_SAMPLES = Condition(
 _METHOD = (
     Rule("method", _RUNS, "{method.lacks}"),
     Rule("signal.policy", ("current",), "{engine} has only the current policy", _NO_INITIAL),
-    Rule(
-        "signal.activation_threshold",
-        UNSET,
-        "the kind {signal.kind} multiplies no activations",
-        _OWN_KIND | {"signal.kind": ("gradient", "hidden")},
-    ),
+    Rule("signal.activation_threshold", UNSET, "{signal.kind} multiplies no activations", _OWN_KIND | _NO_ACTIVATIONS),
     Rule("signal.temperature", UNSET, "the kind hidden has no logits", _OWN_KIND | {"signal.kind": ("hidden",)}),
     Rule("signal.limit_from", ("end",), "no token is left out, since signal.max_tokens sets no limit here", _NO_LIMIT),
     Rule("advantage.min_std advantage.eps", UNSET, "{estimator} adds 1e-8 to a variance over the batch", _WHITENED),
-    Rule(
-        "advantage.min_std advantage.eps advantage.ddof",
-        UNSET,
-        "rewards are not divided by a standard deviation here",
-        _IN_GROUPS | {"rewards are divided": (False,)},
-    ),
+    Rule("advantage.min_std advantage.eps advantage.ddof", UNSET, "rewards are not divided here", _UNDIVIDED),
 )
 
 _TRL = (
-    Rule(
-        "trl.multi_objective_aggregation", ("sum_then_normalize",), "the bonus must be in the group that is normalized"
-    ),
+    Rule("trl.multi_objective_aggregation", ("sum_then_normalize",), "the bonus belongs to the normalized reward"),
     Rule("trl.remove_unused_columns", (False,), "the columns answer and expert_solution would be dropped"),
     Rule("trl.dynamic_sampling", _OFF, _ALL_CORRECT),
-    Rule(
-        "trl.scale_rewards",
-        ("group", "none"),
-        "the advantage section is about groups. To keep the field, leave advantage.ddof and eps null",
-        _IN_GROUPS | {"advantages are TRL's": (False,)},
-    ),
+    Rule("trl.scale_rewards", ("group", "none"), "advantage.ddof and eps need one. Or leave them null", _SECTION_READ),
     Rule("trl.scale_rewards", ("group",), "with {estimator} nothing would read it", _WHITENED),
     Rule("trl.importance_sampling_level", ("token",), "the method weighs the ratio of each token by itself", _GATE),
     Rule("trl.delta", (None,), "it clips ratios, and the method has a soft gate instead", _GATE),
@@ -236,12 +228,7 @@ _TRL = (
 
 _RESUME = (
     Rule("trl.save_steps", _AT_GENERATIONS, "checkpoints between two are not exact", {"trl.save_strategy": ("steps",)}),
-    Rule(
-        "trl.save_only_model",
-        (False,),
-        "without the optimizer this run cannot be resumed",
-        {"trl.save_strategy": ("steps", "epoch", "best")},
-    ),
+    Rule("trl.save_only_model", (False,), "a checkpoint without the optimizer cannot be resumed", _SAVES),
     Rule("trl.sync_ref_model", _OFF, "the reference model that it moves is in no checkpoint"),
     Rule("trl.ignore_data_skip", (False,), "a resumed run would begin with the first problems again"),
 )
@@ -277,26 +264,14 @@ _TRAIN = (
         for name, (module, needed) in PACKAGES.items()
     ),
     Rule("evaluate.pass_at_k", _ENOUGH_SAMPLES, "pass@k needs k responses per problem", {"evaluates": (True,)}),
-    Rule(
-        "responses_per_batch",
-        _WHOLE_GROUPS,
-        "it is trl.per_device_train_batch_size times steps_per_generation times the number of processes",
-        {"method.samples_groups": (True,)},
-    ),
+    Rule("responses_per_batch", _WHOLE_GROUPS, _BATCH, {"method.samples_groups": (True,)}),
 )
 
 _SLIME = (
     *(Rule(slime_flag(name), (hook,), "GAR needs all of its hooks") for name, hook in SLIME_HOOKS.items()),
-    *(
-        Rule(slime_flag(name), (hook,), "gar.capture logprob needs it", _LOG_PROB)
-        for name, hook in LOG_PROB_HOOK.items()
-    ),
+    *(Rule(slime_flag(name), (hook,), "gar.capture needs it", _LOG_PROB) for name, hook in LOG_PROB_HOOK.items()),
     Rule("gar.capture", ("own", "logprob")),
-    Rule(
-        "--advantage-estimator",
-        "the flag of the run's estimator",
-        "GAR runs {estimator}, and cannot train ppo's critic",
-    ),
+    Rule("--advantage-estimator", "the flag of the run's estimator", "GAR runs {estimator}, and no critic"),
     Rule("advantage.ddof", UNSET, "slime whitens over the batch by itself", _WHITENED),
     Rule("--compute-advantages-and-returns", (True,), "without advantages no reward has an effect"),
     Rule("--custom-reward-post-process-path", (None,), "GAR sets the rewards, and one would overwrite the other"),
@@ -310,34 +285,21 @@ _SLIME = (
         _LOG_PROB,
     ),
     Rule("--qkv-format", (None, "thd"), "GAR packs sequences"),
-    Rule(
-        "--mask-offpolicy-in-partial-rollout",
-        _OFF,
-        "GAR reads masked text as a tool's, and would not grade the start of a resumed response",
-        {"--partial-rollout": (True,)},
-    ),
+    Rule("--mask-offpolicy-in-partial-rollout", _OFF, "GAR takes masked text for a tool's, and grades none", _PARTIAL),
 )
 
 _VERL = (
     Rule("algorithm.adv_estimator", "the flag of the run's estimator", "GAR runs {estimator}"),
     Rule("actor_rollout_ref.actor.strategy", ("fsdp", "fsdp2", "megatron"), "GAR reads hidden states in these engines"),
-    Rule(
-        "actor_rollout_ref.actor.megatron.dynamic_context_parallel", _OFF, "it shares out sequences anew in each pass"
-    ),
+    Rule("actor_rollout_ref.actor.megatron.dynamic_context_parallel", _OFF, "it splits sequences anew in each pass"),
     Rule("actor_rollout_ref.model.use_fused_kernels", _OFF, "they never call the LM head, where GAR reads its input"),
     Rule("actor_rollout_ref.model.mtp.enable", _OFF, "it calls the LM head more than once in a pass"),
     Rule("actor_rollout_ref.actor.qat.enable actor_rollout_ref.actor.megatron.qat.enable", _OFF, _QUANTIZED),
     Rule("algorithm.filter_groups.enable", _OFF, _ALL_CORRECT),
     Rule("algorithm.rollout_correction.bypass_mode", _OFF, "it leaves out the pass in which GAR reads hidden states"),
     Rule("reward.reward_manager.name", ("gar",), "it says which responses are verified and well formatted"),
-    Rule(
-        "actor_rollout_ref.rollout.agent.agent_loop_manager_class",
-        (None, AGENT_LOOP_MANAGER),
-        "it says which tokens a tool wrote, so that they are not graded",
-    ),
-    Rule(
-        "reward.custom_reward_function.path", (None,), "nothing would call it. Name your grader in gar.verify.verifier"
-    ),
+    Rule("actor_rollout_ref.rollout.agent.agent_loop_manager_class", (None, AGENT_LOOP_MANAGER), _SAYS_TOOLS),
+    Rule("reward.custom_reward_function.path", (None,), "nothing would call it. Use gar.verify.verifier"),
     Rule("reward.reward_model.enable", _OFF, "GAR's rewards come from a verifier"),
     Rule("actor_rollout_ref.rollout.n", bounds(">= 2"), "a response is compared with the others of its group"),
 )
@@ -348,11 +310,7 @@ def _unread(section: str, names: str, when: Mapping[str, tuple[Any, ...]]) -> Ru
 
 
 _UNREAD = (
-    _unread(
-        "signal",
-        "kind policy activation_threshold anchor_keep_fraction temperature",
-        {"method.reads_vectors": (False,)},
-    ),
+    _unread("signal", "kind policy activation_threshold anchor_keep_fraction temperature", _NO_VECTORS),
     _unread("signal", "anchor_keep_fraction", _VECTORS | {"method.alignment": (None, "random-anchor")}),
     _unread("signal", "activation_threshold", _VECTORS | {"method.kind": ("gradient", "hidden")}),
     _unread("signal", "temperature", _VECTORS | {"method.kind": ("hidden",)}),
@@ -362,11 +320,7 @@ _UNREAD = (
     _unread("data", "column_schema prompt_field answer_field anchor_fields revision", {"data": ("generated",)}),
     _unread("data", "split subset revision", {"data": ("a file",)}),
     _unread("model", "revision", {"model": ("embedded", "a folder")}),
-    _unread(
-        "evaluate",
-        "num_samples pass_at_k max_problems temperature eval_steps eval_on_start",
-        {"evaluate.sources": ((),)},
-    ),
+    _unread("evaluate", "num_samples pass_at_k max_problems temperature eval_steps eval_on_start", _NOT_EVALUATED),
     _unread("preflight", "num_problems num_samples", {"preflight.mode": ("off",)}),
     _unread("watchdog", "steps", {"watchdog.mode": ("off",)}),
 )

@@ -1,5 +1,3 @@
-import re
-
 import pyarrow.parquet as pq
 import pytest
 
@@ -80,27 +78,6 @@ def test_check_ends_with_a_verdict_and_its_status(write_rows, capsys):
         last = capsys.readouterr().out.splitlines()[-1]
         assert last.startswith(verdict)
         assert named in last
-
-
-def test_check_compares_stated_answers_and_guesses_none(write_rows, capsys):
-    cases = [
-        ("<think> 3 + 4 </think> <answer> x^2 </answer>", "x^2", "agree with"),
-        ("<think> the answer is 9 </think> <answer> 7 </answer>", "9", "disagree"),
-        ("So $\\boxed{\\frac{1}{2}}$ of 8.", "0.5", "agree with"),
-        ("#### 7\nwhich is 9 - 2", "9", "disagree"),
-        ("They sold 1,080 in 5 days.", "1080", "without a readable answer"),
-        ("They sold 1080.\nThat took 5 days.", "1080", "disagree"),
-    ]
-    path = write_rows(*(ours(i, expert_solution=text, answer=gold) for i, (text, gold, _) in enumerate(cases)))
-    main(["check", path])
-    output = capsys.readouterr().out
-    counts = {name: count for name, count in table(output).items() if name.startswith("expert")}
-    for label in ("agree with", "disagree", "without a readable answer"):
-        lines = [line for line, (*_, outcome) in enumerate(cases, start=1) if outcome == label]
-        (name,) = [name for name in counts if f" {label}" in name]
-        assert counts[name] == len(lines)
-        shown = output.partition(f"{name}, for example:")[2].partition("\n\n")[0]
-        assert re.findall(r"rows\.jsonl:(\d+)", shown) == [str(line) for line in lines if label != "agree with"]
 
 
 def test_prepare_writes_a_subset_in_our_columns_and_counts_what_it_leaves_out(write_rows, tmp_path, capsys):

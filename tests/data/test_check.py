@@ -12,28 +12,28 @@ def ours(number: int, **changes: object) -> dict[str, object]:
     return row | changes
 
 
-def test_check_problems_counts_everything_it_finds(write_rows):
-    path = write_rows(
-        ours(1),
-        "not json",
-        ours(3, expert_solution=None),
-        ours(4, answer=""),
-        ours(5, prompt=5),
-        ours(6, id="n-1"),
-        ours(7, prompt=" 1  + 1 ="),
-    )
-    report = check_problems(path)
-    assert (report.column_schema, report.num_problems, report.num_anchors) == ("gar", 4, 3)
-    assert (report.prompt_tokens, report.anchor_tokens) == (None, None)
-    assert report.without_anchor.examples == [f"{path}:3: problem 'n-3'"]
-    assert {reason: finding.examples for reason, finding in report.dropped.items()} == {
-        "the answer is empty": [f"{path}:4"]
-    }
-    assert [re.search(r":(\d+): ", error)[1] for error in report.errors.examples] == ["2", "5", "6"]
-    assert report.repeated_prompts.examples == [f"{path}:7: problem 'n-7'"]
+def test_check_problems_reads_the_columns_that_are_named(write_rows):
     options = SourceSettings(prompt_field="task", anchor_fields=("teacher",))
     report = check_problems(write_rows({"task": "1+1=", "answer": "2", "teacher": "so 2"}), options=options)
-    assert (report.num_problems, report.num_anchors, report.errors.count) == (1, 1, 0)
+    assert (report.column_schema, report.num_problems, report.num_anchors, report.errors.count) == ("gar", 1, 1, 0)
+    assert (report.prompt_tokens, report.anchor_tokens) == (None, None)
+
+
+def test_check_problems_compares_stated_answers_and_guesses_none(write_rows):
+    cases = [
+        ("<think> 3 + 4 </think> <answer> x^2 </answer>", "x^2", "ok"),
+        ("<think> the answer is 9 </think> <answer> 7 </answer>", "9", "wrong"),
+        ("So $\\boxed{\\frac{1}{2}}$ of 8.", "0.5", "ok"),
+        ("#### 7\nwhich is 9 - 2", "9", "wrong"),
+        ("They sold 1,080 in 5 days.", "1080", "unparsed"),
+        ("They sold 1080.\nThat took 5 days.", "1080", "wrong"),
+    ]
+    path = write_rows(*(ours(i, expert_solution=text, answer=gold) for i, (text, gold, _) in enumerate(cases)))
+    found = check_problems(path, compare_workers=1).comparisons
+    for status, occurrences in found.items():
+        lines = [re.search(r":(\d+): ", example)[1] for example in occurrences.examples]
+        assert lines == [str(line) for line, (*_, outcome) in enumerate(cases, start=1) if outcome == status]
+    assert sum(occurrences.count for occurrences in found.values()) == len(cases)
 
 
 def test_check_problems_has_errors_exactly_where_load_problems_raises(write_rows):

@@ -59,14 +59,9 @@ class ResponseRow:
 
 @dataclass(kw_only=True, slots=True)
 class ResponseSurvey:
-    """Counts over a file of responses.
+    """Counts of rows, of responses, of rows with an expert solution, and of rows that repeat an earlier row's prompt.
 
-    Attributes:
-        num_rows: Rows, including those that cannot be read.
-        num_responses: Responses in all rows that can be read.
-        num_anchored: Rows with an expert solution.
-        num_repeated: Rows whose prompt an earlier row holds too.
-        errors: Errors of the rows that cannot be read.
+    `num_rows` includes the rows that cannot be read, whose `errors` are kept.
     """
 
     num_rows: int = 0
@@ -87,9 +82,8 @@ def survey_rows(rows: Iterable[ResponseRow | DataError]) -> ResponseSurvey:
             continue
         survey.num_responses += len(row.responses)
         survey.num_anchored += bool(row.anchors)
-        prompt = prompt_hash(str(row.prompt) if isinstance(row.prompt, tuple) else row.prompt)
-        survey.num_repeated += prompt in prompts
-        prompts.add(prompt)
+        prompts.add(prompt_hash(str(row.prompt) if isinstance(row.prompt, tuple) else row.prompt))
+    survey.num_repeated = survey.num_rows - len(survey.errors) - len(prompts)
     return survey
 
 
@@ -126,14 +120,16 @@ def read_response_row(row: Row, columns: ResponseColumns, *, source: str, line: 
     problem = read_problem(row | stand_in, schema, place=place, default_id=default_id, default_source="")
     if isinstance(problem, str):
         raise DataError(f"{place}: {problem}.")
-    responses, fields = _responses(row, columns, place)
+    found = list(_responses(row, columns, place))
+    if not found:
+        raise DataError(f"{place}: no responses in {', '.join(map(repr, columns.responses_fields))}.")
     return ResponseRow(
         line=line,
         place=place,
         id=problem.id,
         prompt=tuple(prompt) if _is_ids(prompt) else problem.prompt,
-        responses=responses,
-        response_fields=fields,
+        responses=tuple(response for response, _ in found),
+        response_fields=tuple(name for _, name in found),
         answer=problem.answer,
         anchors=tuple(anchor.text for anchor in problem.anchors),
     )
@@ -147,27 +143,22 @@ def stated_answer(solution: str) -> str:
     return last_boxed(solution) or answer_line(solution).rstrip("*")
 
 
-def _responses(row: Row, columns: ResponseColumns, place: str) -> tuple[tuple[str | Ids, ...], tuple[str, ...]]:
+def _responses(row: Row, columns: ResponseColumns, place: str) -> Iterator[tuple[str | Ids, str]]:
     """The responses, and the column of each."""
-    found: list[tuple[str | Ids, str]] = []
     for name in columns.responses_fields:
         value = column_value(row, name, place)
         # Each of several columns may hold the token ids of one response. In a single column [7, 8] would be a mistake.
         is_list = isinstance(value, list) and (len(columns.responses_fields) == 1 or not _is_ids(value))
         for response in value if is_list else [value]:
             if isinstance(response, list) and (not response or _is_ids(response)):
-                found.append((tuple(response), name))
+                yield tuple(response), name
             elif isinstance(response, str):
-                found.append((checked_text(response, place, name), name))
+                yield checked_text(response, place, name), name
             else:
                 raise DataError(
                     f"{place}: column {name!r} must hold responses, each text or a list of token ids, got "
                     f"{json_type(response)}: {str(response)[:60]}."
                 )
-    if not found:
-        raise DataError(f"{place}: no responses in {', '.join(map(repr, columns.responses_fields))}.")
-    responses, names = zip(*found, strict=True)
-    return responses, names
 
 
 def _is_ids(value: object) -> bool:

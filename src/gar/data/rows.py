@@ -49,21 +49,11 @@ def iter_rows(
     torn_ids: Collection[str] = (),
     on_error: OnError = raise_error,
 ) -> Iterator[tuple[int, Row]]:
-    """Read `source` row by row.
+    """Read a source row by row: the number of each (the line of a JSONL file, else the count of rows) from 1, and it.
 
-    Args:
-        source: A file with one of `FILE_SUFFIXES`, a folder that `datasets` can load, or a Hub id (`owner/name`).
-        split: Split of a Hub data set or folder. A file has no splits.
-        subset: Configuration of a Hub data set, for example "main" of openai/gsm8k.
-        revision: Commit or tag of a Hub data set. None takes the newest, which may change.
-        torn_ids: Values that mark the rows of a .csv that may have too few values. Those that lack are None.
-        on_error: Called with the error for a line that is not a JSON object. If it returns, the line is skipped.
-
-    Yields:
-        The row's number (the line of a JSONL file, else the count of rows, from 1) and the row.
-
-    Raises:
-        DataError: The source does not exist, cannot be reached, or is not of the kind that its name says.
+    `split`, `subset` and `revision` are those of a Hub data set. `torn_ids` are values that mark the rows of a .csv
+    that may have too few values. Those that lack are None. `on_error` is called with the error for a line that is no
+    JSON object. If it returns, the line is skipped. A `DataError` says why the source cannot be read.
     """
     check_source(source)
     path = Path(source)

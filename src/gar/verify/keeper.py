@@ -54,6 +54,7 @@ def main(*control_fds: int) -> None:
     os.dup2(2, 1)  # what a grader prints does not belong in the program's output
     logging.getLogger("math_verify").setLevel(logging.ERROR)  # it warns that its own time limits are off
     controls = [Connection(fd) for fd in control_fds]
+    pool = os.getppid()
     try:
         setup: Setup = controls[0].recv()
         for item in setup.warm_up:
@@ -63,7 +64,6 @@ def main(*control_fds: int) -> None:
         mine = controls[0]
         for control in controls[1:]:
             if os.fork() == 0:
-                _die_with_parent()
                 mine = control
                 break
         for control in controls:
@@ -71,7 +71,10 @@ def main(*control_fds: int) -> None:
                 control.close()
         _Keeper(mine, setup).serve()
     except (EOFError, BrokenPipeError, ConnectionResetError, _PoolGoneError):
-        pass
+        if os.getppid() == pool:  # the pool has closed all pipes, so the other keepers end too
+            with contextlib.suppress(ChildProcessError):
+                while True:
+                    os.wait()
 
 
 class _Keeper:
@@ -185,7 +188,8 @@ def _work(connection: Connection, setup: Setup) -> None:
     exit_code = 1
     try:
         os.setpgid(0, 0)
-        _die_with_parent()
+        if sys.platform == "linux":
+            _die_with_keeper()
         _limit(resource.RLIMIT_CORE, 0)
         _limit(resource.RLIMIT_DATA, setup.memory_bytes)
         function = _loaded(setup.function)
@@ -211,9 +215,7 @@ def _peak_bytes() -> int:
     return peak if sys.platform == "darwin" else 1024 * peak
 
 
-def _die_with_parent() -> None:
-    if sys.platform != "linux":
-        return
+def _die_with_keeper() -> None:
     import ctypes
 
     set_parent_death_signal = 1

@@ -84,7 +84,8 @@ MUTATIONS = (
     Mutation("verify/numbers.py", "decimal and gold.denominator > 1 and close", "decimal and close",
              "verify/test_answers.py verify/test_attacks.py verify/test_operations.py"),
     Mutation("verify/verifier.py", "verified=graded.status is Status.OK", "verified=graded.grade > 0", "verify"),
-    Mutation("verify/keeper.py", "Graded(status=Status.TIMEOUT", "Graded(status=Status.WRONG", "verify/test_workers.py"),
+    Mutation("verify/keeper.py", "Graded(status=Status.TIMEOUT", "Graded(status=Status.WRONG",
+             "verify/test_workers.py"),
     # evaluation: pass@k, votes and tests
     Mutation("evaluation/metrics.py", "range(num_wrong + 1, num_samples + 1)", "range(num_wrong, num_samples)",
              "evaluation/test_metrics.py"),

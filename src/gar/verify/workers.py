@@ -137,7 +137,8 @@ class WorkerPool:
                 keeper, index = idle.pop(), queue.popleft()
                 keeper.send((items[index], limit))
                 busy[keeper] = index, limit, time.monotonic()
-            for keeper in wait(list(busy)):
+            readable = wait(list(busy))
+            for keeper in [keeper for keeper in busy if keeper in readable]:
                 outcome = keeper.recv()
                 if isinstance(outcome, str):
                     raise WorkerError(outcome)

@@ -84,8 +84,7 @@ MUTATIONS = (
     Mutation("verify/numbers.py", "decimal and gold.denominator > 1 and close", "decimal and close",
              "verify/test_answers.py verify/test_attacks.py verify/test_operations.py"),
     Mutation("verify/verifier.py", "verified=graded.status is Status.OK", "verified=graded.grade > 0", "verify"),
-    Mutation("verify/workers.py", "Graded(status=Status.TIMEOUT, detail=detail)\n            return",
-             "Graded(status=Status.WRONG, detail=detail)\n            return",
+    Mutation("verify/keeper.py", "Graded(status=Status.TIMEOUT", "Graded(status=Status.WRONG",
              "verify/test_workers.py"),
     # evaluation: pass@k, votes and tests
     Mutation("evaluation/metrics.py", "range(num_wrong + 1, num_samples + 1)", "range(num_wrong, num_samples)",

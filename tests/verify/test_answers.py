@@ -1,9 +1,7 @@
 """`grade_answer`: what equals a gold answer, what does not, and what is no statement about the answer at all."""
 
-import itertools
-
 from gar.types import Status
-from gar.verify.answers import MAX_ANSWER_CHARS, _grade_expression, grade_answer, grade_exactly
+from gar.verify.answers import MAX_ANSWER_CHARS, grade_answer, grade_exactly
 
 # gold, answers that are decided without math-verify
 EXACT_RIGHT = [
@@ -31,6 +29,8 @@ EXACT_RIGHT = [
     ("602000000000000000000000", "6.02e23 | 6.02\\times10^{23} | 6.02 \\cdot 10^{23}"),
     ("6.02e23", "6.02\\times10^{23} | 602e21"),
     ("7/2", "3 1/2 | 3\\frac{1}{2}"),
+    ("1/2", "3/6 | 007/014 | \\dfrac{2}{4} | -\\frac{-1}{2} | 123456789/246913578"),
+    ("\\frac{0}{5}", "0/3"),
     ("0.000001", "1e-6"),
     ("1234.5", "1,234.50 | $1,234.50 | 1.2345e3"),
     ("12.5", "€12.50 | \\$12.50"),
@@ -56,6 +56,8 @@ EXACT_WRONG = [
     ("18", "18_{9} | 18_{8} | 18_1 | 18_0"),
     ("7", "7 quadrillion | 7 lakh | 7 crore | 3(4)"),
     ("6.02e23", "1.6e-19 | 6.02e22 | 6.02e-23"),
+    ("1/2", "-1/2 | 4/2 | 0/3 | \\frac{1}{-2} | 123456789/246913579"),
+    ("1/3", "\\frac{333333}{1000000}"),
     ("18", "The answer is 19. | She has 17 left."),
     ("0.5", "0.50001"),
     ("1234.5", "1,234.51"),
@@ -142,6 +144,7 @@ HEDGES = [
     ),
     ("18", "1.8 dozen | 18 and half | 18 squared | 18 apples or twenty | 18 and a half"),
     ("2", "All powers of 2 | half of 2"),
+    ("7", "3 of 7 apples | if x is 7 | minus 7 | sum of 3 and 7 | the 7th day | a multiple of 7"),
     ("\\frac{1}{2}", "about \\frac{1}{2} | \\frac{1}{2} or so | \\frac{1}{2}\\text{ or so} | not \\frac{1}{2}"),
     ("3.5", "about 3.5 | 3.5 or so | 3.5 ish"),
     ("n+1", "about n+1 | perhaps n+1 | n+1\\text{ perhaps} | n+1\\text{ (approx.)} | not n+1 | n+1 or so"),
@@ -200,18 +203,10 @@ def test_grade_exactly_refuses_hostile_answers_unread() -> None:
         assert (graded.status, detail in graded.detail) == (Status.UNPARSED, True), detail
 
 
-FRACTIONS = [
-    "1/2", "-1/2", "3/6", "4/2", "0/3", "007/014", r"\frac{1}{2}", r"\dfrac{2}{4}", r"-\frac{1}{2}", r"\frac{-1}{2}",
-    r"-\frac{-1}{2}", r"\frac{1}{-2}", r"\frac{333333}{1000000}", r"\frac{1}{3}", "123456789/246913579", r"\frac{0}{5}",
-]  # fmt: skip
 NO_FRACTIONS = ["1/0", r"\frac{1}{0}", "0.5", r"\frac12", "1/2/3", r"\frac{1}{2}x", "1/2 or 3/4"]
 
 
-def test_grade_exactly_compares_fractions_as_math_verify_does_and_leaves_others_to_the_parser() -> None:
-    for gold, answer in itertools.product(FRACTIONS, FRACTIONS):
-        exact = grade_exactly(answer, gold)
-        assert exact is not None
-        assert exact.status == _grade_expression(answer, gold, "").status
+def test_grade_exactly_leaves_to_the_parser_what_it_does_not_read() -> None:
     undecided = [(r"\frac{7}{2}", answer) for answer in NO_FRACTIONS] + pairs(NOT_THE_SAME)
     assert [answer for gold, answer in undecided if grade_exactly(answer, gold) is not None] == []
 

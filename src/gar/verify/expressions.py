@@ -185,6 +185,4 @@ def _members(value: Any) -> list[Any]:
         return [value.start, value.end]
     if isinstance(value, sympy.FiniteSet):
         return list(getattr(value, "_unsorted_args", value.args))
-    if isinstance(value, sympy.MatrixBase):
-        return list(value.flat())
     return list(value) if isinstance(value, sympy.Tuple) else []

@@ -122,22 +122,15 @@ def _think_answer_fault(text: str, tags: Tags, *, prefilled_think: bool) -> str:
 
 def _without_thinking(text: str, tags: Tags, *, starts_inside: bool, drop_unclosed: bool) -> str:
     """The text outside the thinking parts. A closing tag alone ends a part that began with the text."""
-    opening = text.find(tags.think_open)
-    closing = text.find(tags.think_close)
-    if closing >= 0 and not 0 <= opening < closing:
-        text = text[closing + len(tags.think_close) :]
-    elif starts_inside and closing < 0 and drop_unclosed:
+    head, closing, rest = text.partition(tags.think_close)
+    if closing and tags.think_open not in head:
+        text = rest
+    elif starts_inside and not closing and drop_unclosed:
         return ""
-    pieces = []
-    position = 0
-    while (opening := text.find(tags.think_open, position)) >= 0:
-        closing = text.find(tags.think_close, opening)
-        if closing < 0:
-            break
-        pieces.append(text[position:opening])
-        position = closing + len(tags.think_close)
-    pieces.append(text[position:opening] if opening >= 0 and drop_unclosed else text[position:])
-    return "".join(pieces)
+    closed, _, tail = text.rpartition(tags.think_close)
+    outside, *parts = closed.split(tags.think_open)
+    after = [part.partition(tags.think_close)[2] for part in parts]
+    return "".join([outside, *after, tail.partition(tags.think_open)[0] if drop_unclosed else tail])
 
 
 def _tagged_answer(text: str, tags: Tags) -> str | None:

@@ -1,9 +1,9 @@
-"""Fork server for verification workers: a process that forks, kills and reaps workers, and the workers.
+"""Keepers: processes that fork, feed, kill and reap one worker each. A worker checks one item at a time.
 
-Why a keeper between the pool and its workers? The training process has threads and a GPU context, so it must not fork.
-A fresh interpreter for every worker would spend half a second on imports. The keeper is a fresh interpreter without
-torch and without threads. Forking from it is safe and takes milliseconds. When the pool's process ends, for whatever
-reason, the keeper kills every worker, even one that hangs in C code. Unix only. Tested on Linux.
+Why a process between the pool and a worker? The training process has threads and a GPU context, so it must not fork.
+A fresh interpreter for every worker would spend half a second on imports. The first keeper is a fresh interpreter
+without torch and without threads. The others are its forks, and forking a worker is safe and takes milliseconds. When
+the pool's process ends, for whatever reason, its keepers kill their workers, even one that hangs in C code.
 """
 
 import contextlib
@@ -13,103 +13,189 @@ import os
 import pickle
 import resource
 import signal
+import socket
+import struct
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
-from multiprocessing.reduction import recv_handle
+from multiprocessing.connection import Connection, wait
+from typing import Any
 
 from gar.types import Status
 from gar.verify.answers import Graded, error_text
 
+START_SECONDS = 60.0  # time to import math-verify, or the module of a user's grader, on a busy machine
+_FROM_OUTSIDE = {signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT}
 _OBJECTS_PER_COLLECTION = 50_000
 """A parser makes thousands of objects per answer. Python's default of 700 costs a sixth of the grading time."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Setup:
-    """The first message to a keeper: the pickled function, as `WorkerPool` describes the arguments."""
+    """The first message to the first keeper: the pickled function, as `WorkerPool` describes the arguments."""
 
     function: bytes
     warm_up: tuple[tuple[str, ...], ...]  # without any, only workers load `function`
+    timeout_seconds: float
     memory_bytes: int
 
 
-def main(control_fd: int) -> None:
-    """Serve the pool at the other end of `control_fd` until it ends.
+class _PoolGoneError(Exception):
+    """The pool's process has ended."""
 
-    A request is either None, followed by a descriptor: fork a worker that communicates through it, and reply with its
-    process id. Or it is a process id: kill that worker, and reply with its exit code, negative for a signal.
+
+def main(*control_fds: int) -> None:
+    """Start a keeper for each end of a pipe to the pool, and serve the pool until it ends.
+
+    The pool sends items, one at a time, each with its limit in seconds. The reply is the item's outcome, or a text that
+    says why no worker starts.
     """
-    os.set_inheritable(control_fd, False)
     os.dup2(2, 1)  # what a grader prints does not belong in the program's output
     logging.getLogger("math_verify").setLevel(logging.ERROR)  # it warns that its own time limits are off
-    control = Connection(control_fd)
-    workers: set[int] = set()
+    controls = [Connection(fd) for fd in control_fds]
+    pool = os.getppid()
     try:
-        setup: Setup = control.recv()
+        setup: Setup = controls[0].recv()
         for item in setup.warm_up:
             pickle.loads(setup.function)(*item)
         gc.freeze()  # workers must not collect inherited objects, which would copy their pages
         gc.set_threshold(_OBJECTS_PER_COLLECTION)
-        _serve(control, setup, workers)
-    except (EOFError, BrokenPipeError, ConnectionResetError):
-        pass  # the pool's process is gone
-    finally:
-        for pid in workers:
-            _kill(pid)
-
-
-def _serve(control: Connection, setup: Setup, workers: set[int]) -> None:
-    pool = os.getppid()
-    while True:
-        # A fork of the pool's process may hold the pipe open, so the end of the pipe is not the only sign.
-        while not control.poll(1.0):
-            if os.getppid() != pool:
-                return
-        request: int | None = control.recv()
-        if request is None:
-            worker_fd = recv_handle(control)
-            pid = os.fork()
-            if pid == 0:
+        mine = controls[0]
+        for control in controls[1:]:
+            if os.fork() == 0:
+                mine = control
+                break
+        for control in controls:
+            if control is not mine:
                 control.close()
-                _work(worker_fd, setup)
-            os.close(worker_fd)
-            with contextlib.suppress(OSError):  # the worker does the same, and one of the two comes first
-                os.setpgid(pid, pid)
-            workers.add(pid)
-            control.send(pid)
+        _Keeper(mine, setup).serve()
+    except (EOFError, BrokenPipeError, ConnectionResetError, _PoolGoneError):
+        if os.getppid() == pool:  # the pool has closed all pipes, so the other keepers end too
+            with contextlib.suppress(ChildProcessError):
+                while True:
+                    os.wait()
+
+
+class _Keeper:
+    def __init__(self, control: Connection, setup: Setup) -> None:
+        self._control = control
+        self._setup = setup
+        self._parent = os.getppid()
+        self._worker: Connection | None = None
+        self._worker_pid = 0
+
+    def serve(self) -> None:
+        """Check items until the pool is gone, which raises an error."""
+        try:
+            while True:
+                while not self._control.poll(1.0):
+                    self._check_parent()
+                item, seconds = self._control.recv()
+                self._control.send(self._outcome(item, seconds))
+        finally:
+            self._bury()
+
+    def _outcome(self, item: tuple[str, ...], seconds: float, *, again: bool = True) -> Graded | str:
+        """The outcome of an item, tried again if something else killed its worker, or why no worker starts."""
+        if self._worker is not None and self._worker.poll():  # it exited while idle
+            self._bury()
+        starts = self._worker is None
+        try:
+            if self._worker is None:
+                self._worker = self._fork()
+                self._receive(START_SECONDS)
+                starts = False
+            self._worker.send(item)
+            outcome, fit = self._receive(seconds)
+        except TimeoutError:
+            self._bury()
+            why = f"was not ready within {START_SECONDS:g} s"
+            outcome = Graded(status=Status.TIMEOUT, detail=f"killed after {seconds:g} s")
+        except (EOFError, OSError, pickle.UnpicklingError):
+            exit_code = self._bury()
+            if again and -exit_code in _FROM_OUTSIDE:
+                return self._outcome(item, seconds, again=False)
+            why = _cause_of_death(exit_code)
+            outcome = Graded(status=Status.ERROR, detail=f"the worker {why}")
         else:
-            workers.discard(request)
-            control.send(_kill(request))
+            if not fit:
+                self._bury()
+            return outcome
+        if not starts:
+            return outcome
+        return (
+            f"a verification worker {why} before its first item. "
+            f"Is memory_bytes = {self._setup.memory_bytes} too small, or does the grader's module crash on import?"
+        )
+
+    def _fork(self) -> Connection:
+        keeper_end, worker_end = socket.socketpair()
+        # A worker that does not read must not block its keeper.
+        limit = struct.pack("ll", int(self._setup.timeout_seconds), int(self._setup.timeout_seconds % 1 * 1e6) + 1)
+        keeper_end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+        self._worker_pid = os.fork()
+        if self._worker_pid == 0:
+            keeper_end.close()
+            self._control.close()
+            _work(Connection(worker_end.detach()), self._setup)
+        worker_end.close()
+        with contextlib.suppress(OSError):  # the worker does the same, and one of the two comes first
+            os.setpgid(self._worker_pid, self._worker_pid)
+        return Connection(keeper_end.detach())
+
+    def _receive(self, seconds: float) -> Any:
+        """The worker's next message. TimeoutError after the limit, EOFError or OSError if it died."""
+        assert self._worker is not None
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
+            readable = wait([self._control, self._worker], min(1.0, left))
+            if self._control in readable:  # the pool sends nothing before it has the outcome
+                raise _PoolGoneError
+            if self._worker in readable:
+                return self._worker.recv()
+            self._check_parent()
+        raise TimeoutError
+
+    def _check_parent(self) -> None:
+        # A fork of the pool's process may hold the pipe open, so the end of the pipe is not the only sign.
+        if os.getppid() != self._parent:
+            raise _PoolGoneError
+
+    def _bury(self) -> int:
+        """Kill the worker and its child processes. Its exit code is its own if it was already dead."""
+        if self._worker is None:
+            return 0
+        self._worker.close()
+        self._worker = None
+        for kill in (os.killpg, os.kill):
+            with contextlib.suppress(ProcessLookupError, PermissionError):  # it is dead, or has left its group
+                kill(self._worker_pid, signal.SIGKILL)
+        return os.waitstatus_to_exitcode(os.waitpid(self._worker_pid, 0)[1])
 
 
-def _kill(pid: int) -> int:
-    """Kill a worker and its child processes, and return its exit code, which is its own if it was already dead."""
-    for kill in (os.killpg, os.kill):
-        with contextlib.suppress(ProcessLookupError, PermissionError):  # it is dead, or has left its group
-            kill(pid, signal.SIGKILL)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+def _cause_of_death(exit_code: int) -> str:
+    if exit_code >= 0:
+        return f"exited with code {exit_code}"
+    return f"died of signal {-exit_code} ({signal.strsignal(-exit_code)})"
 
 
-def _work(worker_fd: int, setup: Setup) -> None:
-    """Run a worker: set its limits, load the function, then send one outcome per item until the pool disconnects.
+def _work(connection: Connection, setup: Setup) -> None:
+    """Run a worker: set its limits, load the function, then send one outcome per item until the keeper disconnects.
 
     With each outcome it says whether it takes another item. It does not near its memory limit, which that item may hit.
     """
     exit_code = 1
     try:
-        os.set_inheritable(worker_fd, False)
         os.setpgid(0, 0)
         if sys.platform == "linux":
             _die_with_keeper()
         _limit(resource.RLIMIT_CORE, 0)
         _limit(resource.RLIMIT_DATA, setup.memory_bytes)
-        connection = Connection(worker_fd)
         function = _loaded(setup.function)
         connection.send(None)  # ready
         while True:
-            outcome = _outcome(function, connection.recv())
+            outcome = _called(function, connection.recv())
             connection.send((outcome, _peak_bytes() < setup.memory_bytes / 2))
     except (EOFError, OSError):
         exit_code = 0
@@ -144,7 +230,7 @@ def _loaded(function: bytes) -> Callable[..., Graded]:
         return lambda *item: failure
 
 
-def _outcome(function: Callable[..., Graded], item: tuple[str, ...]) -> Graded:
+def _called(function: Callable[..., Graded], item: tuple[str, ...]) -> Graded:
     # BaseException: math-verify's TimeoutException is one, and so is SystemExit in a user's grader.
     try:
         return function(*item)

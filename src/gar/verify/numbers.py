@@ -1,5 +1,6 @@
 r"""Plain numbers, read from text exactly and without a parser: `1,234`, `-$7.50`, `1.8\times 10^{1}`, `3 million`."""
 
+import contextlib
 import re
 from decimal import Decimal
 from fractions import Fraction
@@ -74,7 +75,9 @@ def is_quantity(text: str, value: Decimal) -> bool | None:
     if match is None:
         return None
     if base := _BASE.fullmatch(text, match.end()):
-        return _value_in_base(match[0], int(base[1])) == value
+        with contextlib.suppress(ValueError):  # a base or a digit that does not exist
+            return int(base[1]) > 1 and int(match[0], int(base[1])) == value
+        return False
     rest = _BRACKETED_WORDS.sub(r" \1 ", TEXT_COMMAND.sub(r" \1 ", text[match.end() :]))
     rest = re.sub(_SPACING, " ", rest).strip()
     if not _WORDS.fullmatch(rest):
@@ -106,11 +109,3 @@ def _value(match: re.Match[str], exponent: int = 0) -> Decimal | None:
     if power and not 1 <= abs(Decimal(mantissa)) < 10:
         return None
     return Decimal(f"{mantissa}e{exponent + int(match['e'] or power or 0)}")
-
-
-def _value_in_base(digits: str, base: int) -> int | None:
-    """The value of digits in a base. None if the base or a digit does not exist."""
-    try:
-        return int(digits, base) if base > 1 else None
-    except ValueError:
-        return None

@@ -47,6 +47,7 @@ _LETTERS = {
 }
 TIMES = {"*", "×", "⋅", "∗", "·", r"\times", r"\cdot"}
 OVER = {"/", ":", "÷", r"\div"}
+_POWER_OF_TEN = re.compile(r"10\^\{?([-+]?[0-9]{1,4})\}?")
 _PERCENT = re.compile(r" *\\?%$")
 
 Tree = Any  # antlr4 has no types
@@ -123,9 +124,12 @@ def number(tree: Tree) -> Fraction | None:
         return number(children[1])
     operator = children[1].getText() if rule in ("mp", "postfix") else "/" if rule == "frac" else ""
     if operator == "/":
-        return _fraction(*map(number, parts_of(node)))
+        top, bottom = map(number, parts_of(node))
+        if top is None or not bottom or max(top.denominator, bottom.denominator) > 1:
+            return None
+        return top / bottom
     if operator in TIMES:
-        return _scientific(children)
+        return _scientific(number(children[0]), children[2])
     return number(children[0]) if operator in (r"^\circ", "°") and len(children) == 2 else None
 
 
@@ -250,25 +254,11 @@ def literal(text: str) -> Fraction | None:
     return Fraction(digits) / (100 if percent else 1)
 
 
-def _fraction(top: Fraction | None, bottom: Fraction | None) -> Fraction | None:
-    if top is None or not bottom or max(top.denominator, bottom.denominator) > 1:
+def _scientific(mantissa: Fraction | None, power: Tree) -> Fraction | None:
+    exponent = _POWER_OF_TEN.fullmatch(power.getText())
+    if mantissa is None or exponent is None or not 1 <= abs(mantissa) < 10:
         return None
-    return top / bottom
-
-
-def _scientific(children: list[Tree]) -> Fraction | None:
-    mantissa, power = number(children[0]), collapsed(children[2])
-    if (
-        mantissa is None
-        or not 1 <= abs(mantissa) < 10
-        or rule_of(power) != "exp"
-        or power.getChild(0).getText() != "10"
-    ):
-        return None
-    exponent = number(parts_of(power)[-1])
-    if exponent is None or exponent.denominator > 1 or abs(exponent) > MAX_EXPONENT:
-        return None
-    return mantissa * Fraction(10) ** int(exponent)
+    return mantissa * Fraction(10) ** int(exponent[1])
 
 
 def _mixed(children: list[Tree]) -> Fraction | None:

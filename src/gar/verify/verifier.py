@@ -1,13 +1,13 @@
 """Responses and gold answers in, verdicts out."""
 
-import importlib
 import pickle
+import pkgutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, get_args
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
 
-from gar.errors import ConfigError, did_you_mean
+from gar.errors import ConfigError
 from gar.types import Status, Tags, Verdict
 from gar.verify.answers import WARM_UP, Graded, grade_answer, grade_exactly
 from gar.verify.format import DEFAULT_TAGS, ParsedResponse, ResponseFormat, parse_response
@@ -47,16 +47,26 @@ class Verifier:
         timeout_seconds: float = 5.0,
         memory_bytes: int = 2 * 1024**3,
     ) -> None:
-        _check_settings(format, tags, num_workers, timeout_seconds, memory_bytes)
+        from pydantic import ValidationError  # not for the workers, which import this package
+
+        from gar.settings import TagSettings, VerifySettings
+
+        limits: dict[str, Any] = {
+            "num_workers": num_workers,
+            "timeout_seconds": timeout_seconds,
+            "memory_bytes": memory_bytes,
+        }
+        try:
+            VerifySettings(format=format, tags=TagSettings(**asdict(tags)), **limits)
+        except ValidationError as error:
+            raise ConfigError(str(error)) from None
         self.format: ResponseFormat = format
         self.tags = tags
         self._custom = custom is not None
         self._pool = WorkerPool(
             grade_answer if custom is None else custom_grader(custom),
-            num_workers=num_workers,
-            timeout_seconds=timeout_seconds,
-            memory_bytes=memory_bytes,
             warm_up=WARM_UP if custom is None else (),
+            **limits,
         )
 
     @classmethod
@@ -67,12 +77,9 @@ class Verifier:
             ConfigError: The grader cannot be used.
         """
         return cls(
-            format=settings.format,
             tags=settings.tags.as_tags(),
             custom=settings.verifier,
-            num_workers=settings.num_workers,
-            timeout_seconds=settings.timeout_seconds,
-            memory_bytes=settings.memory_bytes,
+            **settings.model_dump(include={"format", "num_workers", "timeout_seconds", "memory_bytes"}),
         )
 
     def __enter__(self) -> "Verifier":
@@ -162,20 +169,6 @@ def count_statuses(verdicts: Iterable[Verdict]) -> dict[Status, int]:
     return {status: counts[status] for status in Status}
 
 
-def _check_settings(format: str, tags: Tags, num_workers: int, timeout_seconds: float, memory_bytes: int) -> None:
-    if format not in get_args(ResponseFormat):
-        raise ConfigError(f"format must be one of {', '.join(get_args(ResponseFormat))}, got {format!r}")
-    names = [tags.think_open, tags.think_close, tags.answer_open, tags.answer_close]
-    if not all(names) or any(a in b for i, a in enumerate(names) for j, b in enumerate(names) if i != j):
-        raise ConfigError(f"no tag may be empty or part of another one, got {', '.join(map(repr, names))}")
-    if num_workers < 1:
-        raise ConfigError(f"num_workers must be at least 1, got {num_workers}")
-    if not 0 < timeout_seconds < float("inf"):
-        raise ConfigError(f"timeout_seconds must be positive and finite, got {timeout_seconds}")
-    if memory_bytes < 64 * 1024**2:
-        raise ConfigError(f"memory_bytes must be at least 64 MiB, got {memory_bytes}")
-
-
 @dataclass(frozen=True, slots=True)
 class CustomGrader:
     """Calls the user's grader with the whole text of a response and the gold answer.
@@ -219,17 +212,10 @@ def custom_grader(grader: Grader | str) -> CustomGrader:
 
 
 def _imported(name: str) -> Grader:
-    module_name, colon, attribute = name.partition(":")
-    if not (module_name and colon and attribute):
-        raise ConfigError(f"the verifier {name!r} should look like 'package.module:function'")
     try:
-        module = importlib.import_module(module_name)
+        return pkgutil.resolve_name(name)
     except Exception as error:
         raise ConfigError(
-            f"the verifier {name!r} cannot be imported, {type(error).__name__}: {error}. "
-            "Is its folder on the Python path? The current folder is not unless PYTHONPATH=. is set"
+            f"the verifier {name!r} cannot be imported, {type(error).__name__}: {error}. It should look like "
+            "'package.module:function'. The current folder is not on the Python path unless PYTHONPATH=. is set"
         ) from error
-    if not hasattr(module, attribute):
-        hint = did_you_mean(attribute, vars(module))
-        raise ConfigError(f"the module {module_name!r} has no {attribute!r}.{hint}")
-    return getattr(module, attribute)

@@ -1,18 +1,14 @@
 """A pool of processes that check answers under a hard limit of wall-clock time and memory.
 
-A worker that passes its time limit is killed and replaced, and so is one that dies. The others go on. A worker gets
-one item at a time, so that each item has its own clock. The time that killed items may cost a batch is bounded as well.
-An item whose worker was killed from outside, or with its keeper, is tried once more. Works from any thread. Unix only.
-Tested on Linux.
+The pool sends items to keepers (`keeper.py`), processes that start when first needed, each of which runs a worker. If a
+keeper is killed from outside, new ones run the batch again. The time that killed items may cost a batch is bounded.
+Works from any thread. Unix only. Tested on Linux.
 """
 
 import contextlib
 import logging
 import os
 import pickle
-import signal
-import socket
-import struct
 import subprocess
 import sys
 import threading
@@ -20,21 +16,16 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, Pipe, wait
-from multiprocessing.reduction import send_handle
 
 from gar.errors import GarError
 from gar.types import Status
 from gar.verify.answers import Graded
 from gar.verify.keeper import Setup
 
-START_SECONDS = 60.0  # time to import math-verify, or the module of a user's grader, on a busy machine
 BUDGET_LIMITS = 6  # killed items may cost a batch this many time limits, and as much time as its other items take
 BRIEF_SECONDS = 0.5  # ordinary items take a twentieth of it
-MOST_LOSSES = 3  # keepers, or workers before their first item, that may be killed during one batch
-_FROM_OUTSIDE = {signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT}
-_KEEPER = "the process that starts verification workers"
+MAX_STARTS = 4  # of keepers for one batch, if they are killed
 
 _log = logging.getLogger(__name__)
 
@@ -43,41 +34,6 @@ class WorkerError(GarError, RuntimeError):
     """The worker processes cannot be started. A failure that concerns one answer is a status instead."""
 
     code = "worker"
-
-
-@dataclass(slots=True, eq=False)
-class _Worker:
-    pid: int
-    connection: Connection
-    deadline: float  # for its start, then for its item
-    ready: bool = False
-    index: int | None = None  # of its current item
-    limit_seconds: float = START_SECONDS  # for its item
-
-
-class _KeeperKilledError(WorkerError):
-    """The keeper was killed from outside, and its workers died with it."""
-
-
-@dataclass(slots=True, eq=False)
-class _Batch:
-    """The items of one `run`, each with an index, and their outcomes."""
-
-    items: Sequence[tuple[str, ...]]
-    queue: deque[int]  # waiting
-    outcomes: dict[int, Graded] = field(default_factory=dict)
-    retried: set[int] = field(default_factory=set)
-    lost_seconds: float = 0.0  # wall-clock time spent on items killed at their limit
-    useful_seconds: float = 0.0  # on all other items
-    num_losses: int = 0  # keepers, and workers before their first item, that were killed
-
-    def try_again(self, index: int, outcome: Graded) -> None:
-        """Put an item back, but only once: the second outcome counts."""
-        if index in self.retried:
-            self.outcomes[index] = outcome
-        else:
-            self.retried.add(index)
-            self.queue.appendleft(index)
 
 
 class WorkerPool:
@@ -105,12 +61,15 @@ class WorkerPool:
         memory_bytes: int = 2 * 1024**3,
         warm_up: Sequence[tuple[str, ...]] = (),
     ) -> None:
-        self._setup = Setup(function=pickle.dumps(function), warm_up=tuple(warm_up), memory_bytes=memory_bytes)
+        self._setup = Setup(
+            function=pickle.dumps(function),
+            warm_up=tuple(warm_up),
+            timeout_seconds=timeout_seconds,
+            memory_bytes=memory_bytes,
+        )
         self._num_workers = num_workers
-        self._timeout_seconds = timeout_seconds
         self._lock = threading.RLock()
-        self._keeper: _Keeper | None = None
-        self._workers: list[_Worker] = []
+        self._keepers: _Keepers | None = None
 
     def __enter__(self) -> "WorkerPool":
         return self
@@ -121,12 +80,9 @@ class WorkerPool:
     def close(self) -> None:
         """End all processes, after a batch that another thread may be running. A later `run` starts new ones."""
         with self._lock:
-            for worker in self._workers:
-                worker.connection.close()
-            self._workers = []
-            if self._keeper is not None:
-                self._keeper.stop()
-                self._keeper = None
+            if self._keepers is not None:
+                self._keepers.stop()
+                self._keepers = None
 
     def run(self, items: Sequence[tuple[str, ...]]) -> list[Graded]:
         """Call the function on every item.
@@ -140,189 +96,109 @@ class WorkerPool:
         Raises:
             WorkerError: The processes cannot be started, or are killed again and again.
         """
-        batch = _Batch(items, deque(range(len(items))))
+        if not items:
+            return []
         with self._lock:
-            if self._keeper is not None and not self._keeper.usable():
-                self.close()
-            try:
-                while num_open := len(items) - len(batch.outcomes):
-                    try:
-                        self._reap_idle()
-                        self._start_workers(num_open)
-                        self._hand_out(batch)
-                        self._collect(batch)
-                    except _KeeperKilledError as error:
-                        self._replace_keeper(batch, error)
-            except BaseException:  # Ctrl-C included: no item may stay behind in a worker
-                self.close()
-                raise
-        return [batch.outcomes[index] for index in range(len(items))]
-
-    def _replace_keeper(self, batch: _Batch, error: WorkerError) -> None:
-        """Start again, and retry the items of the killed keeper's workers."""
-        batch.num_losses += 1
-        if batch.num_losses > MOST_LOSSES:
-            raise WorkerError(str(error))
-        for worker in self._workers:
-            if worker.index is not None:
-                batch.try_again(worker.index, Graded(status=Status.ERROR, detail=str(error)))
-        self.close()
-
-    def _reap_idle(self) -> None:
-        """Reap workers that exited while idle. Idle workers send nothing else."""
-        for worker in list(self._workers):
-            if worker.ready and worker.index is None and worker.connection.poll():
-                self._bury(worker)
-
-    def _start_workers(self, num_wanted: int) -> None:
-        if self._keeper is None:
-            self._keeper = _Keeper(self._setup)
-        while len(self._workers) < min(self._num_workers, num_wanted):
-            pool_end, worker_end = socket.socketpair()
-            with worker_end:
-                # A worker that does not read must not block the pool.
-                limit = struct.pack("ll", int(self._timeout_seconds), int(self._timeout_seconds % 1 * 1e6) + 1)
-                pool_end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
-                connection = Connection(pool_end.detach())
-                pid = self._keeper.ask(None, worker_end.fileno())
-            self._workers.append(_Worker(pid, connection, deadline=time.monotonic() + START_SECONDS))
-
-    def _hand_out(self, batch: _Batch) -> None:
-        budget = BUDGET_LIMITS * self._timeout_seconds + batch.useful_seconds
-        if batch.queue and batch.lost_seconds >= budget:
-            self._give_up(batch)
-        brief = min(self._timeout_seconds, max(BRIEF_SECONDS, self._timeout_seconds / 10))
-        for worker in list(self._workers):
-            if batch.queue and worker.ready and worker.index is None:
-                worker.index = batch.queue.popleft()
-                worker.limit_seconds = brief if batch.lost_seconds >= budget / 2 else self._timeout_seconds
-                worker.deadline = time.monotonic() + worker.limit_seconds
+            if self._keepers is not None and not self._keepers.are_ours():
+                self._keepers = None
+            for _ in range(MAX_STARTS):
                 try:
-                    worker.connection.send(batch.items[worker.index])
-                except OSError:
-                    self._lose(worker, batch)
-
-    def _give_up(self, batch: _Batch) -> None:
-        """Count the remaining items of a batch as timed out: killed items have used up its budget."""
-        of_all, lost = f"{len(batch.queue)} of {len(batch.items)}", f"{batch.lost_seconds:.1f}"
-        text = "%s answers were not checked and count as timed out: others that were killed had cost %s seconds."
-        _log.warning(text, of_all, lost)
-        detail = f"not checked, as {of_all}: answers before it that were killed had cost {lost} s"
-        batch.outcomes.update(dict.fromkeys(batch.queue, Graded(status=Status.TIMEOUT, detail=detail)))
-        batch.queue.clear()
-
-    def _collect(self, batch: _Batch) -> None:
-        """Wait for the next outcome, death or time limit, and handle all that have occurred."""
-        active = [worker for worker in self._workers if worker.index is not None or not worker.ready]
-        if not active:
-            return
-        next_deadline = min(worker.deadline for worker in active)
-        readable = wait([worker.connection for worker in active], max(0.0, next_deadline - time.monotonic()))
-        for worker in active:
-            if worker.connection in readable:
-                self._listen(worker, batch)
-            elif time.monotonic() >= worker.deadline:
-                self._lose(worker, batch, timed_out=True)
-
-    def _listen(self, worker: _Worker, batch: _Batch) -> None:
-        try:
-            message = worker.connection.recv()
-        except (EOFError, OSError, pickle.UnpicklingError):
-            self._lose(worker, batch)
-            return
-        if worker.index is None:
-            worker.ready = True
-            return
-        batch.outcomes[worker.index], fit = message
-        started = worker.deadline - worker.limit_seconds
-        batch.useful_seconds += (time.monotonic() - started) / self._num_workers
-        worker.index = None
-        if not fit:
-            self._bury(worker)
-
-    def _lose(self, worker: _Worker, batch: _Batch, *, timed_out: bool = False) -> None:
-        """Bury a worker that died or passed its limit, and record the outcome of its item or try the item again."""
-        exit_code = self._bury(worker)
-        killed = not timed_out and -exit_code in _FROM_OUTSIDE
-        if worker.index is None:
-            batch.num_losses += 1
-            if killed and batch.num_losses <= MOST_LOSSES:
-                return
-            why = f"was not ready within {START_SECONDS:g} s" if timed_out else _cause_of_death(exit_code)
+                    self._keepers = self._keepers or _Keepers(self._setup, self._num_workers)
+                    return self._outcomes(items, self._keepers.controls)
+                except (EOFError, ConnectionError):  # a keeper is dead
+                    if self._keepers and self._keepers.crashed():
+                        break
+                    self.close()
+                except BaseException:  # Ctrl-C included: no item may stay behind in a worker
+                    self.close()
+                    raise
+            self.close()
             raise WorkerError(
-                f"a verification worker {why} before its first item. "
-                f"Is memory_bytes = {self._setup.memory_bytes} too small, or does the grader's module crash on import?"
+                "the process that starts verification workers died. "
+                "Its traceback, if there is one, is on the standard error stream"
             )
-        if timed_out:
-            batch.lost_seconds += worker.limit_seconds / self._num_workers
-            detail = f"killed after {worker.limit_seconds:g} s"
-            batch.outcomes[worker.index] = Graded(status=Status.TIMEOUT, detail=detail)
-            return
-        outcome = Graded(status=Status.ERROR, detail=f"the worker {_cause_of_death(exit_code)}")
-        if killed:
-            batch.try_again(worker.index, outcome)
-        else:
-            batch.outcomes[worker.index] = outcome
 
-    def _bury(self, worker: _Worker) -> int:
-        """Kill a worker and return its exit code, which is its own if it was already dead."""
-        assert self._keeper is not None
-        exit_code = self._keeper.ask(worker.pid)
-        self._workers.remove(worker)
-        worker.connection.close()
-        return exit_code
+    def _outcomes(self, items: Sequence[tuple[str, ...]], idle: list[Connection]) -> list[Graded]:
+        """The outcomes of a batch. `idle` holds the pipes to all keepers."""
+        outcomes: dict[int, Graded] = {}
+        queue = deque(range(len(items)))
+        idle = [*idle]
+        busy: dict[Connection, tuple[int, float, float]] = {}  # the item of each keeper, its limit and its start
+        lost_seconds = useful_seconds = 0.0  # wall-clock time spent on items killed at their limit, and on all others
+        while len(outcomes) < len(items):
+            budget = BUDGET_LIMITS * self._setup.timeout_seconds + useful_seconds
+            if queue and lost_seconds >= budget:
+                outcomes |= _given_up(queue, len(items), lost_seconds)
+                queue.clear()
+            limit = self._setup.timeout_seconds
+            if lost_seconds >= budget / 2:
+                limit = min(limit, max(BRIEF_SECONDS, limit / 10))
+            while queue and idle:
+                keeper, index = idle.pop(), queue.popleft()
+                keeper.send((items[index], limit))
+                busy[keeper] = index, limit, time.monotonic()
+            readable = wait(list(busy))
+            for keeper in [keeper for keeper in busy if keeper in readable]:
+                outcome = keeper.recv()
+                if isinstance(outcome, str):
+                    raise WorkerError(outcome)
+                index, its_limit, started = busy.pop(keeper)
+                outcomes[index] = outcome
+                idle.append(keeper)
+                if outcome.status is Status.TIMEOUT:
+                    lost_seconds += its_limit / self._num_workers
+                else:
+                    useful_seconds += (time.monotonic() - started) / self._num_workers
+        return [outcomes[index] for index in range(len(items))]
 
 
-def _cause_of_death(exit_code: int) -> str:
-    if exit_code >= 0:
-        return f"exited with code {exit_code}"
-    return f"died of signal {-exit_code} ({signal.strsignal(-exit_code)})"
+def _given_up(queue: Sequence[int], num_items: int, lost_seconds: float) -> dict[int, Graded]:
+    """The remaining items of a batch count as timed out: killed items have used up its budget."""
+    of_all, lost = f"{len(queue)} of {num_items}", f"{lost_seconds:.1f}"
+    text = "%s answers were not checked and count as timed out: others that were killed had cost %s seconds."
+    _log.warning(text, of_all, lost)
+    detail = f"not checked, as {of_all}: answers before it that were killed had cost {lost} s"
+    return dict.fromkeys(queue, Graded(status=Status.TIMEOUT, detail=detail))
 
 
-class _Keeper:
-    """The pool's side of a keeper process, which stops at the latest when this object or the interpreter ends."""
+class _Keepers:
+    """The pool's side of its keepers, which stop at the latest when this object or the interpreter ends."""
 
-    def __init__(self, setup: Setup) -> None:
-        self._control, keeper_end = Pipe()
-        serve = f"from gar.verify.keeper import main; main({keeper_end.fileno()})"
-        with keeper_end:
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", f"import sys; sys.path[:] = {sys.path!r}; {serve}"],
-                pass_fds=[keeper_end.fileno()],
-                stdin=subprocess.DEVNULL,
-                start_new_session=True,  # Ctrl-C in a terminal must not reach it
-            )
+    def __init__(self, setup: Setup, num_workers: int) -> None:
+        pairs = [Pipe() for _ in range(num_workers)]
+        self.controls = [control for control, _ in pairs]
+        fds = [keeper_end.fileno() for _, keeper_end in pairs]
+        serve = f"from gar.verify.keeper import main; main(*{fds})"
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", f"import sys; sys.path[:] = {sys.path!r}; {serve}"],
+            pass_fds=fds,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,  # Ctrl-C in a terminal must not reach it
+        )
+        for _, keeper_end in pairs:
+            keeper_end.close()
         self._owner = os.getpid()
-        self.stop = weakref.finalize(self, _stop, self._control, self._process, self._owner)
-        with contextlib.suppress(OSError):  # if it died, the first request says so
-            self._control.send(setup)
+        self.stop = weakref.finalize(self, _stop, self.controls, self._process, self._owner)
+        with contextlib.suppress(OSError):  # if it died, the first item says so
+            self.controls[0].send(setup)
 
-    def usable(self) -> bool:
-        """Whether the keeper is alive and belongs to this process, not to a parent that forked it."""
-        return os.getpid() == self._owner and self._process.poll() is None
+    def are_ours(self) -> bool:
+        """Whether the keepers belong to this process, not to a parent that forked it."""
+        return os.getpid() == self._owner
 
-    def ask(self, request: int | None, worker_fd: int = -1) -> int:
-        """Send a request, as `keeper.main` describes them, and return the reply."""
-        try:
-            self._control.send(request)
-            if request is None:
-                send_handle(self._control, worker_fd, self._process.pid)
-            if self._control.poll(START_SECONDS):
-                return self._control.recv()
-        except (EOFError, OSError):
-            killed = self._process.wait(START_SECONDS) < 0
-            raise (_KeeperKilledError if killed else WorkerError)(
-                f"{_KEEPER} died. Its traceback, if there is one, is on the standard error stream"
-            ) from None
-        raise WorkerError(f"{_KEEPER} did not answer within {START_SECONDS:g} s")
+    def crashed(self) -> bool:
+        """Whether the first keeper ended with an error. Otherwise a keeper was killed from outside."""
+        self.stop()
+        return self._process.returncode > 0
 
 
-def _stop(control: Connection, process: subprocess.Popen[bytes], owner: int) -> None:
-    control.close()
+def _stop(controls: list[Connection], process: subprocess.Popen[bytes], owner: int) -> None:
+    for control in controls:
+        control.close()
     if os.getpid() != owner:
         return  # this is a fork of the owner, which has no right to stop the keeper
     try:
-        process.wait(5.0)  # at the end of its pipe it kills all workers
+        process.wait(5.0)  # at the end of its pipe it kills its worker
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

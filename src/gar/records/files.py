@@ -1,10 +1,11 @@
-"""Files that are complete or absent: atomic writes, appended lines, JSON and Parquet."""
+"""Files and folders that are complete or absent: atomic writes, appended lines, JSON and Parquet."""
 
 import errno
 import hashlib
 import json
 import math
 import os
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -106,6 +107,50 @@ def sync_folder(path: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+def files_below(folder: Path) -> list[Path]:
+    """Every file in a folder and its subfolders, in the order of their names."""
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def sync_tree(folder: Path) -> None:
+    """Flush every file and folder below `folder`, and the entry of `folder` itself, to the disk."""
+    for path in files_below(folder):
+        sync_file(path)
+    for path in [*(path for path in folder.rglob("*") if path.is_dir()), folder, folder.parent]:
+        sync_folder(path)
+
+
+def staging_folder(target: Path) -> Path:
+    """An empty folder beside `target` to write into, for `publish_folder`. Leftovers of a killed writer are removed."""
+    staged = target.with_name(f".{target.name}.partial")
+    with system_errors(staged, "replaced"):
+        if staged.exists():
+            shutil.rmtree(staged)
+        staged.mkdir(parents=True)
+    return staged
+
+
+def publish_folder(staged: Path, target: Path) -> None:
+    """Rename a finished folder to `target`, in place of an earlier one. A kill leaves `target` complete or absent."""
+    sync_tree(staged)
+    earlier = target.with_name(f".{target.name}.earlier")
+    with system_errors(target, "replaced"):
+        shutil.rmtree(earlier, ignore_errors=True)
+        if target.exists():
+            os.replace(target, earlier)
+        os.replace(staged, target)
+        shutil.rmtree(earlier, ignore_errors=True)
+    sync_folder(target.parent)
+
+
+@contextmanager
+def atomic_folder(target: Path) -> Iterator[Path]:
+    """A folder to write, which appears under its name complete or not at all."""
+    staged = staging_folder(target)
+    yield staged
+    publish_folder(staged, target)
 
 
 def append_line(path: str | Path, line: bytes) -> None:

@@ -32,8 +32,9 @@ if TYPE_CHECKING:
 
 MOMENTS = ("before", "after")
 _PARTS = (RUN, METRICS, "rollouts", SET)
-_TEXTS = ("prompt", "response")
+_TEXTS = {"prompt", "response"}
 """Columns that take most of the memory. They are not kept."""
+_NOT_TEXTS = [name for name in ROLLOUT_SCHEMA.names if name not in _TEXTS]
 
 
 @dataclass(kw_only=True)
@@ -66,7 +67,7 @@ class Run:
     evaluations: Mapping[str, Mapping[str, EvaluatedSet]] = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
     trained: bool = True
-    _steps: dict[int, pa.Table | None] = field(default_factory=dict)  # the columns of each step read so far
+    _steps: dict[int, pa.Table | None] = field(default_factory=dict)  # the rows of each step, once read
 
     @property
     def name(self) -> str:
@@ -118,7 +119,7 @@ class Run:
         return [f"the run was {self.status} and has no end{why}: {shown}"]
 
     def rollouts(self, columns: Sequence[str] | None = None, steps: Collection[int] | None = None) -> pa.Table:
-        """The rollouts of all steps, or of some, one step after the other. A column is read once. Texts are not kept.
+        """The rollouts of all steps, or of some, one step after the other. Only texts are read again.
 
         Args:
             columns: Which columns of `ROLLOUT_SCHEMA`. None for all.
@@ -145,19 +146,14 @@ class Run:
 
     def _rows(self, step: int, names: Sequence[str]) -> pa.Table | Fault:
         kept, file = self._steps.get(step), rollouts_name(step)
-        lacking = [name for name in names if kept is None or name not in kept.column_names]
+        if kept is not None and not _TEXTS & {*names}:
+            return kept.select(names)
         try:
-            if not lacking:
-                assert kept is not None
-                return kept.select(names)
             self.manifest.check(file)
-            table = read_parquet(self.path / file, lacking, schema=ROLLOUT_SCHEMA)
+            table = read_parquet(self.path / file, [*_NOT_TEXTS, *(_TEXTS & {*names})], schema=ROLLOUT_SCHEMA)
         except RecordError as error:
             return _fault(file, error)
-        if kept is not None:
-            for name in kept.column_names:
-                table = table.append_column(ROLLOUT_SCHEMA.field(name), kept[name])
-        self._steps[step] = table.drop_columns([name for name in _TEXTS if name in table.column_names])
+        self._steps[step] = table.select(_NOT_TEXTS)
         return table.select(names)
 
     def samples(self, moment: str) -> pa.Table:
@@ -241,12 +237,15 @@ def open_run(path: str | Path, *, strict: bool = True) -> Run:
 def _read_record(run: Run) -> None:
     try:
         record = read_record(run.path / RUN)
-        run.record = asdict(record) | {"manifest": record.manifest}
-        run.manifest = Manifest(run.path, settings_hashes(record))
     except RecordError as error:
         kind = "changed" if (run.path / RUN).is_file() else "missing"
         text = f"run.json cannot be read, so versions, machine and status are unknown ({error})"
         run._at_fault(Fault(kind=kind, file=RUN, text=text))
+        return
+    run.record, run.manifest = asdict(record), Manifest(run.path, settings_hashes(record))
+    if record.manifest and not run.manifest.begins_with(record.manifest):
+        text = f"{MANIFEST} no longer begins with what it was at the end of the run"
+        run._at_fault(Fault(kind="changed", file=MANIFEST, text=text))
 
 
 def _read_set(run: Run) -> None:
@@ -289,9 +288,6 @@ def _read_settings(run: Run) -> None:
 def _read_manifest(run: Run) -> None:
     for fault in run.manifest.own_faults:
         run._at_fault(fault)
-    state = run.record.get("manifest")
-    if state and (text := run.manifest.state_fault(state)):
-        run._at_fault(Fault(kind="changed", file=MANIFEST, text=f"{text} at the end of the run"))
     finished = run.status == "finished"
     if finished or not run.manifest.path.exists():
         for name in run.manifest.unlisted():

@@ -101,7 +101,7 @@ def _check_exists(settings: DataSettings) -> None:
 
 def _check_name(config: RunConfig) -> None:
     if config.records.name is not None:
-        from gar.records.folders import check_name  # with pyarrow
+        from gar.records.run_folder import check_name  # with pyarrow
 
         check_name(config.records.output_dir, config.records.name)
 

@@ -11,9 +11,8 @@ from safetensors import SafetensorError
 from gar.config import RunConfig, make_config, read_config
 from gar.errors import ConfigError, DataError, GarError, RecordError, first_line
 from gar.records import RunFolder
-from gar.records.checkpoints import find_checkpoint
+from gar.records.checkpoints import FoundCheckpoint, find_checkpoint
 from gar.records.dotted import differences, in_words, leaves
-from gar.records.manifest import NO_FACTS, FileFacts
 from gar.records.run_record import package_versions, settings_hash
 
 _UNREADABLE = (OSError, ValueError, RuntimeError, KeyError, TypeError, EOFError, UnpicklingError, SafetensorError)
@@ -29,8 +28,7 @@ _IN_CHECKPOINT = {
 class Resumption:
     """An interrupted run that can be resumed, from a checkpoint or else from its first step.
 
-    `changes` has the old and new value of everything that has changed, `notes` are for the user, and `records` is the
-    state of the run's manifest at `step`.
+    `changes` has the old and new value of everything that has changed, and `notes` are for the user.
     """
 
     folder: RunFolder
@@ -38,9 +36,7 @@ class Resumption:
     allow_config_change: bool
     changes: Mapping[str, Any] = field(default_factory=dict)
     notes: Sequence[str] = ()
-    checkpoint: str | None = None
-    step: int = 0
-    records: FileFacts = NO_FACTS
+    checkpoint: FoundCheckpoint = field(default_factory=FoundCheckpoint)
 
     def with_data(self, data_hash: str) -> "Resumption":
         """Compare the training problems, by their hash, with those that the run was started on."""
@@ -70,8 +66,7 @@ class Resumption:
         notes = [*self.notes, *newest.notes]
         if newest.path is None:
             notes.append("The run has no checkpoint yet, and starts from its first step.")
-        path = str(newest.path) if newest.path else None
-        return replace(self, notes=notes, checkpoint=path, step=newest.step, records=newest.records)
+        return replace(self, notes=notes, checkpoint=newest)
 
 
 def read_resumption(folder: RunFolder, *, allow_config_change: bool = False) -> Resumption:
@@ -123,10 +118,10 @@ def checkpoint_errors(resumption: Resumption | None, is_loaded: Callable[[], boo
     try:
         yield
     except _UNREADABLE as error:
-        if resumption is None or resumption.checkpoint is None or is_loaded() or isinstance(error, GarError):
+        if resumption is None or resumption.checkpoint.path is None or is_loaded() or isinstance(error, GarError):
             raise
         raise RecordError(
-            f"{resumption.checkpoint}: cannot be loaded: {type(error).__name__}: {first_line(error)}. Nothing was "
+            f"{resumption.checkpoint.path}: cannot be loaded: {type(error).__name__}: {first_line(error)}. Nothing was "
             "changed. Remove this folder to resume from the checkpoint before it.",
             code="damage",
         ) from error

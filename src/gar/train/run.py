@@ -39,8 +39,8 @@ from gar.methods import METHODS, unread_settings
 from gar.models.adapters import is_adapted, save_adapter, save_merged
 from gar.models.load import quiet_libraries
 from gar.records import RolloutRecord, RunFolder, open_run
-from gar.records.checkpoints import last_checkpoint, remove_later
-from gar.records.folders import atomic_folder, publish_folder, staging_folder
+from gar.records.checkpoints import last_checkpoint
+from gar.records.files import atomic_folder, publish_folder, staging_folder
 from gar.records.lock import writer_lock
 from gar.records.run_record import RunStatus, error_record
 from gar.train.checks import check_before_loading
@@ -142,7 +142,7 @@ class _Run:
             ready = on_main(lambda: resumption.with_data(self.inputs.data_hash()).with_checkpoint(ranks))
             for note in ready.notes:
                 self.say(f"[yellow]{escape(note)}[/]")
-            self.say(f"Resuming {ready.folder.path} after step {ready.step}.")
+            self.say(f"Resuming {ready.folder.path} after step {ready.checkpoint.step}.")
             return self._run(ready.folder, ready)
 
     def preflight(self) -> None:
@@ -184,14 +184,14 @@ class _Run:
 
     def _train(self, folder: RunFolder, callback: RunCallback, resumption: Resumption | None) -> Any:
         """Train with the method's trainers, one after the other. Returns the last one."""
-        trainer, checkpoint = None, resumption.checkpoint if resumption else None
+        trainer, path = None, resumption.checkpoint.path if resumption else None
         for trainer in self._trainers(self._parts(folder, callback)):
             callback.trainer = trainer
             self._take_model(trainer)
             with checkpoint_errors(resumption, lambda: callback.loaded), lost_rank_named():
-                trainer.train(resume_from_checkpoint=checkpoint)
+                trainer.train(resume_from_checkpoint=path and str(path))
             callback.steps_before += trainer.state.global_step
-            checkpoint = None
+            path = None
         if trainer is None:
             raise ConfigError(f"the trainer of method '{self.config.method}' returned no phase. Expected at least one.")
         return trainer
@@ -252,12 +252,11 @@ class _Run:
 
     def _drop_later_records(self, resumption: Resumption) -> None:
         """Drop records and checkpoints after the resumed checkpoint, once everything is loaded."""
-        folder, step = resumption.folder, resumption.step
+        folder, step = resumption.folder, resumption.checkpoint.step
         if resumption.changes:
             config = self.config.model_dump(mode="json")
             folder.record_override(resumption.changes, step=step, config=config, data_hash=self.inputs.data_hash())
-        folder.cut(resumption.records)
-        remove_later(folder, step)
+        folder.cut(step)
         folder.update_run(status="running")
 
     def _on_rollouts(self, folder: RunFolder, callback: RunCallback) -> Callable[[int, list[RolloutRecord]], None]:
@@ -348,5 +347,4 @@ def _status_of(folder: RunFolder, say: Say) -> Iterator[None]:
 def _record_end(folder: RunFolder, status: RunStatus, error: BaseException) -> None:
     """Write to `run.json` how the run ended and why, if the disk allows it."""
     with contextlib.suppress(RecordError):
-        rows = open_run(folder.path, strict=False).metrics
-        folder.update_run(status=status, error=error_record(error, rows[-1]["step"] if rows else 0))
+        folder.update_run(status=status, error=error_record(error))

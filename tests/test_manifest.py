@@ -107,6 +107,7 @@ def test_cut_goes_back_to_a_line_for_some_files(folder: Path):
         (folder / name).write_text(name)
         manifest.add(name, grows=[MANIFEST])
     whole = manifest.state()
+    assert whole
     early = Manifest(folder, until="mark/")
     assert list(early.entries) == [*NAMES, "mark/1", MANIFEST]
     early.cut(only=("late",))

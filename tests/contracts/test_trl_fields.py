@@ -3,13 +3,11 @@
 import dataclasses
 import inspect
 
-from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 from trl import GRPOConfig
 from trl.trainer import grpo_trainer
 
 from gar.integrations.trl.fields import check_fields, default_of, field_types
 from gar.rules import RULES
-from gar.train.checks import REPORTERS
 
 FIELDS = {field.name: field for field in dataclasses.fields(GRPOConfig) if field.init}
 NAMED = {name for rule in RULES for name in rule.names.split() if name.startswith("trl.")}
@@ -29,7 +27,6 @@ def test_defaults_are_those_of_the_class_and_pass():
 
 
 def test_words_are_those_that_are_compared_with():
-    assert REPORTERS.keys() == INTEGRATION_TO_CALLBACK.keys()
     source = inspect.getsource(grpo_trainer) + inspect.getsource(inspect.getmodule(GRPOConfig))
     allowed = [rule.allowed for rule in RULES if rule.where == "gar train" and isinstance(rule.allowed, tuple)]
     words = [word for words in allowed for word in words if isinstance(word, str)]

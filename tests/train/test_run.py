@@ -23,7 +23,7 @@ from gar.records.checkpoints import seal_checkpoint
 from gar.records.run_record import record_text
 from gar.train.inputs import RunInputs
 from gar.train.resume import read_resumption
-from gar.train.run import _status_of
+from gar.train.run import _status_of, dry_run
 from tests.support.errors import raises
 from tests.support.files import write_jsonl
 from tests.support.runs import assert_equal_runs
@@ -104,7 +104,7 @@ def test_a_full_disk_in_torch_save_is_a_sentence(tmp_path):
 
 def test_a_failed_run_says_why_and_where(tmp_path):
     folder = RunFolder.create(tmp_path, "run")
-    folder.write_run(seed=0, command=["gar"], config={}, config_text="", data_hash=None)
+    folder.write_run(seed=0, command=["gar"], config={}, data_hash=None)
     folder.append_metrics({"step": 7})
     with pytest.raises(ValueError), _status_of(folder, print):  # noqa: PT011
         torch.optim.AdamW([torch.nn.Parameter(torch.ones(1))], lr=-1)
@@ -242,7 +242,7 @@ def test_what_has_changed_is_an_error_unless_accepted(trained: RunFolder):
     record = trained.read_run()
     trained.run_path.write_text(record_text(replace(record, versions={**record.versions, "torch": "1.0"})))
     (note,) = read_resumption(trained).notes
-    assert note.startswith("Package versions have changed: torch was 1.0, is 2.")
+    assert note.startswith("Package versions have changed: torch was '1.0', is '2.")
 
 
 def test_settings_written_as_yaml_come_back_and_a_model_of_ones_own_is_told_the_format():
@@ -258,6 +258,22 @@ def test_settings_written_as_yaml_come_back_and_a_model_of_ones_own_is_told_the_
 
 
 # Inputs.
+
+
+def test_what_a_run_cannot_train_on_is_an_error_before_the_model_is_loaded(tmp_path, monkeypatch):
+    monkeypatch.setattr("gar.train.inputs.load_policy", lambda *_: pytest.fail("loaded"))
+    bare = write_jsonl(tmp_path / "bare.jsonl", [{"prompt": "3+4=", "answer": 7}])
+    for changes, code in (
+        ({"trl": {"per_device_train_batch_size": 2**20}}, "few-problems"),
+        ({"data": {"source": bare}, "trl": {"per_device_train_batch_size": 8}}, "no-anchors"),
+        ({"evaluate": {"sources": [bare], "max_problems": 1}, "data": {"prompt_field": "question"}}, None),
+    ):
+        config = make_config({"data": {"template": "plain"}} | changes)
+        with raises(DataError, code):
+            RunInputs(config, grpo_arguments(config, tmp_path), print)
+    for tracker in ("wandbb", "comet_ml"):
+        with raises(ConfigError, "trl.report_to"):
+            dry_run(make_config({"trl": {"report_to": tracker}}))
 
 
 def test_an_evaluation_is_made_again_where_its_problems_have_changed_under_their_ids(tmp_path):

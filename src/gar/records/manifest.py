@@ -104,8 +104,10 @@ class Manifest:
             write_atomic(self.path, line + "\n")
         self._forget()
 
-    def state(self) -> FileFacts:
-        """The manifest as it is now, flushed to the disk."""
+    def state(self) -> FileFacts | None:
+        """The manifest as it is now, flushed to the disk. None if nothing is listed."""
+        if not self.path.exists():
+            return None
         sync_file(self.path)
         return file_facts(self.path)
 

@@ -24,6 +24,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Self
 
+from gar.config import dump_yaml
 from gar.errors import RecordError
 from gar.records.files import (
     append_line,
@@ -152,15 +153,14 @@ class RunFolder:
         seed: int,
         command: Sequence[str],
         config: Mapping[str, Any],
-        config_text: str,
         data_hash: str | None,
     ) -> None:
         """Write `config.yaml`, then `run.json` with status running and the versions and machine of this process.
 
-        `config` is the resolved configuration as plain values, `config_text` the same as YAML, and `data_hash` the hash
-        of the training problems, None if unknown. `command` begins with the program.
+        `config` is the resolved configuration as plain values, and `data_hash` the hash of the training problems, None
+        if unknown. `command` begins with the program.
         """
-        write_atomic(self.path / "config.yaml", config_text)
+        write_atomic(self.path / "config.yaml", dump_yaml(config))
         self._write_run(
             RunRecord(
                 status="running",
@@ -227,16 +227,8 @@ class RunFolder:
     def append_metrics(self, metrics: Mapping[str, Any]) -> None:
         """Add a line to `metrics.jsonl`. It survives a kill as soon as this returns. NaN and infinity become null.
 
-        Args:
-            metrics: Numbers by name, among them the whole number "step".
-
-        Raises:
-            RecordError: The system reports an error. All earlier lines are intact.
-            ValueError: There is no "step".
+        `metrics` are numbers by name, among them the whole number "step".
         """
-        step = metrics.get("step")
-        if not isinstance(step, int) or isinstance(step, bool):
-            raise ValueError(f"metrics need a whole number under 'step', got {step!r} among {sorted(metrics)}")
         append_line(self.metrics_path, json_text(metrics).encode())
 
     def write_rollouts(self, step: int, records: Sequence[RolloutRecord]) -> None:
@@ -244,11 +236,8 @@ class RunFolder:
 
         Raises:
             RecordError: The system reports an error. Earlier rollouts of that step, and of all others, are intact.
-            ValueError: A record is of another step, or a value does not fit its column.
+            ValueError: A value does not fit its column.
         """
-        foreign = {record.step for record in records} - {step}
-        if foreign:
-            raise ValueError(f"rollouts of step {step} must all say so, got a record of step {min(foreign)}")
         write_parquet(self.rollouts_path(step), record_table(records))
         self.manifest().add(self.rollouts_path(step))
 
@@ -258,11 +247,10 @@ class RunFolder:
         write_parquet(path, record_table(records, SAMPLE_SCHEMA))
         self.manifest().add(path)
 
-    def write_json(self, relative: str, value: Mapping[str, Any]) -> Path:
+    def write_json(self, relative: str, value: Mapping[str, Any]) -> None:
         """Write one JSON object, for example `evaluation/before.json`. NaN and infinity become null."""
         write_atomic(self.path / relative, json_text(value, indent=2) + "\n")
         self.manifest().add(relative)
-        return self.path / relative
 
     def cut(self, step: int) -> None:
         """Go back to the checkpoint of a step, 0 for the start: remove later metrics and rollouts. Can be repeated."""

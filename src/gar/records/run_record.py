@@ -5,7 +5,7 @@ import json
 import platform
 import traceback
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -56,13 +56,9 @@ def record_text(record: RunRecord) -> str:
 
 
 def read_record(path: Path) -> RunRecord:
-    """The record in a `run.json`. A `RecordError` if a field is missing or unknown, or anything was changed."""
+    """The record in a `run.json`. A `RecordError` if a field is missing, or anything was changed."""
     values = read_json(path)
     checksum = values.pop("checksum", None)
-    names = {field.name for field in fields(RunRecord)}
-    if values.keys() != names:
-        mismatched = ", ".join(map(repr, sorted(names ^ values.keys())))
-        raise RecordError(f"{path}: missing or unknown: {mismatched}. Was it written by another version of gar?")
     record = checked(RunRecord, values, str(path))
     if settings_hash(values) != checksum:
         raise RecordError(f"{path}: not what was written: its checksum differs. Was the file edited? Put it back.")

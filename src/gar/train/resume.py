@@ -74,16 +74,13 @@ def read_resumption(folder: RunFolder, *, allow_config_change: bool = False) -> 
     path = folder.path / "config.yaml"
     record = folder.read_run()
     values = read_config(path)
-    hint = "run.json has them all under 'settings'."
-    if not isinstance(values, Mapping):
-        raise ConfigError(f"{path}: no settings in it. Was the file emptied or cut off? {hint}", code="lost-settings")
-    there = dict(leaves(values))
+    there = dict(leaves(values)) if isinstance(values, Mapping) else {}
     missing = [name for name, _ in leaves(record.settings) if name not in there]
     is_unchanged = settings_hash(values) == record.config_hash
     if missing and not is_unchanged:
         raise ConfigError(
-            f"{path}: {len(missing)} settings are missing, among them {', '.join(missing[:3])}. Was the file cut off? "
-            f"{hint}",
+            f"{path}: {len(missing)} settings are missing, among them {', '.join(missing[:3])}. Was the file emptied "
+            "or cut off? run.json has them all under 'settings'.",
             code="lost-settings",
         )
     config = make_config(values, source=str(path))
@@ -97,16 +94,9 @@ def read_resumption(folder: RunFolder, *, allow_config_change: bool = False) -> 
                 "records.",
                 code="other-settings",
             )
-    now, notes = package_versions(), []
-    changed = [
-        f"{name} was {version}, is {now[name]}"
-        for name, version in record.versions.items()
-        if name in now and version != now[name]
-    ]
-    if changed:
-        notes = [
-            f"Package versions have changed: {', '.join(changed)}. The result may differ from an uninterrupted run."
-        ]
+    notes = []
+    if changed := in_words(differences(record.versions, package_versions())):
+        notes = [f"Package versions have changed: {changed}. The result may differ from an uninterrupted run."]
     return Resumption(
         folder=folder, config=config, allow_config_change=allow_config_change, changes=changes, notes=notes
     )

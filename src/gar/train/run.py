@@ -15,10 +15,11 @@ from accelerate import PartialState
 from rich.markup import escape
 from safetensors import SafetensorError
 from transformers import PrinterCallback, ProgressCallback
+from transformers.integrations import get_reporting_integration_callbacks
 
 from gar.config import RunConfig, dump_config, with_template
 from gar.data.rows import source_name
-from gar.errors import ConfigError, LostRankError, RecordError
+from gar.errors import ConfigError, LostRankError, RecordError, first_line
 from gar.integrations.trl.arguments import grpo_arguments
 from gar.integrations.trl.callbacks import RunCallback
 from gar.integrations.trl.fields import unread_fields
@@ -113,6 +114,7 @@ class _Run:
         self.config = config
         self.arguments = grpo_arguments(config, Path(config.records.output_dir) / "dry-run")
         check_ranks(self.arguments)
+        _check_reporters(self.arguments.report_to)
         self.say: Say = say if is_main() else lambda text: None
         unread = _unread(config)
         if unread:
@@ -164,7 +166,6 @@ class _Run:
             seed=config.seed,
             command=command,
             config=config.model_dump(mode="json"),
-            config_text=dump_config(config),
             data_hash=self.inputs.data_hash(),
         )
         return folder.path
@@ -185,7 +186,7 @@ class _Run:
     def _train(self, folder: RunFolder, callback: RunCallback, resumption: Resumption | None) -> Any:
         """Train with the method's trainers, one after the other. Returns the last one."""
         trainer, path = None, resumption.checkpoint.path if resumption else None
-        for trainer in self._trainers(self._parts(folder, callback)):
+        for trainer in self._trainers(folder, callback):
             callback.trainer = trainer
             self._take_model(trainer)
             with checkpoint_errors(resumption, lambda: callback.loaded), lost_rank_named():
@@ -196,9 +197,13 @@ class _Run:
             raise ConfigError(f"the trainer of method '{self.config.method}' returned no phase. Expected at least one.")
         return trainer
 
-    def _parts(self, folder: RunFolder, callback: RunCallback) -> RunParts:
-        inputs = self.inputs
-        return RunParts(
+    def _trainers(self, folder: RunFolder, callback: RunCallback) -> Iterable[Any]:
+        """Yield the trainer of each phase of the method, made when the phase before has ended."""
+        method, inputs = METHODS[self.config.method], self.inputs
+        if not method.cannot_resume:
+            for reason in inexact_resumes(self.arguments):
+                self.say(f"[yellow]{reason}[/]")
+        parts = RunParts(
             model=inputs.model,
             tokenizer=inputs.tokenizer,
             problems=inputs.problems,
@@ -210,13 +215,6 @@ class _Run:
             callbacks=[callback],
             on_rollouts=self._on_rollouts(folder, callback),
         )
-
-    def _trainers(self, parts: RunParts) -> Iterable[Any]:
-        """Yield the trainer of each phase of the method, made when the phase before has ended."""
-        method = METHODS[self.config.method]
-        if not method.cannot_resume:
-            for reason in inexact_resumes(self.arguments):
-                self.say(f"[yellow]{reason}[/]")
         made: Any = GARTrainer.from_parts(parts) if method.trainer is None else method.trainer(parts)
         return [made] if hasattr(made, "train") else made
 
@@ -302,6 +300,15 @@ class _Run:
         if is_adapted(self.inputs.model):
             self.say(f"Adapter         {folder.path / 'adapter'}")
         self.say(f"Learning curve  {figures[0]}")
+
+
+def _check_reporters(names: Any) -> None:
+    """Make the trackers once. The trainer makes them minutes later, and would only then say that one is missing."""
+    try:
+        for tracker in get_reporting_integration_callbacks(names):
+            tracker()
+    except (ValueError, RuntimeError, ImportError) as error:
+        raise ConfigError(f"trl.report_to: {first_line(error)}", code="trl.report_to") from error
 
 
 def _unread(config: RunConfig) -> list[str]:

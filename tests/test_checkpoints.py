@@ -8,16 +8,15 @@ import pytest
 from gar.errors import RecordError
 from gar.records import RunFolder
 from gar.records.checkpoints import (
-    MANIFEST,
     checkpoint_fault,
     find_checkpoint,
     last_checkpoint,
     marked_checkpoints,
-    remove_later,
     rotate_checkpoints,
     seal_checkpoint,
 )
-from gar.records.folders import publish_folder, remove_folder, staging_folder
+from gar.records.files import publish_folder, staging_folder
+from gar.records.manifest import MANIFEST
 from tests.support.errors import raises
 
 STATE = ("model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth", "trainer_state.json")
@@ -50,7 +49,7 @@ def sealed(run: RunFolder, *steps: int) -> list[Path]:
 def replace(path: Path, before: str, after: str) -> None:
     text = path.read_text()
     assert before in text
-    path.write_text(text.replace(before, after))
+    path.write_text(text.replace(before, after, 1))
 
 
 def names(run: RunFolder) -> set[str]:
@@ -72,21 +71,24 @@ def test_newest_marked_checkpoint_is_found_whatever_else_lies_there(run: RunFold
 DAMAGES: dict[str, Callable[[Path], object]] = {
     "optimizer.pt is missing": lambda path: (path / "optimizer.pt").unlink(),
     "model.safetensors is not what was written": lambda path: (path / "model.safetensors").write_text("other"),
-    "is not listed in manifest.jsonl": lambda path: (path / MANIFEST).write_text(""),
-    "manifest.jsonl is damaged": lambda path: replace(path / MANIFEST, '"size"', '"sizf"'),
     "scaler.pt is not listed": lambda path: (path / "scaler.pt").write_text("stray"),
-    "its manifest is of step ": lambda path: path.rename(path.with_name("checkpoint-99")),
+    "manifest.jsonl is damaged": lambda path: replace(path.parents[1] / MANIFEST, '"files"', '"filer"'),
+    "manifest.jsonl is not what was written": lambda path: replace(path.parents[1] / MANIFEST, "first", "third"),
+    "has lost lines: it does not list rollouts/step-000001": lambda path: (path.parents[1] / MANIFEST).unlink(),
 }
 
 
-def test_damage_of_any_file_is_found(run: RunFolder):
-    for step, (words, damage) in enumerate(DAMAGES.items()):
-        (path,) = sealed(run, step)
-        assert checkpoint_fault(run, path, num_ranks=1) is None
-        damage(path)
-        with raises(RecordError, "no-checkpoint") as error:
-            find_checkpoint(run, num_ranks=1)
-        assert words in str(error.value)
+@pytest.mark.parametrize("words", DAMAGES)
+def test_damage_of_any_file_is_found(run: RunFolder, words: str):
+    for step in (1, 2):
+        run.write_rollouts(step, [])
+    run.write_json("first.json", {})
+    (path,) = sealed(run, 2)
+    assert checkpoint_fault(run, path, num_ranks=1) is None
+    DAMAGES[words](path)
+    with raises(RecordError, "no-checkpoint") as error:
+        find_checkpoint(run, num_ranks=1)
+    assert words in str(error.value)
 
 
 def test_state_that_was_never_written_or_is_of_other_ranks_is_a_fault(run: RunFolder):
@@ -113,16 +115,9 @@ def test_rotation_keeps_the_newest_and_removes_leftovers(run: RunFolder):
     rotate_checkpoints(run, 1)
     assert names(run) == {"checkpoint-11"}
     sealed(run, 12, 13)
-    remove_later(run, 12)
+    run.cut(12)  # resumed from it
+    rotate_checkpoints(run, 2)
     assert names(run) == {"checkpoint-11", "checkpoint-12"}
-
-
-def test_a_folder_loses_its_mark_first(run: RunFolder, monkeypatch: pytest.MonkeyPatch):
-    (path,) = sealed(run, 2)
-    monkeypatch.setattr("gar.records.folders.shutil.rmtree", lambda *_, **__: None)  # killed here
-    remove_folder(path, mark=MANIFEST)
-    assert marked_checkpoints(run) == []
-    assert (path / "optimizer.pt").exists()
 
 
 def test_a_published_folder_replaces_an_earlier_one_whole(tmp_path: Path):

@@ -40,8 +40,9 @@ def problems(config: RunConfig) -> Any:
     inputs = RunInputs.__new__(RunInputs)  # without a model
     inputs.config, inputs.tokenizer, inputs.say = with_template(config), TOKENIZER, print
     inputs._tags = config.verify.tags.as_tags()
-    data = inputs.config.data
-    return inputs._rendered(load_run_problems(data), data), [*map(inputs._load_set, config.evaluate.sources)]
+    data, sources = inputs.config.data, config.evaluate.sources
+    evaluated = [inputs._rendered(*inputs._evaluation_data(source)) for source in sources]
+    return inputs._rendered(load_run_problems(data), data), evaluated
 
 
 def policy(config: RunConfig) -> Any:

@@ -18,8 +18,15 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "b").mkdir()
     for name in NAMES:
         (tmp_path / name).write_bytes(name.encode() * 100)
-    Manifest(tmp_path, settings=["s1"]).add(*NAMES, facts={"step": 3})
+    Manifest(tmp_path, settings=["s1"]).add(*NAMES)
     return tmp_path
+
+
+def faults(folder: Path, *settings: str) -> list[tuple[str, str]]:
+    """Kind and file of everything that is wrong with a folder."""
+    manifest = Manifest(folder, settings)
+    found = [*manifest.own_faults, *map(manifest.fault, [*manifest.entries, *manifest.unlisted()])]
+    return [(fault.kind, fault.file) for fault in found if fault]
 
 
 def flip(path: Path) -> None:
@@ -42,10 +49,10 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
 @pytest.mark.parametrize("how", DAMAGE)
 def test_damage_of_a_file_has_a_name(folder: Path, how: str):
     change, kind = DAMAGE[how]
-    assert Manifest(folder, settings=["s1"]).faults() == []
+    assert faults(folder, "s1") == []
     change(folder / "a.json")
     manifest = Manifest(folder, settings=["s1"])
-    assert [(fault.kind, fault.file) for fault in manifest.faults()] == [(kind, "a.json")]
+    assert faults(folder, "s1") == [(kind, "a.json")]
     for read in (manifest.read, manifest.check):
         with raises(DamageError, "damage", "a.json") as error:
             read("a.json")
@@ -56,28 +63,25 @@ def test_damage_of_a_file_has_a_name(folder: Path, how: str):
 def test_any_damage_of_the_manifest_is_seen(folder: Path):
     path = folder / MANIFEST
     content = path.read_bytes()
-    whole = [*Manifest(folder, ["s1"]).entries.items()]
     for place in range(len(content)):
         path.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
-        manifest = Manifest(folder, settings=["s1"])
-        assert manifest.faults() or ([*manifest.entries.items()] == whole and manifest.facts != {"step": 3})
+        assert faults(folder, "s1")
     path.unlink()
-    assert [fault.kind for fault in Manifest(folder).faults()] == ["unlisted", "unlisted"]
+    assert faults(folder) == [("unlisted", name) for name in NAMES]
 
 
 def test_files_of_other_settings_are_foreign(folder: Path):
-    assert {fault.kind for fault in Manifest(folder, settings=["s2"]).faults()} == {"foreign"}
-    both = Manifest(folder, settings=["s2", "s1"])
-    assert both.faults() == []
-    both.add("a.json")
-    assert [fault.file for fault in Manifest(folder, settings=["s1"]).faults()] == ["a.json"]
+    assert faults(folder, "s2") == [("foreign", name) for name in NAMES]
+    assert faults(folder, "s2", "s1") == []
+    Manifest(folder, ["s2", "s1"]).add("a.json")
+    assert faults(folder, "s1") == [("foreign", "a.json")]
 
 
 def test_later_lines_win_and_a_torn_one_does_not_count(folder: Path):
     (folder / "a.json").write_text("new")
     manifest = Manifest(folder, settings=["s1"])
-    manifest.add("a.json", facts={"step": 4})
-    assert (manifest.read("a.json"), dict(manifest.facts)) == (b"new", {"step": 4})
+    manifest.add("a.json")
+    assert manifest.read("a.json") == b"new"
     with (folder / MANIFEST).open("ab") as file:
         file.write(b'{"files": {"a.json": nu')
     assert Manifest(folder).read("a.json") == b"new"
@@ -89,22 +93,26 @@ def test_a_file_that_grows_is_checked_up_to_where_it_was_listed(tmp_path: Path):
         manifest.add(path)
     assert [*tmp_path.iterdir()] == []
     path.write_bytes(b"1\n2\n")
-    manifest.add(path, grows=True)
+    manifest.add(grows=[path.name])
     path.write_bytes(b"1\n2\n3\n")
     assert manifest.read(path) == b"1\n2\n3\n"
     path.write_bytes(b"1\n3\n3\n")
-    assert [fault.kind for fault in Manifest(tmp_path).faults()] == ["changed"]
+    assert faults(tmp_path) == [("changed", path.name)]
 
 
-def test_cut_goes_back_for_some_files(folder: Path):
+def test_cut_goes_back_to_a_line_for_some_files(folder: Path):
     manifest = Manifest(folder)
-    state = manifest.state()
-    for name in ("late", "e/before"):
+    for name in ("mark/1", "late", "other"):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(name)
-        manifest.add(name)
-    assert manifest.state_fault(state) is None
-    manifest.cut(state, only=("late",))
-    assert list(manifest.entries) == [*NAMES, "e/before"]
-    flip(folder / MANIFEST)
-    assert "no longer begins with" in (Manifest(folder).state_fault(state) or "")
+        manifest.add(name, grows=[MANIFEST])
+    whole = manifest.state()
+    assert whole
+    early = Manifest(folder, until="mark/")
+    assert list(early.entries) == [*NAMES, "mark/1", MANIFEST]
+    early.cut(only=("late",))
+    assert list(Manifest(folder).entries) == [*NAMES, "mark/1", "other", MANIFEST]
+    assert not manifest.begins_with(whole)
+    content = (folder / MANIFEST).read_bytes()
+    (folder / MANIFEST).write_bytes(content[content.index(b"\n") + 1 :])  # a lost line
+    assert ("changed", MANIFEST) in faults(folder)

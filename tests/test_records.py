@@ -40,7 +40,6 @@ def run(tmp_path: Path) -> RunFolder:
         seed=7,
         command=["gar", "train", "my config.yaml"],
         config={"seed": 7, "reward": {"bonus_weight": 0.5}},
-        config_text="seed: 7\nreward: {bonus_weight: 0.5}\n",
         data_hash="d1",
     )
     return folder
@@ -56,7 +55,7 @@ def test_a_run_folder_has_a_plain_name_and_a_record(tmp_path, run):
     for path in (tmp_path / "nowhere", tmp_path):
         with raises(RecordError, None, str(path)):
             RunFolder.open(path)
-    for text, name in (('{"status": ', "run.json"), ('{"state": "running"}', "'state'")):
+    for text, name in (('{"status": ', "run.json"), ('{"seed": 1}', "status")):
         run.run_path.write_text(text)
         with raises(RecordError, None, name):
             RunFolder.open(run.path)
@@ -70,7 +69,7 @@ def test_run_json_records_how_the_run_came_about_and_changes_only_where_told(run
     assert before.data_hash == "d1"
     assert before.versions["numpy"] == np.__version__
     assert before.versions["python"] == sys.version.split()[0]
-    assert (run.path / "config.yaml").read_text() == "seed: 7\nreward: {bonus_weight: 0.5}\n"
+    assert (run.path / "config.yaml").read_text() == "seed: 7\nreward:\n  bonus_weight: 0.5\n"
     run.update_run(summary={"pass@1": 0.5, "odd": math.nan})
     assert run.read_run() == replace(before, summary={"pass@1": 0.5, "odd": None})
     run.update_run(status="interrupted")
@@ -134,14 +133,13 @@ def test_rollouts_come_back_whole_in_the_steps_asked_for(run):
 
 
 def test_records_that_are_wrong_are_not_written(run):
-    for step, record, name in (
-        (11, RECORD, "step 12"),
-        (12, replace(RECORD, bonus=None), "'bonus'"),
-        (12, replace(RECORD, num_tokens="many"), "'num_tokens'"),
-        (12, replace(RECORD, alignment="high"), "'alignment'"),
+    for record, name in (
+        (replace(RECORD, bonus=None), "'bonus'"),
+        (replace(RECORD, num_tokens="many"), "'num_tokens'"),
+        (replace(RECORD, alignment="high"), "'alignment'"),
     ):
         with pytest.raises(ValueError, match=name):
-            run.write_rollouts(step, [NOT_SCORED, record])
+            run.write_rollouts(12, [NOT_SCORED, record])
     assert open_run(run.path).rollouts(["reward"]).to_pydict() == {"reward": []}
 
 
@@ -181,14 +179,14 @@ def test_run_folder_on_a_full_disk_keeps_what_was_written(run):
     run.write_rollouts(1, [old])
     before = {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()}
     noise = random.Random(0).randbytes(200_000).hex()
-    for write, name, intact in (
-        (lambda: run.write_rollouts(2, [replace(old, step=2, response=noise)]), "000002.parquet", "no part of it"),
-        (lambda: run.write_rollouts(1, [replace(old, response=noise)]), "000001.parquet", "its earlier content"),
-        (lambda: run.update_run(summary={"text": noise}), "run.json", "its earlier content"),
-        (lambda: run.write_json("evaluation/before.json", {"text": noise}), "before.json", "no part of it"),
-        (lambda: [run.append_metrics({"step": i, "text": noise[:3000]}) for i in range(2, 99)], "metrics.jsonl", "all"),
+    for write, name in (
+        (lambda: run.write_rollouts(2, [replace(old, step=2, response=noise)]), "000002.parquet"),
+        (lambda: run.write_rollouts(1, [replace(old, response=noise)]), "000001.parquet"),
+        (lambda: run.update_run(summary={"text": noise}), "run.json"),
+        (lambda: run.write_json("evaluation/before.json", {"text": noise}), "before.json"),
+        (lambda: [run.append_metrics({"step": i, "text": noise[:3000]}) for i in range(2, 99)], "metrics.jsonl"),
     ):
-        with raises(RecordError, "record", f"{name}: ", f"Nothing was lost: {intact}") as caught, full_disk():
+        with raises(RecordError, "record", f"{name}: ", "Nothing was lost: ") as caught, full_disk():
             write()
         assert caught.value.errno == errno.EFBIG
     after = {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()}

@@ -20,7 +20,7 @@ RIGHT, ALIGNMENT, ZERO_STD, RATES = range(4)
 def make_run(parent: Path, steps: int = 40, **changed: float | None) -> Path:
     """A run that has recorded everything, with some metrics at other values."""
     run = RunFolder.create(parent, "cost$x$_{1}")
-    run.write_run(seed=0, command=["gar"], config={}, config_text="{}", data_hash=None)
+    run.write_run(seed=0, command=["gar"], config={}, data_hash=None)
     for step in range(1, steps + 1):
         row = {
             "step": step,

@@ -25,7 +25,7 @@ def run_of(tmp_path):
     def write(records: Sequence[RolloutRecord] = (), config: str = "{}") -> Run:
         folder = RunFolder.create(tmp_path / str(len(records)), "run")
         values = parse_yaml(config)
-        folder.write_run(seed=0, command=["gar"], config=values, config_text=config, data_hash=None)
+        folder.write_run(seed=0, command=["gar"], config=values, data_hash=None)
         for step in sorted({record.step for record in records}):
             folder.write_rollouts(step, [record for record in records if record.step == step])
         return open_run(folder.path, strict=False)
@@ -90,7 +90,7 @@ def test_zero_std_groups_by_hand(run_of):
 @pytest.mark.parametrize(("scored", "charged"), [(0.0, False), (0.25, True)])
 def test_summary_shows_what_was_recorded_and_charges_a_share_where_there_is_a_signal(tmp_path, scored, charged):
     run = RunFolder.create(tmp_path, "run")
-    run.write_run(seed=0, command=["gar"], config={}, config_text="{}", data_hash=None)
+    run.write_run(seed=0, command=["gar"], config={}, data_hash=None)
     run.append_metrics({"step": 1, "time/step_seconds": 0.5, "time/gar_seconds": 0.1, "gar/scored_fraction": scored})
     part = {"num_samples": 8, "problems": [], "pass_at": {"1": 0.625}}
     run.write_json("evaluation/after.json", {"step": 1, "sets": {"test": part}})

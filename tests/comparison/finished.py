@@ -7,7 +7,7 @@ from typing import Any
 
 from gar.comparison.plan import PlannedRun
 from gar.comparison.result import RunResult, Usage, finished_result, write_result
-from gar.config import RunConfig, dump_config
+from gar.config import RunConfig
 from gar.records import RolloutRecord, RunFolder
 from tests.support.rows import rollout
 
@@ -27,7 +27,7 @@ def write_run(
     """A finished run: two generations of two steps, and counts of right responses by evaluation set."""
     folder = RunFolder.create(config.records.output_dir, config.records.name or "run")
     values = config.model_dump(mode="json")
-    folder.write_run(seed=config.seed, command=["gar"], config=values, config_text=dump_config(config), data_hash="d")
+    folder.write_run(seed=config.seed, command=["gar"], config=values, data_hash="d")
     for step in (1, 2, 3, 4):
         first = step % 2
         numbers = {"reward": step / 10, "gar/eligible_fraction": step / 10, "gar/alignment_mean": None}

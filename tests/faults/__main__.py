@@ -10,7 +10,6 @@ python -m tests.faults --sample             the few tries of `make test`
 import argparse
 import os
 import platform
-import re
 import shlex
 import subprocess
 import sys
@@ -106,21 +105,16 @@ def _row(kind: str, ended: list[tuple[Try, Verdict]]) -> str:
 
 def _print(ended: list[tuple[Try, Verdict]], seconds: float) -> None:
     """Print the sentences of rejected tries, then the table."""
-    sentences = Counter((attempt.kind, _plain(verdict)) for attempt, verdict in ended if verdict.outcome == "rejected")
     print("\nRejected:")
-    for (kind, sentence), count in sentences.items():
-        print(f"  {count:3} {kind}: {sentence}")
+    for attempt, verdict in ended:
+        if verdict.outcome == "rejected":
+            print(f"  {attempt.kind}: {verdict.reason}")
     print("\n| kind | tries | equal | rejected | wrong |\n|---|---|---|---|---|")  # for docs/reliability.md
     for kind in dict.fromkeys(attempt.kind for attempt, _ in ended):
         print(_row(kind, ended))
     print(_row("all", ended))
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
     print(f"\nThe table is of commit {commit}, {date.today()}, on {platform.system()}. {seconds / 60:.1f} minutes.")
-
-
-def _plain(verdict: Verdict) -> str:
-    """A sentence without numbers and folders, which differ from try to try."""
-    return re.sub(r"\d+", "N", re.sub(r"\S*/", "", verdict.reason))
 
 
 if __name__ == "__main__":

@@ -2,9 +2,7 @@
 
 import hashlib
 import json
-import os
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -51,14 +49,7 @@ def differences(expected: Mapping[str, str], there: Mapping[str, str]) -> list[s
         "missing": expected.keys() - there.keys(),
         "too much": there.keys() - expected.keys(),
     }
-    return [f"{kind}: {', '.join(_by_folder(names))}" for kind, names in kinds.items() if names]
-
-
-def _by_folder(names: Collection[str]) -> Iterator[str]:
-    """Names, or how many files of a folder where they are many."""
-    for folder, count in sorted(Counter(os.path.dirname(name) for name in names).items()):
-        inside = [name for name in sorted(names) if os.path.dirname(name) == folder]
-        yield f"{folder}/ ({count} files)" if count > 4 else ", ".join(inside)
+    return [f"{kind}: {', '.join(sorted(names))}" for kind, names in kinds.items() if names]
 
 
 def acknowledged(root: Path) -> dict[str, str]:

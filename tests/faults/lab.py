@@ -42,7 +42,7 @@ class Try:
     base: int | None = None
     fault: Fault | None = None
     changes: Sequence[Change] = ()
-    second: Sequence[str] | None = None
+    second: bool = False
     reads: Sequence[str] | None = None
 
 
@@ -110,8 +110,8 @@ class Lab:
         if attempt.fault is not None:
             command = Command(attempt.job.start if attempt.base is None else attempt.job.go_on, folder, attempt.fault)
             second = None
-            if attempt.second is not None and command.wait_until_held():
-                second = Command(attempt.second, folder)
+            if attempt.second and command.wait_until_held():
+                second = Command(attempt.job.go_on, folder)
                 second.wait(_SECOND_SECONDS)
             ended = command.end()
             wrong = _unexplained(ended, attempt.fault)
@@ -121,7 +121,9 @@ class Lab:
                 return Verdict(outcome="wrong", reason=wrong)
         change_files(folder, attempt.changes)
         if attempt.reads is not None:
-            return _shown(run(attempt.reads, folder))
+            shown = run(attempt.reads, folder)  # what there is, or why it cannot
+            wrong, sentence = _unexplained(shown, None), shown.sentence or ""
+            return Verdict(outcome="wrong" if wrong else "rejected" if sentence else "equal", reason=wrong or sentence)
         before: dict[str, str] = {}
         if ended is None or ended.status != 0:
             before = acknowledged(folder)
@@ -246,15 +248,6 @@ def _refused(ended: Ending, before: dict[str, str], folder: Path) -> Verdict:
     if lost:
         return Verdict(outcome="wrong", reason=f"rejected, and lost {', '.join(lost)}: {ended.sentence}")
     return Verdict(outcome="rejected", reason=ended.sentence)
-
-
-def _shown(ended: Ending) -> Verdict:
-    """Verdict on a command that reads: it shows what there is, or says why it cannot."""
-    if ended.status == 0 and "Traceback" not in ended.text:
-        return Verdict(outcome="equal")
-    if ended.sentence:
-        return Verdict(outcome="rejected", reason=ended.sentence)
-    return Verdict(outcome="wrong", reason=_unexplained(ended, None))
 
 
 def _last_line(ended: Ending) -> str:

@@ -92,15 +92,14 @@ def two_writers(kind: str, job: Job, at: Sequence[float], lab: Lab) -> Iterator[
     """A second writer begins while the first is in the middle of its work."""
     for share in at:
         fault = Fault(at=at_share(lab.operations(job), share), action="hold")
-        yield Try(kind=kind, name=f"{job.name} {fault.at}", job=job, fault=fault, second=job.go_on)
+        yield Try(kind=kind, name=f"{job.name} {fault.at}", job=job, fault=fault, second=True)
 
 
 def two_resumes(kind: str, job: Job, lab: Lab) -> Iterator[Try]:
     """Two at once go on with a killed run."""
     base = at_share(lab.operations(job), 0.5)
     for at in (1, 2, 8, 40, 120):
-        fault = Fault(at=at, action="hold")
-        yield Try(kind=kind, name=f"resume {at}", job=job, base=base, fault=fault, second=job.go_on)
+        yield Try(kind=kind, name=f"resume {at}", job=job, base=base, fault=Fault(at=at, action="hold"), second=True)
 
 
 def _changes(folder: Path, hows: Sequence[str]) -> list[Change]:

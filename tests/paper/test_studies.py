@@ -32,7 +32,8 @@ def test_ablation_and_sensitivity_write_data_and_figure_of_committed_results(tmp
 
 def test_policy_of_a_run_without_a_final_model_is_its_newest_whole_checkpoint(tmp_path):
     run = RunFolder.create(tmp_path, "run")
-    run.write_run(seed=0, command=["gar", "train"], config={}, config_text="data: {template: plain}", data_hash=None)
+    config = {"data": {"template": "plain"}}
+    run.write_run(seed=0, command=["gar", "train"], config=config, data_hash=None)
     for step in (2, 10, 12):
         shutil.copytree(embedded_path(), run.checkpoints / f"checkpoint-{step}")
         if step < 12:

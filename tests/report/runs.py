@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gar.config import dump_config, make_config
+from gar.config import make_config
 from gar.data.arithmetic import load_arithmetic
 from gar.records import RolloutRecord, RunFolder
 from gar.records.rollouts import SampleRecord
@@ -67,8 +67,7 @@ def make_run(
     config = make_config({"seed": seed, **(settings or {})})
     folder = RunFolder.create(parent, name)
     folder.write_run(
-        seed=seed, command=["gar", "train"], config=config.model_dump(mode="json"), config_text=dump_config(config),
-        data_hash="d",
+        seed=seed, command=["gar", "train"], config=config.model_dump(mode="json"), data_hash="d",
     )  # fmt: skip
     for step in range(1, steps + 1):
         folder.append_metrics(

@@ -38,7 +38,6 @@ DAMAGE = {
     "a step too much": lambda run: shutil.copy(RunFolder(run).rollouts_path(1), RunFolder(run).rollouts_path(9)),
     "a lost step": lambda run: RunFolder(run).rollouts_path(3).unlink(),
     "run.json": lambda run: edit(run / "run.json", '"seed": 0', '"seed": 1'),
-    "config.yaml": lambda run: edit(run / "config.yaml", "seed: 0", "seed: 1"),
     "no manifest": lambda run: (run / "manifest.jsonl").unlink(),
     "half a manifest": lambda run: (run / "manifest.jsonl").write_bytes((run / "manifest.jsonl").read_bytes()[:700]),
 }
@@ -77,7 +76,7 @@ def test_a_column_is_read_once(tmp_path, monkeypatch):
     assert run.rollouts(["reward"]).num_rows == 24
 
 
-FILES = ("run.json", "config.yaml", "metrics.jsonl", "evaluation/after.json", "rollouts/step-000002.parquet")
+FILES = ("run.json", "metrics.jsonl", "evaluation/after.json", "rollouts/step-000002.parquet")
 
 
 def test_a_damaged_file_is_named(tmp_path, capsys, monkeypatch):

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from gar.config import dump_config, make_config
+from gar.config import make_config
 from gar.records import RolloutRecord, RunFolder
 from gar.types import Status
 
@@ -23,6 +23,6 @@ def run_folder(path: Path, source: str = "arithmetic") -> RunFolder:
     folder = RunFolder(path)
     if not folder.run_path.exists():
         config = make_config({"data": {"source": source}})
-        values, text = config.model_dump(mode="json"), dump_config(config)
-        folder.write_run(seed=0, command=["gar"], config=values, config_text=text, data_hash=None)
+        values = config.model_dump(mode="json")
+        folder.write_run(seed=0, command=["gar"], config=values, data_hash=None)
     return folder

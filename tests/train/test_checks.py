@@ -5,15 +5,11 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
-
-import pytest
 
 from gar.config import make_config, read_preset
 from gar.errors import GarError
-from gar.methods import METHODS
-from gar.train.checks import EXPERT_METHODS, check_before_loading
+from gar.train.checks import check_before_loading
 from tests.support.errors import raises
 
 HEAVY = {"torch", "transformers", "trl", "datasets"}
@@ -23,12 +19,6 @@ def mistakes(values: dict[str, Any], code: str | None = None) -> str:
     with raises(GarError, code) as caught:
         check_before_loading(make_config(values))
     return str(caught.value)
-
-
-@pytest.fixture
-def rows(tmp_path: Path) -> str:
-    (tmp_path / "rows.jsonl").write_text(json.dumps({"question": "3+4", "solution": "7", "answer": "7"}) + "\n")
-    return str(tmp_path / "rows.jsonl")
 
 
 def test_check_before_loading_rejects_fields_of_trl():
@@ -63,12 +53,6 @@ def test_check_before_loading_names_packages_that_are_missing(monkeypatch):
     assert "pip install 'trl[vllm]'" in mistakes({"trl": {"use_vllm": True}})
 
 
-def test_check_before_loading_reads_the_first_row_of_a_file(rows):
-    check_before_loading(make_config({"method": "grpo", "data": {"source": rows, "prompt_field": "question"}}))
-    text = mistakes({"data": {"source": rows, "prompt_field": "qestion"}})
-    assert "no column 'qestion'. Did you mean 'question'?" in text
-
-
 def test_check_before_loading_tells_every_missing_thing_at_once(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     text = mistakes(read_preset("paper-qwen3-4b") | {"model": {"path": "no/such/model"}, "records": {"name": "a/b"}})
@@ -80,21 +64,12 @@ def test_check_before_loading_tells_every_missing_thing_at_once(tmp_path, monkey
     assert lines[0] == ""
 
 
-def test_expert_methods_are_those_that_need_solutions():
-    needing = {name for name, method in METHODS.items() if method.alignment is not None or method.trains_on_experts}
-    assert {name for name in METHODS if name in EXPERT_METHODS} == needing
-
-
 MISTAKES = {
     "train --trl.max_steps abc": "trl.max_steps is 'abc', expected a whole number",
     "train --trl.optim adamw_troch": "trl.optim is adamw_troch, expected adamw_torch, ",
     "train --data.source nix.jsonl": "nix.jsonl: no such file.",
     "train --model.path embeded": "no model 'embeded' on this machine",
     "train --resume nix": "nix: no such folder.",
-    "train --trl.per_device_train_batch_size 100000000": "a batch of 100,000,000 responses in groups of 8 asks for "
-    "12,500,000 problems, got 2,000 in all",
-    "train --data.source bare.jsonl --trl.num_generations 2 --trl.per_device_train_batch_size 2": "gar-grpo needs "
-    "expert solutions, and none of the 1 problems has one.",
     "train --trl.max_completion_length 1000": "trl.max_completion_length is 1000, but the context of embedded is 512 ",
     "train --trl.deepspeed zero3.json": "trl.deepspeed is zero3.json, ",
     "eval run embedded --benchmark arithmetic --samples 4 --pass-at-k 8": "pass@8 needs at least 8 samples per problem",
@@ -104,7 +79,6 @@ MISTAKES = {
 
 
 def test_mistakes_get_one_line_before_torch_is_imported_and_leave_no_folder(tmp_path):
-    (tmp_path / "bare.jsonl").write_text('{"prompt": "3+4", "answer": "7"}\n')
     code = (
         "import contextlib, io, json, sys\nfrom gar.cli.main import main\nfound = {}\n"
         f"for command in {list(MISTAKES)!r}:\n"
@@ -120,4 +94,4 @@ def test_mistakes_get_one_line_before_torch_is_imported_and_leave_no_folder(tmp_
         status, out, err, heavy = found[command]
         assert (status, out, err.count("\n"), heavy) == (1, "", 1, []), (command, err)
         assert err.startswith(f"gar {command.split()[0]}: {message}")
-    assert [path.name for path in tmp_path.iterdir()] == ["bare.jsonl"]
+    assert [*tmp_path.iterdir()] == []

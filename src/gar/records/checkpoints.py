@@ -1,23 +1,19 @@
 """Checkpoints. Only whole ones count.
 
     checkpoints/checkpoint-12/model.safetensors, optimizer.pt, ...   what the trainer writes
-    checkpoints/checkpoint-12/manifest.jsonl                         marks a whole checkpoint
 
-The manifest lists every file, and the state of the run's own manifest at that step. It is written last and removed
-first.
+The run's manifest lists the files of a whole checkpoint in one line, with the metrics and its own lines so far.
 """
 
 import re
-from dataclasses import asdict, dataclass
+import shutil
+from dataclasses import dataclass
 from pathlib import Path
 
 from gar.errors import RecordError
-from gar.records.checked import checked
-from gar.records.files import sync_file
-from gar.records.folders import files_below, remove_folder, sync_tree
-from gar.records.manifest import MANIFEST, NO_FACTS, FileFacts, Manifest
-from gar.records.run_folder import METRICS, RunFolder, step_of
-from gar.records.run_record import settings_hashes
+from gar.records.files import files_below, sync_file, sync_tree
+from gar.records.manifest import MANIFEST
+from gar.records.run_folder import METRICS, RunFolder, checkpoint_name, step_of
 
 _NAME = re.compile(r"checkpoint-\d+")
 
@@ -26,26 +22,23 @@ _NAME = re.compile(r"checkpoint-\d+")
 class FoundCheckpoint:
     """The checkpoint from which a run resumes. None if it starts from its first step.
 
-    `records` is the state of the run's manifest at `step`. `notes` say which checkpoints were passed over.
+    `notes` say which checkpoints were passed over.
     """
 
-    path: Path | None
-    step: int
-    records: FileFacts
+    path: Path | None = None
+    step: int = 0
     notes: tuple[str, ...] = ()
 
 
 def seal_checkpoint(run: RunFolder, step: int) -> None:
     """Flush a checkpoint to the disk and mark it as whole. After an error it does not count."""
-    path = run.checkpoints / f"checkpoint-{step}"
-    manifest = run.manifest()
-    if run.metrics_path.exists():
-        sync_file(run.metrics_path)
-        manifest.add(METRICS, grows=True)
-    records = asdict(manifest.state())
+    path, manifest = run.path / checkpoint_name(step), run.manifest()
+    growing = [known.name for known in (run.metrics_path, manifest.path) if known.exists()]
+    for name in growing:
+        sync_file(run.path / name)
     sync_tree(path)
-    (path / MANIFEST).unlink(missing_ok=True)
-    _manifest(run, path).add(*files_below(path), facts={"step": step, "records": records})
+    manifest.add(*files_below(path), grows=growing)
+    sync_file(manifest.path)
 
 
 def rotate_checkpoints(run: RunFolder, keep: int | None) -> None:
@@ -53,14 +46,7 @@ def rotate_checkpoints(run: RunFolder, keep: int | None) -> None:
     marked = marked_checkpoints(run)
     outdated = marked[: -max(1, keep)] if keep and keep > 0 else []
     for path in [*(path for path in _folders(run) if path not in marked), *outdated]:
-        remove_folder(path, mark=MANIFEST)
-
-
-def remove_later(run: RunFolder, step: int) -> None:
-    """Remove the checkpoints after `step`, which a resumed run will write anew."""
-    for path in _folders(run):
-        if _step(path) > step:
-            remove_folder(path, mark=MANIFEST)
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def last_checkpoint(run: RunFolder) -> Path | None:
@@ -70,7 +56,8 @@ def last_checkpoint(run: RunFolder) -> Path | None:
 
 def marked_checkpoints(run: RunFolder) -> list[Path]:
     """Checkpoints marked as whole, by step."""
-    return [path for path in _folders(run) if (path / MANIFEST).exists()]
+    marked = {name.rpartition("/")[0] for name in run.manifest().entries}
+    return [path for path in _folders(run) if checkpoint_name(_step(path)) in marked]
 
 
 def find_checkpoint(run: RunFolder, *, num_ranks: int | None) -> FoundCheckpoint:
@@ -84,72 +71,54 @@ def find_checkpoint(run: RunFolder, *, num_ranks: int | None) -> FoundCheckpoint
         if path not in marked:
             notes.append(f"{path.name} was not written completely, and does not count.")
             continue
-        fault = checkpoint_fault(run, path, num_ranks=num_ranks) or _records_fault(run, path)
+        fault = checkpoint_fault(run, path, num_ranks=num_ranks)
         if fault is None:
-            return FoundCheckpoint(path=path, step=_step(path), records=_records(run, path), notes=tuple(notes))
+            return FoundCheckpoint(path=path, step=_step(path), notes=tuple(notes))
         notes.append(f"{path.name} cannot be resumed from: {fault}.")
-    if marked:
+    unlisted = [name for name in run.manifest().unlisted() if step_of(name) is not None]
+    lost = unlisted[1:] and notes  # a kill leaves one at most
+    if lost:
+        notes.append(f"{MANIFEST} has lost lines: it does not list {unlisted[0]}.")
+    if marked or lost:
         raise RecordError(
             f"{run.path}: no checkpoint is whole. {' '.join(notes)} Nothing was changed. Put back what is missing, or "
             f"remove {run.checkpoints} to begin at the first step again.",
             code="no-checkpoint",
         )
-    return FoundCheckpoint(path=None, step=0, records=NO_FACTS, notes=tuple(notes))
+    return FoundCheckpoint(notes=tuple(notes))
 
 
 def checkpoint_fault(run: RunFolder, path: Path, *, num_ranks: int | None) -> str | None:
-    """The fault of a marked checkpoint, in a few words. None if it has none."""
-    manifest = _manifest(run, path)
-    for fault in manifest.faults():
+    """The fault of a marked checkpoint, or of the records up to its step, in a few words. None if there is none."""
+    inside = f"{checkpoint_name(_step(path))}/"
+    manifest = run.manifest(until=inside)
+    for fault in manifest.own_faults:
         return str(fault)
-    if manifest.facts.get("step") != _step(path):
-        return f"its manifest is of step {manifest.facts.get('step')}"
-    return _missing_state(path, num_ranks)
+    listed = [name for name in manifest.entries if name.startswith(inside) or name in (METRICS, MANIFEST)]
+    steps = [name for name in manifest.entries if step_of(name) is not None]
+    there = [file.relative_to(run.path).as_posix() for file in files_below(path)]
+    faults = map(manifest.fault, dict.fromkeys([*listed, *steps, *there]))
+    return next((str(fault) for fault in faults if fault), None) or _missing_state(path, num_ranks)
 
 
 def _missing_state(path: Path, num_ranks: int | None) -> str | None:
     """State that an exact resume needs and the checkpoint lacks. The trainer would silently continue without it."""
     names = {file.name for file in path.iterdir()}
-    deepspeed = any(name.startswith("global_step") for name in names)  # it keeps optimizer and scheduler there
-    if "trainer_state.json" not in names:
-        return "the trainer's state (trainer_state.json) is missing"
-    if not deepspeed and not any(name.startswith("optimizer") for name in names):
-        return "the optimizer's state is missing. Was trl.save_only_model set?"
-    if not deepspeed and "scheduler.pt" not in names:
-        return "the learning-rate scheduler's state (scheduler.pt) is missing"
-    random_states = {name for name in names if name.startswith("rng_state")}
-    if not random_states:
-        return "the random state is missing"
+    needed = {"trainer_state.json": "the trainer's state", "rng_state": "the random state"}
+    if not any(name.startswith("global_step") for name in names):  # DeepSpeed's own folder holds both
+        needed |= {"optimizer": "the optimizer's state", "scheduler.pt": "the learning-rate scheduler's state"}
+    for beginning, what in needed.items():
+        if not any(name.startswith(beginning) for name in names):
+            return f"{what} is missing. Was trl.save_only_model set?"
     if num_ranks is None:
         return None
+    random_states = {name for name in names if name.startswith("rng_state")}
     expected = {"rng_state.pth"} if num_ranks == 1 else {f"rng_state_{rank}.pth" for rank in range(num_ranks)}
     if random_states != expected:
         return (
             f"it holds the random state of {len(random_states)} ranks and this job has {num_ranks}: resume with as many"
         )
     return None
-
-
-def _records_fault(run: RunFolder, path: Path) -> str | None:
-    """The fault of the records up to a marked checkpoint's step. None if they have none."""
-    try:
-        state = _records(run, path)
-        manifest = _manifest(run, run.path, size=state.size)
-        if fault := manifest.state_fault(state):
-            return f"{fault} at step {_step(path)}"
-        names = [name for name in manifest.entries if name == METRICS or step_of(name) is not None]
-        return next((str(fault) for name in names if (fault := manifest.fault(name))), None)
-    except RecordError as error:
-        return str(error).rstrip(".")
-
-
-def _records(run: RunFolder, path: Path) -> FileFacts:
-    """State of the run's manifest when a checkpoint was marked."""
-    return checked(FileFacts, _manifest(run, path).facts.get("records"), str(path / MANIFEST))
-
-
-def _manifest(run: RunFolder, path: Path, size: int | None = None) -> Manifest:
-    return Manifest(path, settings_hashes(run.read_run()) if run.run_path.exists() else (), size=size)
 
 
 def _folders(run: RunFolder) -> list[Path]:

@@ -1,19 +1,20 @@
-"""Files that are complete or absent: atomic writes, appended lines, JSON and Parquet."""
+"""Files and folders that are complete or absent: atomic writes, appended lines, JSON and Parquet."""
 
 import errno
 import hashlib
 import json
-import math
 import os
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from numbers import Integral, Real
+from numbers import Real
 from pathlib import Path
 from typing import IO, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pydantic_core import to_jsonable_python
 
 from gar.errors import RecordError, first_line
 from gar.records.checked import checked
@@ -39,18 +40,14 @@ def atomic_file(path: str | Path) -> Iterator[IO[bytes]]:
     path = Path(path)
     partial = path.with_name(f".{path.name}.partial")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with partial.open("wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())  # some file systems report a full disk only here
-        os.replace(partial, path)
-        sync_folder(path.parent)
-    except RecordError:
-        raise
-    except OSError as error:
-        intact = "its earlier content is unchanged" if os.path.exists(path) else "no part of it was left behind"
-        raise io_error(path, "written", error, intact=f"Nothing was lost: {intact}.") from error
+        with system_errors(path, "written"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with partial.open("wb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())  # some file systems report a full disk only here
+            os.replace(partial, path)
+            sync_folder(path.parent)
     finally:
         with suppress(OSError):
             partial.unlink(missing_ok=True)
@@ -74,20 +71,15 @@ def write_parquet(path: str | Path, table: pa.Table) -> None:
         pq.write_table(table, file)
 
 
-def read_parquet(
-    path: str | Path, columns: Sequence[str] | None = None, *, schema: pa.Schema | None = None
-) -> pa.Table:
-    """Read these columns of a table, or all. If a schema is given, the file must have its columns, in any order."""
+def read_parquet(path: str | Path, columns: Sequence[str], *, schema: pa.Schema) -> pa.Table:
+    """Read these columns of a table. The file must have the columns of the schema, in any order."""
     try:
         with system_errors(path, "read"), pq.ParquetFile(path) as file:
             found = file.schema_arrow
-            missing = [name for name in columns or () if name not in found.names]
-            if missing:
-                raise RecordError(f"{path}: no column {missing[0]!r}. It has {', '.join(found.names)}.")
-            if schema is not None and {*found} != {*schema}:
+            if {*found} != {*schema}:
                 odd = ", ".join(sorted({*found.names} ^ {*schema.names})) or "types differ"
                 raise RecordError(f"{path}: other columns than this version of gar writes: {odd}.")
-            return file.read(columns=None if columns is None else list(columns))
+            return file.read(columns=list(columns))
     except (pa.ArrowException, UnicodeDecodeError) as error:  # UnicodeDecodeError: a damaged column name
         raise RecordError(f"{path}: not a readable Parquet file: {first_line(error)}") from error
 
@@ -108,9 +100,53 @@ def sync_folder(path: Path) -> None:
             os.close(handle)
 
 
+def files_below(folder: Path) -> list[Path]:
+    """Every file in a folder and its subfolders, in the order of their names."""
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def sync_tree(folder: Path) -> None:
+    """Flush every file and folder below `folder`, and the entry of `folder` itself, to the disk."""
+    for path in files_below(folder):
+        sync_file(path)
+    for path in [*(path for path in folder.rglob("*") if path.is_dir()), folder, folder.parent]:
+        sync_folder(path)
+
+
+def staging_folder(target: Path) -> Path:
+    """An empty folder beside `target` to write into, for `publish_folder`. Leftovers of a killed writer are removed."""
+    staged = target.with_name(f".{target.name}.partial")
+    with system_errors(staged, "replaced"):
+        if staged.exists():
+            shutil.rmtree(staged)
+        staged.mkdir(parents=True)
+    return staged
+
+
+def publish_folder(staged: Path, target: Path) -> None:
+    """Rename a finished folder to `target`, in place of an earlier one. A kill leaves `target` complete or absent."""
+    sync_tree(staged)
+    earlier = target.with_name(f".{target.name}.earlier")
+    with system_errors(target, "replaced"):
+        shutil.rmtree(earlier, ignore_errors=True)
+        if target.exists():
+            os.replace(target, earlier)
+        os.replace(staged, target)
+        shutil.rmtree(earlier, ignore_errors=True)
+    sync_folder(target.parent)
+
+
+@contextmanager
+def atomic_folder(target: Path) -> Iterator[Path]:
+    """A folder to write, which appears under its name complete or not at all."""
+    staged = staging_folder(target)
+    yield staged
+    publish_folder(staged, target)
+
+
 def append_line(path: str | Path, line: bytes) -> None:
     """Append one line whole, or not at all. The torn last line of a killed writer is cut off first."""
-    with system_errors(path, "written", intact="Nothing was lost: all earlier lines are intact."):
+    with system_errors(path, "written"):
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         with open(path, "ab+", buffering=0) as file:
             end = _end_of_whole_lines(file)
@@ -178,7 +214,8 @@ def json_object(text: bytes, place: str) -> dict[str, Any]:
 
 def json_text(value: Any, indent: int | None = None) -> str:
     """`value` as JSON: NaN and infinity become null, NumPy's numbers become Python's."""
-    return json.dumps(_json_value(value), allow_nan=False, indent=indent)
+    values = to_jsonable_python(value, inf_nan_mode="null", fallback=_plain)
+    return json.dumps(values, allow_nan=False, indent=indent)
 
 
 def canonical_hash(value: Any) -> str:
@@ -198,20 +235,21 @@ def utc_now() -> str:
 
 
 @contextmanager
-def system_errors(path: str | Path, done: str, *, intact: str = "") -> Iterator[None]:
+def system_errors(path: str | Path, done: str) -> Iterator[None]:
     """Turn what the system says of a file into a `RecordError`, as `io_error`."""
     try:
         yield
     except RecordError:
         raise
     except OSError as error:
-        raise io_error(path, done, error, intact=intact) from error
+        raise io_error(path, done, error) from error
 
 
-def io_error(path: str | Path, done: str, error: OSError, *, intact: str = "") -> RecordError:
+def io_error(path: str | Path, done: str, error: OSError) -> RecordError:
     """The error to raise when the system rejects a file: which file, why, what is intact, what to do. Keeps `errno`."""
     code = error.errno or 0
     reason = f"{error.strerror} ({errno.errorcode[code]})" if code in errno.errorcode else " ".join(str(error).split())
+    intact = "Nothing was lost: what was written before is intact." if done == "written" else ""
     parts = (f"{path}: cannot be {done}: {reason}.", intact, _HINTS.get(code, ""))
     failure = RecordError(" ".join(part for part in parts if part))
     failure.errno = error.errno
@@ -230,15 +268,10 @@ def _end_of_whole_lines(file: Any) -> int:
     return file.read().rfind(b"\n") + 1
 
 
-def _json_value(value: Any) -> Any:
-    if value is None or isinstance(value, bool | str):
-        return value
-    if isinstance(value, Integral):
-        return int(value)
-    if isinstance(value, Real):
-        return float(value) if math.isfinite(value) else None
+def _plain(value: Any) -> Any:
+    """What pydantic does not know: NumPy's numbers, and mappings that are no dict."""
     if isinstance(value, Mapping):
-        return {str(key): _json_value(item) for key, item in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, bytes):
-        return [_json_value(item) for item in value]
+        return dict(value)
+    if isinstance(value, Real):
+        return value.item()  # pyright: ignore[reportAttributeAccessIssue]
     raise TypeError(f"a record holds numbers, text, lists and mappings, got {type(value).__name__}: {value!r:.80}")

@@ -8,27 +8,19 @@ A line is written after its files, whole or not at all: a file that no line list
 names a file is valid. Whoever reads a file compares it with its line. A changed file is an error, never a number.
 """
 
-import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import xxhash
 from pydantic import Field
 
 from gar.errors import RecordError
 from gar.records.checked import checked
-from gar.records.files import (
-    append_line,
-    json_object,
-    json_text,
-    read_bytes,
-    sync_file,
-    system_errors,
-    write_atomic,
-)
+from gar.records.files import append_line, json_object, json_text, read_bytes, sync_file, system_errors, write_atomic
 
 MANIFEST = "manifest.jsonl"
 _BLOCK_BYTES = 2**20
@@ -58,7 +50,7 @@ class DamageError(RecordError):
 
     code = "damage"
 
-    def __init__(self, folder: Path, fault: Fault):
+    def __init__(self, folder: Path, fault: Fault) -> None:
         super().__init__(f"{folder}: {fault}. Was it edited, cut off or copied here? Put it back, or make it again.")
         self.fault = fault
 
@@ -74,11 +66,10 @@ class FileFacts:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Line:
-    """One line of the manifest: files, the hash of the settings they were written under, and other facts."""
+    """One line of the manifest: files, and the hash of the settings they were written under."""
 
     files: Mapping[str, FileFacts]
     settings: str | None
-    facts: Mapping[str, Any]
 
 
 class Manifest:
@@ -88,60 +79,54 @@ class Manifest:
         folder: The folder.
         settings: Hashes of settings. New lines get the first. A file under a hash that is not among them is a fault.
             Empty: lines get none, and any is taken.
-        size: Read the manifest as it was when it had so many bytes. None: as it is.
+        until: The beginning of a name. Lines after the last that lists such a file do not count. None: all count.
     """
 
-    def __init__(self, folder: str | Path, settings: Sequence[str] = (), *, size: int | None = None):
+    def __init__(self, folder: str | Path, settings: Sequence[str] = (), *, until: str | None = None):
         self.folder = Path(folder)
         self.path = self.folder / MANIFEST
         self._settings = tuple(settings)
-        self._size = size
-        self._forget()
+        self._until = until
+        self._sound: set[str] = set()
 
-    def add(self, *paths: str | Path, grows: bool = False, facts: Mapping[str, Any] | None = None) -> None:
-        """List finished files, as paths below the folder or relative to it, in one line with further `facts`.
+    def add(self, *paths: str | Path, grows: Sequence[str] = ()) -> None:
+        """List finished files, as paths below the folder or relative to it, in one line.
 
-        `grows`: only what the files hold now is listed. More may be appended to them.
+        Of the files in `grows` only what they hold now is listed. More may be appended to them. The manifest itself
+        may be one of them: then its earlier lines are verified, too.
         """
-        names = [self._name(path) for path in paths]
-        files = {name: file_facts(self.folder / name, grows=grows) for name in names}
-        line = json_text(asdict(_Line(files=files, settings=next(iter(self._settings), None), facts=facts or {})))
+        names = {self._name(path): False for path in paths} | dict.fromkeys(grows, True)
+        files = {name: file_facts(self.folder / name, grows=more) for name, more in names.items()}
+        line = json_text(asdict(_Line(files=files, settings=next(iter(self._settings), None))))
         if self.path.exists():
             append_line(self.path, line.encode())
         else:
             write_atomic(self.path, line + "\n")
         self._forget()
 
-    def state(self) -> FileFacts:
-        """The manifest as it is now, flushed to the disk: for `state_fault` and `cut`."""
+    def state(self) -> FileFacts | None:
+        """The manifest as it is now, flushed to the disk. None if nothing is listed."""
         if not self.path.exists():
-            return NO_FACTS
+            return None
         sync_file(self.path)
         return file_facts(self.path)
 
-    def state_fault(self, state: FileFacts) -> str | None:
-        """What is wrong if the manifest no longer begins with an earlier `state`. None if nothing is."""
-        now = file_facts(self.path, size=state.size) if self.path.exists() else NO_FACTS
-        return None if now == state else f"{MANIFEST} no longer begins with the {state.size:,} bytes that it had"
+    def begins_with(self, state: FileFacts) -> bool:
+        """Whether the manifest still begins with an earlier `state`."""
+        return self.path.exists() and file_facts(self.path, size=state.size) == state
 
-    def cut(self, state: FileFacts, *, only: tuple[str, ...]) -> None:
-        """Go back to an earlier state, for files whose names begin with one of `only`: later lines of others stay."""
-        content = read_bytes(self.path) if self.path.exists() else b""
-        later = content[state.size :].split(b"\n")[:-1]
-        kept = [line for line in later if not any(name.startswith(only) for name in json.loads(line)["files"])]
-        if len(kept) < len(later):
-            write_atomic(self.path, content[: state.size] + b"".join(line + b"\n" for line in kept))
+    def cut(self, *, only: tuple[str, ...]) -> None:
+        """Drop damaged lines after `until`, and those that list a file whose name begins with one of `only`."""
+        later = [(text, line) for text, line in self._lines[self._end :] if isinstance(line, _Line)]
+        kept = self._lines[: self._end] + [(text, line) for text, line in later if not _names(line, only)]
+        if len(kept) < len(self._lines):
+            write_atomic(self.path, b"".join(text + b"\n" for text, _ in kept))
         self._forget()
 
     @property
     def entries(self) -> Mapping[str, FileFacts]:
         """The listed files by name, in the order of their lines."""
-        return {name: facts for name, (facts, _) in self._contents[0].items()}
-
-    @property
-    def facts(self) -> Mapping[str, Any]:
-        """Further values of the lines. Later lines win."""
-        return self._contents[1]
+        return {name: facts for name, (facts, _) in self._files.items()}
 
     def read(self, path: str | Path) -> bytes:
         """The content of a file. A `DamageError` if it is not what was listed."""
@@ -175,24 +160,21 @@ class Manifest:
             return error.fault
         return None
 
-    def faults(self) -> list[Fault]:
-        """What is wrong with the manifest, with every listed file, and which files it does not list."""
-        return [*self.own_faults, *(fault for name in (*self.entries, *self.unlisted()) if (fault := self.fault(name)))]
-
     @property
     def own_faults(self) -> list[Fault]:
         """What is wrong with the manifest itself."""
-        return list(self._contents[2])
+        texts = [str(line) for _, line in self._lines[: self._end] if isinstance(line, RecordError)]
+        return [Fault(kind="unreadable", file=MANIFEST, text=f"{MANIFEST} is damaged ({text})") for text in texts]
 
     def unlisted(self) -> list[str]:
         """Files below the folder that are not listed. Hidden ones do not count."""
         paths = (path for path in self.folder.rglob("*") if path.is_file() and not path.name.startswith("."))
-        return sorted({self._name(path) for path in paths} - {*self.entries, MANIFEST})
+        return sorted({self._name(path) for path in paths} - {*self._files, MANIFEST})
 
     def _listed(self, name: str) -> FileFacts:
         """The facts of a file that is there, listed, and of these settings."""
         there = (self.folder / name).is_file()
-        facts, settings = self._contents[0].get(name, (None, None))
+        facts, settings = self._files.get(name, (None, None))
         if facts is None and there:
             raise self._damage("unlisted", name, f"is not listed in {MANIFEST}")
         if facts is None or not there:
@@ -204,29 +186,34 @@ class Manifest:
     def _damage(self, kind: FaultKind, name: str, text: str) -> DamageError:
         return DamageError(self.folder, Fault(kind=kind, file=name, text=f"{name} {text}"))
 
-    @property
-    def _contents(self) -> tuple[dict[str, tuple[FileFacts, str | None]], dict[str, Any], list[Fault]]:
-        if self._read is None:
-            files: dict[str, tuple[FileFacts, str | None]] = {}
-            others: dict[str, Any] = {}
-            faults: list[Fault] = []
-            for number, text in enumerate(_whole_lines(self.path, self._size), start=1):
-                place = f"{self.path}:{number}"
-                try:
-                    line = checked(_Line, json_object(text, place), place)
-                except RecordError as error:
-                    faults.append(Fault(kind="unreadable", file=MANIFEST, text=f"{MANIFEST} is damaged ({error})"))
-                    continue
-                for name, facts in line.files.items():
-                    files.pop(name, None)  # the order is that of the last lines
-                    files[name] = facts, line.settings
-                others.update(line.facts)
-            self._read = files, others, faults
-        return self._read
+    @cached_property
+    def _lines(self) -> list[tuple[bytes, _Line | RecordError]]:
+        """Every whole line with its content, or with its error if it is damaged. A torn last line does not count."""
+        texts = read_bytes(self.path).split(b"\n")[:-1] if os.path.lexists(self.path) else []
+        return [(text, _parsed(text, f"{self.path}:{number}")) for number, text in enumerate(texts, start=1)]
+
+    @cached_property
+    def _end(self) -> int:
+        """How many lines count."""
+        if self._until is None:
+            return len(self._lines)
+        ends = [n for n, (_, line) in enumerate(self._lines, start=1) if _names(line, self._until)]
+        return max(ends, default=0)
+
+    @cached_property
+    def _files(self) -> dict[str, tuple[FileFacts, str | None]]:
+        """Each listed file with its settings, in the order of the last lines that list them."""
+        files: dict[str, tuple[FileFacts, str | None]] = {}
+        for line in (line for _, line in self._lines[: self._end] if isinstance(line, _Line)):
+            for name, facts in line.files.items():
+                files.pop(name, None)
+                files[name] = facts, line.settings
+        return files
 
     def _forget(self) -> None:
-        self._read: tuple[dict[str, tuple[FileFacts, str | None]], dict[str, Any], list[Fault]] | None = None
-        self._sound: set[str] = set()
+        for name in ("_lines", "_end", "_files"):
+            vars(self).pop(name, None)
+        self._sound.clear()
 
     def _name(self, path: str | Path) -> str:
         path = Path(path)
@@ -243,11 +230,13 @@ def file_facts(path: Path, *, grows: bool = False, size: int | None = None) -> F
     return FileFacts(size=count, xxh3=digest.hexdigest(), grows=grows)
 
 
-NO_FACTS = FileFacts(size=0, xxh3=xxhash.xxh3_128_hexdigest(b""), grows=False)
-"""The facts of a manifest that does not exist."""
+def _parsed(text: bytes, place: str) -> _Line | RecordError:
+    try:
+        return checked(_Line, json_object(text, place), place)
+    except RecordError as error:
+        return error
 
 
-def _whole_lines(path: Path, size: int | None) -> Iterator[bytes]:
-    """The lines of a file, or of its first `size` bytes, without a torn last one. None if there is no file."""
-    if os.path.lexists(path):
-        yield from read_bytes(path)[:size].split(b"\n")[:-1]
+def _names(line: _Line | RecordError, beginnings: str | tuple[str, ...]) -> bool:
+    """Whether a line lists a file whose name begins so."""
+    return isinstance(line, _Line) and any(name.startswith(beginnings) for name in line.files)

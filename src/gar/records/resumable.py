@@ -89,10 +89,11 @@ class ResumableOutput:
 
     def refuse_other(self, identity: Mapping[str, Any]) -> None:
         """Raise a `ConfigError` if the output is another run's, as far as the identity of this one is known yet."""
-        if stray := self._stray_lines():
+        stray = [lines.path for lines in self.lines if lines.path.exists()]
+        if stray and not self.exists():
             raise ConfigError(
-                f"{stray}: finished work, but {self.identity_path.name} beside it, which says of what, is missing. Was "
-                "it removed? Choose another --out, or add --overwrite to remove the work and begin anew.",
+                f"{stray[0]}: finished work, but {self.identity_path.name} beside it, which says of what, is missing. "
+                "Was it removed? Choose another --out, or add --overwrite to remove the work and begin anew.",
                 code="no-identity",
             )
         if changes := self._changes(identity):
@@ -124,10 +125,6 @@ class ResumableOutput:
             remove_file(path)
         for lines in self.lines:
             lines.remove()
-
-    def _stray_lines(self) -> Path | None:
-        """A file of finished lines, if no identity says what they belong to."""
-        return None if self.exists() else next((lines.path for lines in self.lines if lines.path.exists()), None)
 
     def _changes(self, identity: Mapping[str, Any]) -> str:
         """The values that `identity` changes, in words. Empty if there are none. Names that it lacks may differ."""

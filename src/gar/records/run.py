@@ -10,30 +10,32 @@ what is at fault is left out and listed in `faults`: no number takes its place.
 
 import os
 import reprlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from gar.config import RunConfig, make_config, parse_yaml
+from gar.config import RunConfig, dump_yaml, make_config
 from gar.errors import ConfigError, RecordError
 from gar.records.evaluations import NUMBERS, SAMPLES, SET, EvaluatedSet, evaluated_sets, read_set
 from gar.records.files import json_object, read_bytes, read_parquet
 from gar.records.manifest import MANIFEST, DamageError, Fault, Manifest
 from gar.records.rollouts import ROLLOUT_SCHEMA, SAMPLE_SCHEMA
 from gar.records.run_folder import METRICS, RUN, RunFolder, check_run_folder, rollouts_name, step_of
-from gar.records.run_record import read_record, settings_hash, settings_hashes
+from gar.records.run_record import read_record, settings_hashes
 
 if TYPE_CHECKING:
     import pandas as pd
 
 MOMENTS = ("before", "after")
 _PARTS = (RUN, METRICS, "rollouts", SET)
-_TEXTS = ("prompt", "response")
+_TEXTS = {"prompt", "response"}
 """Columns that take most of the memory. They are not kept."""
+_NOT_TEXTS = [name for name in ROLLOUT_SCHEMA.names if name not in _TEXTS]
 
 
 @dataclass(kw_only=True)
@@ -45,9 +47,8 @@ class Run:
         strict: Whether a fault is an error.
         manifest: Its manifest.
         record: `run.json`. Empty if it is at fault.
-        settings: `config.yaml` as plain values. Empty if it is at fault.
+        settings: The resolved configuration as plain values. Empty if `run.json` is at fault.
         config: The same, checked. None if that fails.
-        config_text: The text of `config.yaml`.
         metrics: One mapping of numbers by name for each logged step, "step" among them.
         evaluations: Results by set, for "before" and "after" training. Empty if there are none. A folder of `gar
             eval` is a run without training: its results are "after", and its settings are those of `set.json`.
@@ -61,12 +62,11 @@ class Run:
     record: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     config: RunConfig | None = None
-    config_text: str = ""
     metrics: Sequence[Mapping[str, Any]] = field(default_factory=list)
     evaluations: Mapping[str, Mapping[str, EvaluatedSet]] = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
     trained: bool = True
-    _steps: dict[int, pa.Table | None] = field(default_factory=dict)  # the columns of each step read so far
+    _steps: dict[int, pa.Table | None] = field(default_factory=dict)  # the rows of each step, once read
 
     @property
     def name(self) -> str:
@@ -78,6 +78,11 @@ class Run:
     def folder(self) -> RunFolder:
         """The writer of this folder."""
         return RunFolder(self.path)
+
+    @property
+    def config_text(self) -> str:
+        """The settings as YAML. Empty without any."""
+        return dump_yaml(self.settings) if self.settings else ""
 
     @property
     def seed(self) -> int | None:
@@ -118,7 +123,7 @@ class Run:
         return [f"the run was {self.status} and has no end{why}: {shown}"]
 
     def rollouts(self, columns: Sequence[str] | None = None, steps: Collection[int] | None = None) -> pa.Table:
-        """The rollouts of all steps, or of some, one step after the other. A column is read once. Texts are not kept.
+        """The rollouts of all steps, or of some, one step after the other. Only texts are read again.
 
         Args:
             columns: Which columns of `ROLLOUT_SCHEMA`. None for all.
@@ -145,19 +150,14 @@ class Run:
 
     def _rows(self, step: int, names: Sequence[str]) -> pa.Table | Fault:
         kept, file = self._steps.get(step), rollouts_name(step)
-        lacking = [name for name in names if kept is None or name not in kept.column_names]
+        if kept is not None and not _TEXTS & {*names}:
+            return kept.select(names)
         try:
-            if not lacking:
-                assert kept is not None
-                return kept.select(names)
             self.manifest.check(file)
-            table = read_parquet(self.path / file, lacking, schema=ROLLOUT_SCHEMA)
+            table = read_parquet(self.path / file, [*_NOT_TEXTS, *(_TEXTS & {*names})], schema=ROLLOUT_SCHEMA)
         except RecordError as error:
             return _fault(file, error)
-        if kept is not None:
-            for name in kept.column_names:
-                table = table.append_column(ROLLOUT_SCHEMA.field(name), kept[name])
-        self._steps[step] = table.drop_columns([name for name in _TEXTS if name in table.column_names])
+        self._steps[step] = table.select(_NOT_TEXTS)
         return table.select(names)
 
     def samples(self, moment: str) -> pa.Table:
@@ -168,10 +168,8 @@ class Run:
         """
         name = self.files_of(moment)[1]
         if name in self.manifest.entries and self.manifest.fault(name) is None:
-            try:
+            with self._reading(name):
                 return read_parquet(self.path / name, SAMPLE_SCHEMA.names, schema=SAMPLE_SCHEMA)
-            except RecordError as error:
-                self._at_fault(_fault(name, error))
         return SAMPLE_SCHEMA.empty_table()
 
     def files_of(self, moment: str) -> tuple[str, str]:
@@ -199,6 +197,14 @@ class Run:
             RecordError: It is at fault, strict or not.
         """
         return json_object(self.manifest.read(name), str(self.path / name))
+
+    @contextmanager
+    def _reading(self, name: str, unknown: str = "") -> Iterator[None]:
+        """Turn an error into a fault of this file. `unknown` is what it leaves unknown."""
+        try:
+            yield
+        except (RecordError, ConfigError) as error:
+            self._at_fault(_fault(name, error, unknown))
 
     def _at_fault(self, fault: Fault) -> None:
         if self.strict:
@@ -230,68 +236,46 @@ def open_run(path: str | Path, *, strict: bool = True) -> Run:
         run.evaluations = {"before": {}, "after": _evaluation(run, "after") if run.settings else {}}
         return run
     _read_record(run)
-    _read_settings(run)
-    _read_manifest(run)
-    _read_metrics(run)
+    run.config = _checked_settings(run) if run.settings else None
+    _check_manifest(run)
+    run.metrics = _metrics(run)
     run.evaluations = {moment: _evaluation(run, moment) for moment in MOMENTS}
     run._steps = dict.fromkeys(sorted(step for name in run.manifest.entries if (step := step_of(name)) is not None))
     return run
 
 
 def _read_record(run: Run) -> None:
-    try:
+    with run._reading(RUN, ", so settings, versions, machine and status are unknown"):
         record = read_record(run.path / RUN)
-        run.record = asdict(record) | {"manifest": record.manifest}
-        run.manifest = Manifest(run.path, settings_hashes(record))
-    except RecordError as error:
-        kind = "changed" if (run.path / RUN).is_file() else "missing"
-        text = f"run.json cannot be read, so versions, machine and status are unknown ({error})"
-        run._at_fault(Fault(kind=kind, file=RUN, text=text))
+        run.record, run.manifest = asdict(record), Manifest(run.path, settings_hashes(record))
+        run.settings = record.settings
+        if record.manifest and not run.manifest.begins_with(record.manifest):
+            text = f"{MANIFEST} no longer begins with what it was at the end of the run"
+            run._at_fault(Fault(kind="changed", file=MANIFEST, text=text))
 
 
-def _read_set(run: Run) -> None:
-    try:
-        run.settings, run.manifest = read_set(run.path)
-    except RecordError as error:
-        run._at_fault(_fault(SET, error))
-        return
-    names = dict.fromkeys([*run.manifest.entries, NUMBERS, SAMPLES])
-    for fault in [*run.manifest.own_faults, *filter(None, map(run.manifest.fault, names))]:
-        run._at_fault(fault)
-
-
-def _read_settings(run: Run) -> None:
-    path = run.path / "config.yaml"
-    try:
-        text = read_bytes(path).decode()
-        values = parse_yaml(text, str(path))
-        if not isinstance(values, Mapping):
-            raise ConfigError(f"{path}: expected settings, got {type(values).__name__}. Was the file cut off?")
-    except (ConfigError, RecordError, UnicodeDecodeError) as error:
-        kind = "unreadable" if path.is_file() else "missing"
-        text = f"config.yaml cannot be read, so the settings are unknown ({error})"
-        run._at_fault(Fault(kind=kind, file=path.name, text=text))
-        return
-    if run.record and settings_hash(values) != run.record["config_hash"]:
-        text = "config.yaml does not hold the settings that run.json has the hash of: it was edited or cut off"
-        run._at_fault(Fault(kind="changed", file=path.name, text=text))
-    run.settings, run.config_text = values, text
+def _checked_settings(run: Run) -> RunConfig | None:
+    """The settings of a run as this version of gar understands them."""
+    values = run.settings
     if values.get("plugins"):  # reading a run runs nobody's code
         hidden = ("plugins", "method")
         values = {name: part for name, part in values.items() if name in RunConfig.model_fields and name not in hidden}
-    try:
-        run.config = make_config(values, source="config.yaml")
-    except ConfigError as error:
-        text = f"config.yaml is from another version of gar and is shown unchanged ({error})"
-        run._at_fault(Fault(kind="unreadable", file=path.name, text=text))
+    with run._reading(RUN, ": its settings are from another version of gar and are shown unchanged"):
+        return make_config(values, source=RUN)
+    return None
 
 
-def _read_manifest(run: Run) -> None:
+def _read_set(run: Run) -> None:
+    with run._reading(SET):
+        run.settings, run.manifest = read_set(run.path)
+        names = dict.fromkeys([*run.manifest.entries, NUMBERS, SAMPLES])
+        for fault in [*run.manifest.own_faults, *filter(None, map(run.manifest.fault, names))]:
+            run._at_fault(fault)
+
+
+def _check_manifest(run: Run) -> None:
     for fault in run.manifest.own_faults:
         run._at_fault(fault)
-    state = run.record.get("manifest")
-    if state and (text := run.manifest.state_fault(state)):
-        run._at_fault(Fault(kind="changed", file=MANIFEST, text=f"{text} at the end of the run"))
     finished = run.status == "finished"
     if finished or not run.manifest.path.exists():
         for name in run.manifest.unlisted():
@@ -299,33 +283,28 @@ def _read_manifest(run: Run) -> None:
                 run._at_fault(Fault(kind="unlisted", file=name, text=f"{name} is not listed in {MANIFEST}"))
 
 
-def _read_metrics(run: Run) -> None:
-    path = run.path / METRICS
-    try:
-        if METRICS in run.manifest.entries:
-            run.metrics = _metric_rows(run.manifest.read(METRICS), path)
-        elif path.is_file() and run.status != "finished":
-            run.metrics = _metric_rows(read_bytes(path), path)
-    except RecordError as error:
-        run._at_fault(_fault(METRICS, error))
-
-
-def _metric_rows(content: bytes, path: Path) -> list[dict[str, Any]]:
+def _metrics(run: Run) -> list[dict[str, Any]]:
     """The rows of `metrics.jsonl`, in ascending order of steps, without values that are not numbers.
 
     A last line without its line end comes from a killed writer, and does not count.
     """
+    path, listed = run.path / METRICS, METRICS in run.manifest.entries
     rows: list[dict[str, Any]] = []
-    for number, line in enumerate(content.split(b"\n")[:-1], start=1):
-        place = f"{path}:{number}"
-        row = json_object(line, place)
-        step = row.get("step")
-        if type(step) is not int or not 0 <= step < 2**63:
-            raise RecordError(f"{place}: 'step' must be a whole number, got {reprlib.repr(step)}.")
-        if rows and step < rows[-1]["step"]:
-            raise RecordError(f"{place}: step {step} comes after step {rows[-1]['step']}.")
-        rows.append({name: value for name, value in row.items() if value is None or _is_number(value)})
-    return rows
+    with run._reading(METRICS):
+        if not listed and (run.status == "finished" or not path.is_file()):
+            return rows
+        content = run.manifest.read(METRICS) if listed else read_bytes(path)
+        for number, line in enumerate(content.split(b"\n")[:-1], start=1):
+            place = f"{path}:{number}"
+            row = json_object(line, place)
+            step = row.get("step")
+            if type(step) is not int or not 0 <= step < 2**63:
+                raise RecordError(f"{place}: 'step' must be a whole number, got {reprlib.repr(step)}.")
+            if rows and step < rows[-1]["step"]:
+                raise RecordError(f"{place}: step {step} comes after step {rows[-1]['step']}.")
+            rows.append({name: value for name, value in row.items() if value is None or _is_number(value)})
+        return rows
+    return []
 
 
 def _is_number(value: Any) -> bool:
@@ -336,17 +315,13 @@ def _evaluation(run: Run, moment: str) -> Mapping[str, EvaluatedSet]:
     name, samples = run.files_of(moment)
     if samples in run.manifest.entries and (fault := run.manifest.fault(samples)):
         run._at_fault(fault)
-    if name not in run.manifest.entries:
-        return {}
-    try:
-        return evaluated_sets(run.read_json(name), str(run.path / name))
-    except RecordError as error:
-        run._at_fault(_fault(name, error))
-        return {}
+    with run._reading(name):
+        return evaluated_sets(run.read_json(name), str(run.path / name)) if name in run.manifest.entries else {}
+    return {}
 
 
-def _fault(name: str, error: RecordError) -> Fault:
+def _fault(name: str, error: Exception, unknown: str = "") -> Fault:
     """What is wrong with a file, from an error that was raised when it was read."""
     if isinstance(error, DamageError):
         return error.fault
-    return Fault(kind="unreadable", file=name, text=f"{name} cannot be read ({error})")
+    return Fault(kind="unreadable", file=name, text=f"{name} cannot be read{unknown} ({error})")

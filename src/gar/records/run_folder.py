@@ -24,6 +24,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Self
 
+from gar.config import dump_yaml
 from gar.errors import RecordError
 from gar.records.files import (
     append_line,
@@ -36,8 +37,7 @@ from gar.records.files import (
     write_atomic,
     write_parquet,
 )
-from gar.records.folders import check_name
-from gar.records.manifest import FileFacts, Manifest
+from gar.records.manifest import Manifest
 from gar.records.rollouts import SAMPLE_SCHEMA, RolloutRecord, SampleRecord, record_table
 from gar.records.run_record import (
     RunRecord,
@@ -52,6 +52,12 @@ RUN, METRICS = "run.json", "metrics.jsonl"
 _ROLLOUTS = re.compile(r"rollouts/step-(\d{6,})\.parquet")
 
 
+def check_name(parent: str | Path, name: str) -> None:
+    """Raise a `RecordError` for a name that is not a plain folder name."""
+    if not name or name.startswith(".") or Path(name).name != name or "\0" in f"{parent}{name}":
+        raise RecordError(f"the name of a run must be one plain folder name, got {name!r} in {str(parent)!r}")
+
+
 def check_run_folder(path: str | Path, *names: str) -> None:
     """Raise an error if a folder does not exist, or has none of these files and folders."""
     path = Path(path)
@@ -64,6 +70,11 @@ def check_run_folder(path: str | Path, *names: str) -> None:
 def rollouts_name(step: int) -> str:
     """`rollouts/step-000012.parquet` for step 12."""
     return f"rollouts/step-{step:06d}.parquet"
+
+
+def checkpoint_name(step: int) -> str:
+    """`checkpoints/checkpoint-12` for step 12."""
+    return f"checkpoints/checkpoint-{step}"
 
 
 def step_of(name: str) -> int | None:
@@ -131,9 +142,10 @@ class RunFolder:
         """`rollouts/step-000012.parquet` for step 12."""
         return self.path / rollouts_name(step)
 
-    def manifest(self) -> Manifest:
+    def manifest(self, *, until: str | None = None) -> Manifest:
         """The manifest, for lines under the run's present settings."""
-        return Manifest(self.path, settings_hashes(self.read_run()) if self.run_path.exists() else ())
+        settings = settings_hashes(self.read_run()) if self.run_path.exists() else ()
+        return Manifest(self.path, settings, until=until)
 
     def write_run(
         self,
@@ -141,15 +153,14 @@ class RunFolder:
         seed: int,
         command: Sequence[str],
         config: Mapping[str, Any],
-        config_text: str,
         data_hash: str | None,
     ) -> None:
         """Write `config.yaml`, then `run.json` with status running and the versions and machine of this process.
 
-        `config` is the resolved configuration as plain values, `config_text` the same as YAML, and `data_hash` the hash
-        of the training problems, None if unknown. `command` begins with the program.
+        `config` is the resolved configuration as plain values, and `data_hash` the hash of the training problems, None
+        if unknown. `command` begins with the program.
         """
-        write_atomic(self.path / "config.yaml", config_text)
+        write_atomic(self.path / "config.yaml", dump_yaml(config))
         self._write_run(
             RunRecord(
                 status="running",
@@ -216,16 +227,8 @@ class RunFolder:
     def append_metrics(self, metrics: Mapping[str, Any]) -> None:
         """Add a line to `metrics.jsonl`. It survives a kill as soon as this returns. NaN and infinity become null.
 
-        Args:
-            metrics: Numbers by name, among them the whole number "step".
-
-        Raises:
-            RecordError: The system reports an error. All earlier lines are intact.
-            ValueError: There is no "step".
+        `metrics` are numbers by name, among them the whole number "step".
         """
-        step = metrics.get("step")
-        if not isinstance(step, int) or isinstance(step, bool):
-            raise ValueError(f"metrics need a whole number under 'step', got {step!r} among {sorted(metrics)}")
         append_line(self.metrics_path, json_text(metrics).encode())
 
     def write_rollouts(self, step: int, records: Sequence[RolloutRecord]) -> None:
@@ -233,11 +236,8 @@ class RunFolder:
 
         Raises:
             RecordError: The system reports an error. Earlier rollouts of that step, and of all others, are intact.
-            ValueError: A record is of another step, or a value does not fit its column.
+            ValueError: A value does not fit its column.
         """
-        foreign = {record.step for record in records} - {step}
-        if foreign:
-            raise ValueError(f"rollouts of step {step} must all say so, got a record of step {min(foreign)}")
         write_parquet(self.rollouts_path(step), record_table(records))
         self.manifest().add(self.rollouts_path(step))
 
@@ -247,21 +247,20 @@ class RunFolder:
         write_parquet(path, record_table(records, SAMPLE_SCHEMA))
         self.manifest().add(path)
 
-    def write_json(self, relative: str, value: Mapping[str, Any]) -> Path:
+    def write_json(self, relative: str, value: Mapping[str, Any]) -> None:
         """Write one JSON object, for example `evaluation/before.json`. NaN and infinity become null."""
         write_atomic(self.path / relative, json_text(value, indent=2) + "\n")
         self.manifest().add(relative)
-        return self.path / relative
 
-    def cut(self, state: FileFacts) -> None:
-        """Remove the metrics and rollouts that an earlier state of the manifest does not list. It can be repeated."""
-        manifest = self.manifest()
-        manifest.cut(state, only=("rollouts/", METRICS))
-        facts = manifest.entries.get(METRICS)
-        if facts is None:
-            remove_file(self.metrics_path)
-        elif self.metrics_path.stat().st_size > facts.size:
-            write_atomic(self.metrics_path, read_bytes(self.metrics_path)[: facts.size])
-        for name in manifest.unlisted():
-            if step_of(name) is not None:
-                remove_file(self.path / name)
+    def cut(self, step: int) -> None:
+        """Go back to the checkpoint of a step, 0 for the start: remove later metrics and rollouts. Can be repeated."""
+        manifest = self.manifest(until=f"{checkpoint_name(step)}/")
+        entries = manifest.entries
+        for path in self.path.glob("rollouts/*"):
+            name = f"rollouts/{path.name}"
+            if step_of(name) is not None and name not in entries:
+                remove_file(path)
+        size = entries[METRICS].size if METRICS in entries else 0
+        if self.metrics_path.exists() and self.metrics_path.stat().st_size > size:
+            write_atomic(self.metrics_path, read_bytes(self.metrics_path)[:size])
+        manifest.cut(only=("rollouts/", "checkpoints/", METRICS))  # last: until then this can be repeated

@@ -5,7 +5,7 @@ import json
 import platform
 import traceback
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -27,7 +27,7 @@ class RunRecord:
     from the caller. The version of a package that is not installed is None. `summary` holds the results of a finished
     run. `settings` is the resolved configuration. `overrides` has an entry for each
     resume with changes: its time, the step, and the old and new value of everything that changed. `error` says what
-    ended a run before its end: `kind`, `text`, `place` in the code, and `after_step`, the last step with metrics.
+    ended a run before its end: `kind`, `text` and `place` in the code.
     `manifest` is the state of the manifest at the end of a finished run.
     """
 
@@ -56,13 +56,9 @@ def record_text(record: RunRecord) -> str:
 
 
 def read_record(path: Path) -> RunRecord:
-    """The record in a `run.json`. A `RecordError` if a field is missing or unknown, or anything was changed."""
+    """The record in a `run.json`. A `RecordError` if a field is missing, or anything was changed."""
     values = read_json(path)
     checksum = values.pop("checksum", None)
-    names = {field.name for field in fields(RunRecord)}
-    if values.keys() != names:
-        mismatched = ", ".join(map(repr, sorted(names ^ values.keys())))
-        raise RecordError(f"{path}: missing or unknown: {mismatched}. Was it written by another version of gar?")
     record = checked(RunRecord, values, str(path))
     if settings_hash(values) != checksum:
         raise RecordError(f"{path}: not what was written: its checksum differs. Was the file edited? Put it back.")
@@ -83,26 +79,16 @@ def settings_hash(values: Mapping[str, Any]) -> str | None:
         return None
 
 
-def error_record(error: BaseException, after_step: int) -> dict[str, Any]:
+def error_record(error: BaseException) -> dict[str, Any]:
     """The entry of `RunRecord.error` for an error that was raised. Its place is the last line in gar, and of all."""
-    frames = traceback.extract_tb(error.__traceback__)
-    places = [f"{_code_path(frame.filename)}:{frame.lineno} in {frame.name}" for frame in frames]
-    in_gar = [place for place in places if place.startswith("gar/")]
+    places = [
+        f"{frame.f_globals.get('__name__')}:{line} in {frame.f_code.co_name}"
+        for frame, line in traceback.walk_tb(error.__traceback__)
+    ]
+    in_gar = [place for place in places if place.startswith("gar.")]
     kind = type(error).__name__
     text = f"{kind}: {error}" if str(error) else kind
-    return {
-        "kind": kind,
-        "text": text,
-        "place": ", ".join(dict.fromkeys((*in_gar[-1:], *places[-1:]))),
-        "after_step": after_step,
-    }
-
-
-def _code_path(path: str) -> str:
-    """Path of a module below the folder that Python found it in."""
-    parts = Path(path).parts
-    roots = [i for i, part in enumerate(parts) if part in ("site-packages", "src")]
-    return "/".join(parts[roots[-1] + 1 :]) if roots else Path(path).name
+    return {"kind": kind, "text": text, "place": ", ".join(dict.fromkeys((*in_gar[-1:], *places[-1:])))}
 
 
 def package_versions() -> dict[str, str | None]:

@@ -1,21 +1,19 @@
 """Checks of a run before anything is loaded. This module imports neither torch nor transformers nor TRL."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib import resources
 from importlib.util import find_spec
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import get_args
 
 from gar.config import RunConfig
-from gar.data.problems import no_expert_solutions
-from gar.data.rows import FILE_SUFFIXES, check_hub, check_source
-from gar.data.run_problems import evaluation_data, iter_run_problems
+from gar.data.rows import check_hub, check_source
+from gar.data.run_problems import evaluation_data
 from gar.errors import ConfigError, DataError, GarError, ModelError, did_you_mean, install_command
-from gar.integrations.trl.fields import batch_of, check_fields, check_num_problems, missing_packages
+from gar.integrations.trl.fields import batch_of, check_fields, missing_packages
 from gar.models.hub import check_model_name, context_before_loading
-from gar.settings import EMBEDDED_TASKS, REGISTERED, DataSettings, MethodName
-from gar.types import Problem
+from gar.settings import EMBEDDED_TASKS, MethodName
 
 
 def check_before_loading(config: RunConfig) -> None:
@@ -45,61 +43,30 @@ def _check_rules(config: RunConfig) -> None:
         "evaluates": bool(evaluate.sources),
         "evaluate.pass_at_k": evaluate.pass_at_k,
         "evaluate.num_samples": evaluate.num_samples,
-        "method.samples_groups": config.method in _GROUPED,
+        "method.samples_groups": config.method in get_args(MethodName),
         "responses_per_batch": size,
         "trl.num_generations": group,
     }
     check_fields(config.trl, facts | missing_packages())
 
 
-def _check_training_data(config: RunConfig) -> None:
-    """Read as many problems as a batch needs, and on to the first expert solution if the method needs one."""
-    size, group = batch_of(config.trl) if config.method in _GROUPED else (1, 1)
-    found, complete = 0, not _needs_experts(config.method)
-    for problem in _problems(config.data):
-        found += 1
-        complete = complete or bool(problem.anchors)
-        if complete and found >= size // group:
-            return
-    if found:  # a source that was read to its end
-        check_num_problems(size, group, found)
-        raise no_expert_solutions(config.method, found)
-
-
-def _needs_experts(name: str) -> bool:
-    method = REGISTERED.get(name)
-    return name in EXPERT_METHODS if method is None else method.needs_alignment or method.trains_on_experts
-
-
-def _problems(settings: DataSettings) -> Iterator[Problem]:
-    """The problems of a generated task or a file. None for another source, which takes `datasets` to read."""
-    generated = settings.source in EMBEDDED_TASKS
-    if not generated:
-        _check_exists(settings)
-    if generated or settings.source.endswith(FILE_SUFFIXES):
-        yield from islice(iter_run_problems(settings), settings.max_problems)
-
-
-def _check_evaluation_data(config: RunConfig) -> None:
-    for source in config.evaluate.sources:
-        data = evaluation_data(config.data, source)
-        for _ in islice(_problems(data.model_copy(update={"max_problems": 1})), 1):
-            pass
-
-
-def _check_exists(settings: DataSettings) -> None:
-    source = settings.source
-    try:
-        check_source(source)
-        if not Path(source).exists():
-            check_hub(source, settings.revision)
-    except DataError as error:
-        raise DataError(_with_hint(error, source)) from None
+def _check_sources(config: RunConfig) -> None:
+    """Whether the problems are there. `RunInputs` reads them."""
+    evaluated = [evaluation_data(config.data, source) for source in config.evaluate.sources]
+    for settings in (config.data, *evaluated):
+        source = settings.source
+        try:
+            if source not in EMBEDDED_TASKS:
+                check_source(source)
+                if not Path(source).exists():
+                    check_hub(source, settings.revision)
+        except DataError as error:
+            raise DataError(_with_hint(error, source)) from None
 
 
 def _check_name(config: RunConfig) -> None:
     if config.records.name is not None:
-        from gar.records.folders import check_name  # with pyarrow
+        from gar.records.run_folder import check_name  # with pyarrow
 
         check_name(config.records.output_dir, config.records.name)
 
@@ -140,19 +107,9 @@ REPORTERS = {
 }  # fmt: skip  # a table
 """Values of `trl.report_to`, each with the packages of which it needs one."""
 
-EXPERT_METHODS = frozenset({
-    "gar-grpo", "gar-reinforce-plus-plus",
-    "anchor-shuffled", "anchor-random", "hidden-cosine", "text-similarity", "length", "alignment-only",
-})  # fmt: skip  # methods, then controls
-"""Methods that can do nothing without expert solutions, known before torch is imported."""
-
-_GROUPED = frozenset(get_args(MethodName))
-"""Methods of this package that sample groups of responses."""
-
 _CHECKS: tuple[Callable[[RunConfig], None], ...] = (
     _check_rules,
-    _check_training_data,
-    _check_evaluation_data,
+    _check_sources,
     _check_name,
     _check_reporters,
     _check_model,

@@ -21,6 +21,7 @@ from gar.evaluation.evaluate import Sampling, evaluate_policy
 from gar.evaluation.grading import SetResult
 from gar.evaluation.preflight import preflight, render
 from gar.integrations.trl.arguments import sampling_of
+from gar.integrations.trl.flags import check_problems
 from gar.methods import METHODS, resolve_signal
 from gar.models.adapters import check_adapter, lora_config
 from gar.models.load import load_policy
@@ -51,17 +52,23 @@ class RunInputs:
         self.adapter = lora_config(config.adapter, config.model.revision)
         self._tags = config.verify.tags.as_tags()
         self.verifier = Verifier.from_settings(config.verify)
+        method = METHODS[config.method]
         loaded = load_run_problems(config.data)  # before the model: a bad row is found sooner
+        if method.trainer is None:
+            check_problems(arguments, method, loaded.problems)
+        evaluated = {source: self._evaluation_data(source) for source in config.evaluate.sources}
         say(f"{len(loaded.problems):,} problems from {config.data.source}. Loading {config.model.path} ...")
         self.model, self.tokenizer = load_policy(config.model)
         """The policy. In a run with an adapter, `gar.train.run` replaces it by the model with the adapter."""
         check_adapter(self.model, config.adapter)
         self.problems = self._whole_problems = self._rendered(loaded, config.data)
-        signal = resolve_signal(METHODS[config.method], config.signal)
+        signal = resolve_signal(method, config.signal)
         self.reader = SequenceReader.from_settings(
             self.tokenizer, signal, config.verify, context=context_length(self.model)
         )
-        self.evaluation_sets = {source_name(source): self._load_set(source) for source in config.evaluate.sources}
+        self.evaluation_sets = {
+            source_name(source): self._rendered(problems, data) for source, (problems, data) in evaluated.items()
+        }
         self._check_lengths()
 
     def data_hash(self) -> str:
@@ -103,14 +110,14 @@ class RunInputs:
         if not self.evaluation_sets:
             return
         hashes = [_problems_hash(problems) for problems in self.evaluation_sets.values()]
-        identity = {"step": step, "inputs_hash": canonical_hash([self.config.model_dump(mode="json"), *hashes])}
+        identity = canonical_hash([step, self.config.model_dump(mode="json"), *hashes])
         if self._is_evaluated(folder, moment, identity):
             return
         results = dict(self._results())
-        numbers = {name: result.to_json() for name, result in results.items()}
+        sets = {name: result.to_json() for name, result in results.items()}
         samples = [sample for name, result in results.items() for sample in result.samples(name)]
         folder.write_samples(moment, samples)  # first: the numbers mark the end
-        folder.write_json(f"evaluation/{moment}.json", {**identity, "sets": numbers})
+        folder.write_json(f"evaluation/{moment}.json", {"identity": identity, "sets": sets})
 
     def evaluation_metrics(self) -> dict[str, float]:
         """pass@k of the policy as it is now, under the names of metrics."""
@@ -125,24 +132,15 @@ class RunInputs:
             settings, seed=self.config.seed, max_new_tokens=self._max_new_tokens, template=self._template
         )
         for name, problems in self.evaluation_sets.items():
-            yield (
-                name,
-                evaluate_policy(
-                    self._policy_on_device(),
-                    self.tokenizer,
-                    problems,
-                    self.verifier,
-                    settings,
-                    sampling,
-                    progress=f"evaluate {name}",
-                ),
-            )
+            model, shown = self._policy_on_device(), f"evaluate {name}"
+            result = evaluate_policy(model, self.tokenizer, problems, self.verifier, settings, sampling, progress=shown)
+            yield name, result
 
     def _policy_on_device(self) -> Any:
         """Move the policy to its training device. The Trainer would do so only after the first samples."""
         return self.model.to(self._arguments.device)
 
-    def _is_evaluated(self, folder: RunFolder, moment: str, identity: dict[str, Any]) -> bool:
+    def _is_evaluated(self, folder: RunFolder, moment: str, identity: str) -> bool:
         manifest, numbers = folder.manifest(), f"evaluation/{moment}.json"
         if numbers not in manifest.entries:
             return False
@@ -150,8 +148,7 @@ class RunInputs:
             if fault := manifest.fault(name):
                 self.say(f"[yellow]{escape(f'{folder.path}: {fault}')}. The policy is evaluated again.[/]")
                 return False
-        recorded = json.loads(manifest.read(numbers))
-        return {name: recorded.get(name) for name in identity} == identity
+        return json.loads(manifest.read(numbers)).get("identity") == identity
 
     def _rendered(self, loaded: LoadedProblems, settings: DataSettings) -> list[Problem]:
         """Render the problems as the policy sees them, and drop those whose prompts are too long."""
@@ -166,10 +163,10 @@ class RunInputs:
                 self.say(f"[yellow]{num_dropped} problems have prompts over {limit} tokens: dropped.[/]")
         return problems
 
-    def _load_set(self, source: str) -> list[Problem]:
+    def _evaluation_data(self, source: str) -> tuple[LoadedProblems, DataSettings]:
         limit = self.config.evaluate.max_problems
         data = evaluation_data(self.config.data, source).model_copy(update={"max_problems": limit})
-        return self._rendered(load_run_problems(data), data)
+        return load_run_problems(data), data
 
     def _check_lengths(self) -> None:
         """Reject prompts beyond the model's context, and leave out anchors that could not be scored."""

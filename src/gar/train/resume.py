@@ -11,9 +11,8 @@ from safetensors import SafetensorError
 from gar.config import RunConfig, make_config, read_config
 from gar.errors import ConfigError, DataError, GarError, RecordError, first_line
 from gar.records import RunFolder
-from gar.records.checkpoints import find_checkpoint
+from gar.records.checkpoints import FoundCheckpoint, find_checkpoint
 from gar.records.dotted import differences, in_words, leaves
-from gar.records.manifest import NO_FACTS, FileFacts
 from gar.records.run_record import package_versions, settings_hash
 
 _UNREADABLE = (OSError, ValueError, RuntimeError, KeyError, TypeError, EOFError, UnpicklingError, SafetensorError)
@@ -29,8 +28,7 @@ _IN_CHECKPOINT = {
 class Resumption:
     """An interrupted run that can be resumed, from a checkpoint or else from its first step.
 
-    `changes` has the old and new value of everything that has changed, `notes` are for the user, and `records` is the
-    state of the run's manifest at `step`.
+    `changes` has the old and new value of everything that has changed, and `notes` are for the user.
     """
 
     folder: RunFolder
@@ -38,9 +36,7 @@ class Resumption:
     allow_config_change: bool
     changes: Mapping[str, Any] = field(default_factory=dict)
     notes: Sequence[str] = ()
-    checkpoint: str | None = None
-    step: int = 0
-    records: FileFacts = NO_FACTS
+    checkpoint: FoundCheckpoint = field(default_factory=FoundCheckpoint)
 
     def with_data(self, data_hash: str) -> "Resumption":
         """Compare the training problems, by their hash, with those that the run was started on."""
@@ -70,8 +66,7 @@ class Resumption:
         notes = [*self.notes, *newest.notes]
         if newest.path is None:
             notes.append("The run has no checkpoint yet, and starts from its first step.")
-        path = str(newest.path) if newest.path else None
-        return replace(self, notes=notes, checkpoint=path, step=newest.step, records=newest.records)
+        return replace(self, notes=notes, checkpoint=newest)
 
 
 def read_resumption(folder: RunFolder, *, allow_config_change: bool = False) -> Resumption:
@@ -79,16 +74,13 @@ def read_resumption(folder: RunFolder, *, allow_config_change: bool = False) -> 
     path = folder.path / "config.yaml"
     record = folder.read_run()
     values = read_config(path)
-    hint = "run.json has them all under 'settings'."
-    if not isinstance(values, Mapping):
-        raise ConfigError(f"{path}: no settings in it. Was the file emptied or cut off? {hint}", code="lost-settings")
-    there = dict(leaves(values))
+    there = dict(leaves(values)) if isinstance(values, Mapping) else {}
     missing = [name for name, _ in leaves(record.settings) if name not in there]
     is_unchanged = settings_hash(values) == record.config_hash
     if missing and not is_unchanged:
         raise ConfigError(
-            f"{path}: {len(missing)} settings are missing, among them {', '.join(missing[:3])}. Was the file cut off? "
-            f"{hint}",
+            f"{path}: {len(missing)} settings are missing, among them {', '.join(missing[:3])}. Was the file emptied "
+            "or cut off? run.json has them all under 'settings'.",
             code="lost-settings",
         )
     config = make_config(values, source=str(path))
@@ -102,16 +94,9 @@ def read_resumption(folder: RunFolder, *, allow_config_change: bool = False) -> 
                 "records.",
                 code="other-settings",
             )
-    now, notes = package_versions(), []
-    changed = [
-        f"{name} was {version}, is {now[name]}"
-        for name, version in record.versions.items()
-        if name in now and version != now[name]
-    ]
-    if changed:
-        notes = [
-            f"Package versions have changed: {', '.join(changed)}. The result may differ from an uninterrupted run."
-        ]
+    notes = []
+    if changed := in_words(differences(record.versions, package_versions())):
+        notes = [f"Package versions have changed: {changed}. The result may differ from an uninterrupted run."]
     return Resumption(
         folder=folder, config=config, allow_config_change=allow_config_change, changes=changes, notes=notes
     )
@@ -123,10 +108,10 @@ def checkpoint_errors(resumption: Resumption | None, is_loaded: Callable[[], boo
     try:
         yield
     except _UNREADABLE as error:
-        if resumption is None or resumption.checkpoint is None or is_loaded() or isinstance(error, GarError):
+        if resumption is None or resumption.checkpoint.path is None or is_loaded() or isinstance(error, GarError):
             raise
         raise RecordError(
-            f"{resumption.checkpoint}: cannot be loaded: {type(error).__name__}: {first_line(error)}. Nothing was "
+            f"{resumption.checkpoint.path}: cannot be loaded: {type(error).__name__}: {first_line(error)}. Nothing was "
             "changed. Remove this folder to resume from the checkpoint before it.",
             code="damage",
         ) from error

@@ -15,10 +15,11 @@ from accelerate import PartialState
 from rich.markup import escape
 from safetensors import SafetensorError
 from transformers import PrinterCallback, ProgressCallback
+from transformers.integrations import get_reporting_integration_callbacks
 
 from gar.config import RunConfig, dump_config, with_template
 from gar.data.rows import source_name
-from gar.errors import ConfigError, LostRankError, RecordError
+from gar.errors import ConfigError, LostRankError, RecordError, first_line
 from gar.integrations.trl.arguments import grpo_arguments
 from gar.integrations.trl.callbacks import RunCallback
 from gar.integrations.trl.fields import unread_fields
@@ -39,8 +40,8 @@ from gar.methods import METHODS, unread_settings
 from gar.models.adapters import is_adapted, save_adapter, save_merged
 from gar.models.load import quiet_libraries
 from gar.records import RolloutRecord, RunFolder, open_run
-from gar.records.checkpoints import last_checkpoint, remove_later
-from gar.records.folders import atomic_folder, publish_folder, staging_folder
+from gar.records.checkpoints import last_checkpoint
+from gar.records.files import atomic_folder, publish_folder, staging_folder
 from gar.records.lock import writer_lock
 from gar.records.run_record import RunStatus, error_record
 from gar.train.checks import check_before_loading
@@ -113,6 +114,7 @@ class _Run:
         self.config = config
         self.arguments = grpo_arguments(config, Path(config.records.output_dir) / "dry-run")
         check_ranks(self.arguments)
+        _check_reporters(self.arguments.report_to)
         self.say: Say = say if is_main() else lambda text: None
         unread = _unread(config)
         if unread:
@@ -142,7 +144,7 @@ class _Run:
             ready = on_main(lambda: resumption.with_data(self.inputs.data_hash()).with_checkpoint(ranks))
             for note in ready.notes:
                 self.say(f"[yellow]{escape(note)}[/]")
-            self.say(f"Resuming {ready.folder.path} after step {ready.step}.")
+            self.say(f"Resuming {ready.folder.path} after step {ready.checkpoint.step}.")
             return self._run(ready.folder, ready)
 
     def preflight(self) -> None:
@@ -164,7 +166,6 @@ class _Run:
             seed=config.seed,
             command=command,
             config=config.model_dump(mode="json"),
-            config_text=dump_config(config),
             data_hash=self.inputs.data_hash(),
         )
         return folder.path
@@ -184,21 +185,25 @@ class _Run:
 
     def _train(self, folder: RunFolder, callback: RunCallback, resumption: Resumption | None) -> Any:
         """Train with the method's trainers, one after the other. Returns the last one."""
-        trainer, checkpoint = None, resumption.checkpoint if resumption else None
-        for trainer in self._trainers(self._parts(folder, callback)):
+        trainer, path = None, resumption.checkpoint.path if resumption else None
+        for trainer in self._trainers(folder, callback):
             callback.trainer = trainer
             self._take_model(trainer)
             with checkpoint_errors(resumption, lambda: callback.loaded), lost_rank_named():
-                trainer.train(resume_from_checkpoint=checkpoint)
+                trainer.train(resume_from_checkpoint=path and str(path))
             callback.steps_before += trainer.state.global_step
-            checkpoint = None
+            path = None
         if trainer is None:
             raise ConfigError(f"the trainer of method '{self.config.method}' returned no phase. Expected at least one.")
         return trainer
 
-    def _parts(self, folder: RunFolder, callback: RunCallback) -> RunParts:
-        inputs = self.inputs
-        return RunParts(
+    def _trainers(self, folder: RunFolder, callback: RunCallback) -> Iterable[Any]:
+        """Yield the trainer of each phase of the method, made when the phase before has ended."""
+        method, inputs = METHODS[self.config.method], self.inputs
+        if not method.cannot_resume:
+            for reason in inexact_resumes(self.arguments):
+                self.say(f"[yellow]{reason}[/]")
+        parts = RunParts(
             model=inputs.model,
             tokenizer=inputs.tokenizer,
             problems=inputs.problems,
@@ -210,13 +215,6 @@ class _Run:
             callbacks=[callback],
             on_rollouts=self._on_rollouts(folder, callback),
         )
-
-    def _trainers(self, parts: RunParts) -> Iterable[Any]:
-        """Yield the trainer of each phase of the method, made when the phase before has ended."""
-        method = METHODS[self.config.method]
-        if not method.cannot_resume:
-            for reason in inexact_resumes(self.arguments):
-                self.say(f"[yellow]{reason}[/]")
         made: Any = GARTrainer.from_parts(parts) if method.trainer is None else method.trainer(parts)
         return [made] if hasattr(made, "train") else made
 
@@ -252,12 +250,11 @@ class _Run:
 
     def _drop_later_records(self, resumption: Resumption) -> None:
         """Drop records and checkpoints after the resumed checkpoint, once everything is loaded."""
-        folder, step = resumption.folder, resumption.step
+        folder, step = resumption.folder, resumption.checkpoint.step
         if resumption.changes:
             config = self.config.model_dump(mode="json")
             folder.record_override(resumption.changes, step=step, config=config, data_hash=self.inputs.data_hash())
-        folder.cut(resumption.records)
-        remove_later(folder, step)
+        folder.cut(step)
         folder.update_run(status="running")
 
     def _on_rollouts(self, folder: RunFolder, callback: RunCallback) -> Callable[[int, list[RolloutRecord]], None]:
@@ -305,6 +302,15 @@ class _Run:
         self.say(f"Learning curve  {figures[0]}")
 
 
+def _check_reporters(names: Any) -> None:
+    """Make the trackers once. The trainer makes them minutes later, and would only then say that one is missing."""
+    try:
+        for tracker in get_reporting_integration_callbacks(names):
+            tracker()
+    except (ValueError, RuntimeError, ImportError) as error:
+        raise ConfigError(f"trl.report_to: {first_line(error)}", code="trl.report_to") from error
+
+
 def _unread(config: RunConfig) -> list[str]:
     """Settings that are set but unused, as "section.name"."""
     method, sections = METHODS[config.method], dict(config)
@@ -348,5 +354,4 @@ def _status_of(folder: RunFolder, say: Say) -> Iterator[None]:
 def _record_end(folder: RunFolder, status: RunStatus, error: BaseException) -> None:
     """Write to `run.json` how the run ended and why, if the disk allows it."""
     with contextlib.suppress(RecordError):
-        rows = open_run(folder.path, strict=False).metrics
-        folder.update_run(status=status, error=error_record(error, rows[-1]["step"] if rows else 0))
+        folder.update_run(status=status, error=error_record(error))

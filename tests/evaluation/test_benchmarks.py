@@ -6,9 +6,9 @@ import pytest
 from huggingface_hub.errors import HfHubHTTPError
 
 from gar.errors import ConfigError, DataError
-from gar.evaluation.benchmarks import BENCHMARKS, benchmark_prompt, default_form, load_benchmark
-from gar.evaluation.benchmarks.prompts import policy_prompt
-from gar.settings import EMBEDDED_TASKS
+from gar.evaluation.benchmarks.load import load_benchmark
+from gar.evaluation.benchmarks.prompts import benchmark_prompt, policy_prompt
+from gar.evaluation.benchmarks.registry import BENCHMARKS
 from gar.types import Problem
 from tests.evaluation.published import GPQA, IMO, MATHARENA, MMLU_PRO, ROWS, write_csv
 from tests.support.errors import raises
@@ -107,7 +107,7 @@ def test_load_benchmark_rejects_bad_rows_repeated_ids_and_a_torn_csv(tmp_path):
 @pytest.mark.parametrize(
     ("spec", "error", "advice"),
     [
-        ("aime-2062", ConfigError, "did you mean 'aime-2026'"),
+        ("aime-2062", ConfigError, "Did you mean 'aime-2026'"),
         ("arithmetic=a.jsonl", ConfigError, ""),
         ("arithmetic@main", ConfigError, ""),
         ("aime-2026=nowhere.jsonl", DataError, ""),
@@ -179,9 +179,8 @@ def test_benchmark_prompt_word_for_word(tmp_path):
     for form in ("think-answer", "boxed"):
         assert benchmark_prompt(read.problems[0], form, read.benchmark) == benchmark_prompt(plain, form, read.benchmark)
     assert benchmark_prompt(read.problems[0], "as-is", read.benchmark) == " 1+1?\n"
-    assert default_form(read.benchmark) == "think-answer"
-    forms = {"as-is" if name.removesuffix("-harder") in EMBEDDED_TASKS else "think-answer": name for name in BENCHMARKS}
-    assert all(default_form(BENCHMARKS[name]) == form for form, name in forms.items())
+    assert read.benchmark.form == "think-answer"
+    assert [name for name, each in BENCHMARKS.items() if each.form == "as-is"] == ["arithmetic", "arithmetic-harder"]
 
 
 def test_prompts_of_chat_models_put_the_instruction_into_the_last_message():

@@ -1,4 +1,4 @@
-"""The settings of `gar eval generate`, `run` and `score`. Importing this imports no torch."""
+"""The settings of `gar eval`. Importing this imports no torch."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -12,13 +12,27 @@ PromptForm = Literal["think-answer", "boxed", "as-is"]
 """The form of a prompt, see `benchmarks/prompts.py`."""
 
 
+class ScoreSettings(Settings):
+    """How samples are graded, and for which k."""
+
+    format: ResponseFormat | None = None
+    """How responses are read. None is the prompt form's own."""
+    num_workers: Annotated[int, Field(ge=1)] = 2
+    """Processes that parse answers."""
+    timeout_seconds: Annotated[float, Field(gt=0)] = 5.0
+    """Time limit, after which the worker is killed and the sample has status timeout."""
+    pass_at_k: tuple[Annotated[int, Field(ge=1)], ...] = ()
+    """pass@k and maj@k for these k, at most the number of samples. By default powers of 2, up to all of them."""
+    allow_degenerate: bool = False
+    """Exit with 0 even if every response failed in the same way, for example was cut off."""
+
+
 class GenerateJob(Settings):
     """Which model answers which benchmarks, and how."""
 
-    model: str
-    """A Hub id, a local folder, a PEFT adapter, or "embedded"."""
+    model: ModelSettings
     benchmark: tuple[str, ...]
-    """Comma-separated: NAME, NAME@REVISION, NAME=FILE, or a file of problems. `gar eval list` has the names."""
+    """Comma-separated: NAME, NAME@REVISION, NAME=FILE, or a file of problems."""
     out: Path | None = None
     """Where the results go, a folder per benchmark. By default evals/MODEL."""
     samples: Annotated[int, Field(ge=1)] | None = None
@@ -37,16 +51,8 @@ class GenerateJob(Settings):
     """Responses generated at one time. A kill loses at most one batch."""
     limit: Annotated[int, Field(ge=1)] | None = None
     """Use only the first problems of each benchmark, at most this many."""
-    show_prompts: bool = False
-    """Print the first prompt of each benchmark as the model would see it, and stop."""
     backend: Literal["transformers", "vllm"] = "transformers"
     """What generates: vllm needs the extra of that name."""
-    revision: str | None = None
-    """Commit, tag or branch of a Hub model."""
-    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Dtype to load the weights in: auto is the checkpoint's own."""
-    attention: str | None = None
-    """Attention implementation, for example sdpa or flash_attention_2."""
     device: str | None = None
     """For example cuda:1 or cpu. By default an accelerator if there is one."""
     overwrite: bool = False
@@ -57,10 +63,6 @@ class GenerateJob(Settings):
         """The benchmarks as a list."""
         return [spec for text in self.benchmark for spec in text.split(",") if spec]
 
-    def model_settings(self) -> ModelSettings:
-        """How to load the model."""
-        return ModelSettings(path=self.model, revision=self.revision, dtype=self.dtype, attention=self.attention)
-
     def num_samples(self, num_problems: int) -> int:
         """Samples per problem of a set of this size."""
         if self.samples is not None:
@@ -69,19 +71,4 @@ class GenerateJob(Settings):
 
     def folder(self) -> Path:
         """Where the results go."""
-        return self.out or Path("evals") / self.model.strip("/").replace("/", "--")
-
-
-class ScoreSettings(Settings):
-    """How samples are graded, and for which k."""
-
-    format: ResponseFormat | None = None
-    """How responses are read. None is the prompt form's own."""
-    num_workers: Annotated[int, Field(ge=1)] = 2
-    """Processes that parse answers."""
-    timeout_seconds: Annotated[float, Field(gt=0)] = 5.0
-    """Time limit, after which the worker is killed and the sample has status timeout."""
-    pass_at_k: tuple[Annotated[int, Field(ge=1)], ...] = ()
-    """pass@k and maj@k for these k, at most the number of samples. By default powers of 2, up to all of them."""
-    allow_degenerate: bool = False
-    """Exit with 0 even if every response failed in the same way, for example was cut off."""
+        return self.out or Path("evals") / self.model.path.strip("/").replace("/", "--")

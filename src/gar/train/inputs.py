@@ -120,10 +120,6 @@ class RunInputs:
 
     def _results(self) -> Iterator[tuple[str, SetResult]]:
         """The results by set. The seed is the same before and after training: common random numbers."""
-        settings = self.config.evaluate
-        sampling = Sampling.from_settings(
-            settings, seed=self.config.seed, max_new_tokens=self._max_new_tokens, template=self._template
-        )
         for name, problems in self.evaluation_sets.items():
             yield (
                 name,
@@ -132,8 +128,10 @@ class RunInputs:
                     self.tokenizer,
                     problems,
                     self.verifier,
-                    settings,
-                    sampling,
+                    self.config.evaluate,
+                    seed=self.config.seed,
+                    max_new_tokens=self._max_new_tokens,
+                    chat_template_kwargs=self._template,
                     progress=f"evaluate {name}",
                 ),
             )

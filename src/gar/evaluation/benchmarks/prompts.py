@@ -14,18 +14,12 @@ from collections.abc import Sequence
 
 from gar.data.prompts import format_instruction, render_prompt
 from gar.errors import ConfigError
-from gar.evaluation.benchmarks.registry import BENCHMARKS, Benchmark
+from gar.evaluation.benchmarks.registry import Benchmark
 from gar.evaluation.job import PromptForm
 from gar.types import Problem, Prompt, ResponseFormat
 from gar.verify.choices import LETTERS
 
 _LETTER = "The final answer is the letter of the right choice alone."
-
-
-def default_form(benchmark: Benchmark) -> PromptForm:
-    """The paper's form. For the embedded task the form that its model was trained on."""
-    embedded = benchmark.schema is None and BENCHMARKS.get(benchmark.name) is benchmark
-    return "as-is" if embedded else "think-answer"
 
 
 def response_format(form: PromptForm) -> ResponseFormat:

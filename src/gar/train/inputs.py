@@ -94,7 +94,7 @@ class RunInputs:
             needs_alignment=METHODS[self.config.method].needs_alignment,
         )
         stops = self.config.preflight.mode == "stop"
-        self.say(render(report, with_stops=not stops))
+        self.say(render(report, with_findings=not (stops and report.stops)))
         if stops:
             report.raise_if_stop()
 

@@ -52,7 +52,7 @@ def test_eval_run_writes_every_sample_and_its_verdict(finished):
     assert run.settings["sampling"] == {
         "num_samples": 8, "temperature": 1.0, "top_p": 1.0, "seed": 0, "max_new_tokens": 40,
     }  # fmt: skip
-    assert run.settings["prompt"]["form"] == "as-is"
+    assert run.settings["prompt"]["template"] == "plain"
     rows = run.samples("after").to_pylist()
     assert [(row["problem_id"], row["response_index"]) for row in rows] == [
         (f"test-{number}", sample) for number in range(24) for sample in range(8)

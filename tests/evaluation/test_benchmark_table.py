@@ -19,7 +19,7 @@ def write_evaluation(folder, name, correct, *, num_samples=8, benchmark="hand", 
     written = EvaluationFolder(folder / name / benchmark)
     identity = {
         "benchmark": {"name": benchmark, "problems_sha256": "p", "num_problems": len(correct), "notes": []},
-        "prompt": {"form": "boxed", "format": "boxed", "prompts_sha256": "q"},
+        "prompt": {"template": "boxed", "format": "boxed", "prompts_sha256": "q"},
         "sampling": {"num_samples": num_samples, "temperature": 1.0, "top_p": 1.0, "seed": 0, "max_new_tokens": 9},
         "model": {"path": name},
     }
@@ -94,7 +94,7 @@ def test_table_corrects_over_models_and_sets(make):
 UNLIKE = [
     ({"benchmark__problems_sha256": "other"}, "the problems (p and other)"),
     ({"prompt__prompts_sha256": "other"}, "the prompts (q and other)"),
-    ({"prompt__form": "think-answer"}, "prompt.form (boxed and think-answer)"),
+    ({"prompt__template": "think-answer"}, "prompt.template (boxed and think-answer)"),
     ({"num_samples": 9}, "the number of samples (8 and 9)"),
     ({"sampling__temperature": 0.5}, "sampling.temperature (1.0 and 0.5)"),
     ({"sampling__max_new_tokens": 5}, "sampling.max_new_tokens (9 and 5)"),
@@ -114,7 +114,7 @@ def test_table_does_not_compare_what_was_evaluated_otherwise(make):
 
 
 def test_load_model_rejects_what_is_no_set_of_seeds(make, tmp_path):
-    a, b = make("a", [1, 2]), make("b", [2, 2], prompt__form="as-is")
+    a, b = make("a", [1, 2]), make("b", [2, 2], prompt__template="plain")
     for argument, kind in (
         (f"{a},{a}", ConfigError),
         (f"{a},{b}", DataError),

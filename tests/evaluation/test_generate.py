@@ -85,7 +85,7 @@ def generated(tmp_path, spec: str, **change) -> EvaluationFolder:
 def test_generate_takes_the_papers_form_of_any_named_set(tmp_path):
     folder = generated(tmp_path, f"gpqa-diamond={write_jsonl(tmp_path / 'rows.jsonl', ROWS['gpqa-diamond'][:2])}")
     identity = folder.identity()
-    assert identity["prompt"]["form"] == "think-answer"
+    assert identity["prompt"]["template"] == "think-answer"
     assert identity["benchmark"]["notes"][0] == "Its makers ask that its questions be shown nowhere in public."
     assert all("D. " in str(problem.prompt) for problem in folder.problems())
     for sample in folder.responses:
@@ -99,13 +99,13 @@ def test_generate_goes_on_from_a_set_that_moved_and_overwrite_begins_anew(tmp_pa
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
         spec = write_jsonl(tmp_path / name / "mine.jsonl", rows)
-        written = generated(tmp_path, spec, prompt="as-is")
+        written = generated(tmp_path, spec, template="plain")
     assert written.identity()["benchmark"]["source"] == str(tmp_path / "one" / "mine.jsonl")
     assert len(list(written.responses)) == 6
     earlier = written.responses.path.stat().st_mtime_ns
-    generated(tmp_path, spec, prompt="as-is")
+    generated(tmp_path, spec, template="plain")
     assert written.responses.path.stat().st_mtime_ns == earlier  # all are there
-    generated(tmp_path, spec, prompt="as-is", overwrite=True)
+    generated(tmp_path, spec, template="plain", overwrite=True)
     assert written.responses.path.stat().st_mtime_ns > earlier
 
 

@@ -11,25 +11,14 @@ from gar.evaluation.benchmark_table import load_model
 from gar.evaluation.folder import EvaluationFolder, evaluation_folders
 from gar.evaluation.job import ScoreSettings
 from gar.evaluation.metrics import majority_at_k
-from gar.evaluation.scoring import equal_answers, score, vote_pool
+from gar.evaluation.scoring import equal_answers, score
 from gar.records import open_run
 from gar.types import Problem
+from gar.verify import Verifier
 from tests.support.damage import damages
 from tests.support.errors import raises
 
 SETTINGS = ScoreSettings(num_workers=1, timeout_seconds=2.0)
-
-
-@pytest.fixture(scope="module")
-def pool():
-    with vote_pool(num_workers=1, timeout_seconds=2.0) as pool:
-        yield pool
-
-
-def test_votes_of_problems_do_not_mix(pool):
-    assert equal_answers(pool, [["1", "1.0"], [], ["1.0", "7"]]) == [
-        {"1": "1", "1.0": "1"}, {}, {"1.0": "1.0", "7": "7"},
-    ]  # fmt: skip
 
 
 # Through the whole of `score`, on responses written by hand.
@@ -44,7 +33,7 @@ def write_set(path, responses, answers, form="boxed"):
     problems = [Problem(id=f"p{i}", prompt="?", answer=answer) for i, answer in enumerate(answers)]
     identity = {
         "benchmark": {"name": "hand", "notes": []},
-        "prompt": {"form": form, "format": form},
+        "prompt": {"template": form, "format": form},
         "sampling": {"num_samples": len(responses[0])},
         "model": {"path": str(path)},
     }
@@ -101,12 +90,13 @@ def test_score_writes_what_open_run_reads(tmp_path):
     assert {(row["set_name"], row["num_tokens"], row["truncated"]) for row in rows} == {("hand", 2, False)}
 
 
-def test_score_survives_hostile_samples_and_votes_for_each_apart(tmp_path, pool):
+def test_score_survives_hostile_samples_and_votes_for_each_apart(tmp_path):
     numbers = score(write_set(tmp_path, [[*HOSTILE, r"\boxed{7}"]], ["7"]), SETTINGS)
     assert numbers["problems"][0]["num_correct"] == numbers["status_counts"]["ok"] == 1
     assert sum(numbers["status_counts"].values()) == 6
-    (votes,) = equal_answers(pool, [["7", "9^{9^{9^9}}", "{" * 100, "x" * 3000, "7.0"]])
-    assert votes["7.0"] == "7"
+    with Verifier(num_workers=1, timeout_seconds=2.0) as verifier:
+        votes, others = equal_answers(verifier, [["7", "9^{9^{9^9}}", "{" * 100, "x" * 3000, "7.0"], ["7.0"]])
+    assert (votes["7.0"], others) == ("7", {"7.0": "7.0"})
     assert sum(answer == first for answer, first in votes.items()) == 4
 
 

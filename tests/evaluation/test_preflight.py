@@ -60,7 +60,7 @@ STOPS = [
      ["another form", "Compare the answers", "gold '7': '<think> work </think> <answer> 3 </answer>'"], 1),
     ({"=": {"7": 1.0}, "7": {"<eos>": 1.0}}, "100% of responses are not in the format 'think-answer'",
      ["does not ask for this format", "--data.template think-answer", "'7' ("], 2),
-    (EMPTY, "100% of responses are empty", ["chat messages", "''"], 3),
+    (EMPTY, "100% of responses are not in the format", ["If they are empty", "chat messages", "''"], 2),
 ]  # fmt: skip
 
 
@@ -111,8 +111,8 @@ class FailingVerifier:
 def test_preflight_tells_a_failing_verifier_from_wrong_answers(look, problems):
     few = [replace(problem, answer="8" if i < 2 else "7") for i, problem in enumerate(problems[:10])]
     for status, what in (
-        (Status.ERROR, "{}% of responses could not be verified"),
-        (Status.TIMEOUT, "{}% of responses reached the time limit of verification"),
+        (Status.ERROR, "{}% of responses could not be graded"),
+        (Status.TIMEOUT, "{}% of responses could not be graded"),
         (Status.UNPARSED, "{}% of responses keep the format and hold no answer that can be parsed"),
     ):
         report = look(MIXED, judge=FailingVerifier(status, "7"), num_samples=2)
@@ -145,7 +145,9 @@ def test_preflight_samples_as_training_does(look, tokenizer):
     look(changes).raise_if_stop()
     think = tokenizer.convert_tokens_to_ids("<think>")
     for kwargs in ({"top_k": 1}, {"min_p": 0.9}, {"do_sample": False}, {"suppress_tokens": [think]}):
-        assert finding_of(look(changes, sampling={"generation_kwargs": kwargs}), "100% of responses are empty")
+        assert finding_of(
+            look(changes, sampling={"generation_kwargs": kwargs}), "100% of responses are not in the format"
+        )
     ends = {"eos_token_id": tokenizer.convert_tokens_to_ids("work"), "max_new_tokens": 2}
     report = look(RIGHT, sampling={"generation_kwargs": ends})
     assert report.shares[CUT_OFF] == 0.0
@@ -158,6 +160,6 @@ def test_render_shows_fractions_and_findings(look, problems):
     text = shown(look(WRONG, [replace(problem, id=f"[red]{problem.id}") for problem in problems[:3]], num_samples=2))
     assert "Preflight: 3 problems, 2 responses each" in text
     assert "groups all wrong │ 100% │" in text
-    assert "verification: wrong │ 100% │" in text
+    assert "badly formatted │ 0% │" in text
     assert "WARN: 100% of groups hold no correct response. The problems are too hard" in text
     assert "For example problem '[red]p0', gold '7': '<think> work </think> <answer> 3 </answer>'" in text

@@ -108,7 +108,7 @@ def _score_folders(folders: "list[EvaluationFolder]", settings: ScoreSettings) -
         if fault := _fault(numbers):
             faults.append(fault)
             show(fault, style="bold red")
-        show(_metrics_table(f"{identity['benchmark']['name']}, {identity['prompt']['form']}", numbers))
+        show(_metrics_table(f"{identity['benchmark']['name']}, {identity['prompt']['template']}", numbers))
         for note in identity["benchmark"]["notes"]:
             show(f"Note: {note}", style="yellow")
         print(f"Results  {folder.path}\n")

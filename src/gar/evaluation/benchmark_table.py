@@ -22,7 +22,7 @@ from gar.records.evaluations import EvaluatedSet
 # Fields in which two evaluations must agree, and their names in errors.
 _COMMON = {
     "benchmark.problems_sha256": "the problems",
-    "prompt.form": "prompt.form",
+    "prompt.template": "prompt.template",
     "prompt.prompts_sha256": "the prompts",
     "sampling.num_samples": "the number of samples",
     "sampling.temperature": "sampling.temperature",

@@ -11,8 +11,8 @@ from typing import Any
 
 from tqdm import tqdm
 
+from gar.data.prompts import render_problems
 from gar.errors import DataError
-from gar.evaluation.benchmarks.prompts import policy_prompt
 from gar.evaluation.engines import ENGINES, SamplingEngine
 from gar.evaluation.evaluate import Sampling, encode_prompts
 from gar.evaluation.folder import EvaluationFolder
@@ -48,9 +48,8 @@ def generate(job: GenerateJob, sets: Sequence[EvaluationSet]) -> list[Evaluation
 
 def _generate_set(job: GenerateJob, asked: EvaluationSet, folder: EvaluationFolder, engine: SamplingEngine) -> None:
     """Draw the missing samples of one benchmark."""
-    problems, chat = asked.problems, bool(engine.tokenizer.chat_template)
-    prompts = [policy_prompt(problem.prompt, asked.form, chat=chat) for problem in problems]
-    prompt_ids, prefilled = encode_prompts(engine.tokenizer, prompts, Tags())
+    problems = render_problems(asked.problems, asked.template, engine.tokenizer)
+    prompt_ids, prefilled = encode_prompts(engine.tokenizer, [problem.prompt for problem in problems], Tags())
     lengths = [len(ids) for ids in prompt_ids]
     model = {"path": job.model.path, "revision": job.model.revision, **engine.identity}
     limit = _max_new_tokens(job, engine.context, max(lengths), asked.name)
@@ -116,6 +115,6 @@ def _max_new_tokens(job: GenerateJob, context: int | None, longest_prompt: int, 
     if context <= longest_prompt:
         raise DataError(
             f"{name}: the longest prompt has {longest_prompt} tokens, and the model's context only {context}. "
-            "Is it the right model? A shorter --prompt may help."
+            "Is it the right model?"
         )
     return min(DEFAULT_MAX_NEW_TOKENS, context - longest_prompt)

@@ -5,18 +5,16 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from gar.data.prompts import PromptTemplate
 from gar.settings import ModelSettings, Settings
 from gar.types import ResponseFormat
-
-PromptForm = Literal["think-answer", "boxed", "as-is"]
-"""The form of a prompt, see `benchmarks/prompts.py`."""
 
 
 class ScoreSettings(Settings):
     """How samples are graded, and for which k."""
 
     format: ResponseFormat | None = None
-    """How responses are read. None is the prompt form's own."""
+    """How responses are read. None is the template's own."""
     num_workers: Annotated[int, Field(ge=1)] = 2
     """Processes that parse answers."""
     timeout_seconds: Annotated[float, Field(gt=0)] = 5.0
@@ -37,8 +35,9 @@ class GenerateJob(Settings):
     """Where the results go, a folder per benchmark. By default evals/MODEL."""
     samples: Annotated[int, Field(ge=1)] | None = None
     """Per problem. By default 32 for sets under 100 problems, 16 up to 1,000, else 1."""
-    prompt: PromptForm | None = None
-    """The form of the prompt. By default think-answer, and as-is for the embedded task."""
+    template: PromptTemplate | None = None
+    """What the prompts ask for, as --data.template of `gar train`. By default think-answer, and plain for the embedded
+    task."""
     temperature: Annotated[float, Field(ge=0)] = 1.0
     """Divides the logits. 0 is greedy."""
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0

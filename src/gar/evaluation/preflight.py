@@ -21,7 +21,6 @@ from gar.evaluation.metrics import mean
 from gar.rollouts.generate import Response
 from gar.settings import PreflightSettings
 from gar.types import Problem, ResponseVerifier, Status, Verdict
-from gar.verify import count_statuses
 
 MOST = 0.5
 """Above this fraction a failure is the rule: truncation, timeouts and errors then stop the run."""
@@ -30,9 +29,9 @@ SOME = 0.1
 _BELOW_ALL = math.nextafter(1, 0)
 _EXAMPLE_CHARACTERS = 160
 
-CORRECT, CUT_OFF, EMPTY = "correct: verified and well formatted", "cut off without an end token", "empty"
+CORRECT, CUT_OFF = "correct: verified and well formatted", "cut off without an end token"
 BAD_FORMAT, RIGHT_IN_BAD_FORMAT = "badly formatted", "right answer in bad format"
-UNREADABLE, TIMEOUT, ERROR = "well formatted without a readable answer", "verification: timeout", "verification: error"
+UNREADABLE, UNCHECKED = "well formatted without a readable answer", "not graded: timeout or error"
 ALL_CORRECT, ALL_WRONG = "groups all correct", "groups all wrong"
 PREFILLED, NO_ANCHOR = "prompts that already open the thinking part", "problems without an expert solution"
 
@@ -61,16 +60,10 @@ RULES = (
         lambda response, _: response.truncated,
     ),
     Rule(
-        EMPTY,
-        MOST,
-        "of responses are empty. The model ends where it should begin. An instruction-tuned model needs chat messages: "
-        "--data.template boxed makes them. Otherwise compare the prompts' end with what the model was trained on.",
-        lambda response, _: not response.text.strip(),
-    ),
-    Rule(
         BAD_FORMAT,
         MOST,
         "of responses are not in the format {format!r}. If they are cut off, raise --trl.max_completion_length first. "
+        "If they are empty, an instruction-tuned model needs chat messages: --data.template boxed makes them. "
         "If the prompt does not ask for this format, ask for it with --data.template {format}. If it ends in "
         "{think_open}, a response must not open that again: choose --verify.format boxed, or a chat template that "
         "does not open the thinking part. Otherwise the model uses other markers: name them in --verify.tags, or let "
@@ -86,18 +79,12 @@ RULES = (
         lambda _, verdict: verdict.well_formatted and verdict.status is Status.UNPARSED,
     ),
     Rule(
-        TIMEOUT,
+        UNCHECKED,
         0,
-        "of responses reached the time limit of verification, and earn nothing. Raise --verify.timeout_seconds, or "
-        "look for answers that take very long to simplify.",
-        lambda _, verdict: verdict.status is Status.TIMEOUT,
-    ),
-    Rule(
-        ERROR,
-        0,
-        "of responses could not be verified, and earn nothing. The error's text follows the example: is the gold "
-        "answer unreadable (`gar data check` lists those), or does a grader of your own fail?",
-        lambda _, verdict: verdict.status is Status.ERROR,
+        "of responses could not be graded, and earn nothing. After timeouts raise --verify.timeout_seconds. An error's "
+        "text follows the example: is the gold answer unreadable (`gar data check` lists those), or does a grader of "
+        "your own fail?",
+        lambda _, verdict: verdict.status in (Status.TIMEOUT, Status.ERROR),
     ),
     Rule(
         ALL_WRONG,
@@ -176,7 +163,7 @@ def preflight(
                 shown.add(example)
             findings.append(text)
     stops = (
-        max(shares[label] for label in (CUT_OFF, TIMEOUT, ERROR)) > MOST
+        max(shares[CUT_OFF], shares[UNCHECKED]) > MOST
         or shares[CORRECT] == 0
         or (needs_alignment and shares[NO_ANCHOR] == 1)
     )
@@ -198,20 +185,17 @@ def render(report: PreflightReport, *, with_findings: bool = True) -> Lines:
 
 def _shares(groups: Sequence[Group], problems: Sequence[Problem]) -> dict[str, float]:
     verdicts = [verdict for group in groups for verdict in group.verdicts]
-    responses = [response for group in groups for response in group.responses]
-    statuses = {f"verification: {status.value}": n / len(verdicts) for status, n in count_statuses(verdicts).items()}
     return {
         CORRECT: mean(v.verified and v.well_formatted for v in verdicts),
-        CUT_OFF: mean(response.truncated for response in responses),
-        EMPTY: mean(not response.text.strip() for response in responses),
+        CUT_OFF: mean(response.truncated for group in groups for response in group.responses),
         BAD_FORMAT: mean(not v.well_formatted for v in verdicts),
         RIGHT_IN_BAD_FORMAT: mean(v.verified and not v.well_formatted for v in verdicts),
         UNREADABLE: mean(v.well_formatted and v.status is Status.UNPARSED for v in verdicts),
+        UNCHECKED: mean(v.status in (Status.TIMEOUT, Status.ERROR) for v in verdicts),
         ALL_CORRECT: mean(group.num_correct == group.num_samples for group in groups),
         ALL_WRONG: mean(group.num_correct == 0 for group in groups),
         PREFILLED: mean(group.prefilled for group in groups),
         NO_ANCHOR: mean(not problem.anchors for problem in problems),
-        **statuses,
     }
 
 

@@ -23,9 +23,7 @@ from gar.records.resumable import Line
 from gar.rollouts.generate import Response
 from gar.types import Status
 from gar.verify import Verifier
-from gar.verify.answers import WARM_UP, grade_answer, grade_exactly
 from gar.verify.choices import chosen_letters, is_choice
-from gar.verify.workers import WorkerPool
 
 _RESPONSES_PER_WINDOW = 1024
 
@@ -46,7 +44,7 @@ def score(folder: EvaluationFolder, settings: ScoreSettings) -> dict[str, Any]:
             "Generate more, with another --out, or drop it from --pass-at-k."
         )
     format = settings.format or identity["prompt"]["format"]
-    limits: dict[str, Any] = {"num_workers": settings.num_workers, "timeout_seconds": settings.timeout_seconds}
+    verifier = Verifier(format=format, num_workers=settings.num_workers, timeout_seconds=settings.timeout_seconds)
     with folder.alone():
         problems = folder.problems()
         lines = folder.all_responses(problems, num_samples)
@@ -60,11 +58,11 @@ def score(folder: EvaluationFolder, settings: ScoreSettings) -> dict[str, Any]:
         prefilled = [group[0]["prefilled_think"] for group in lines]
         groups, votes, size = list[Group](), list[list[int]](), max(1, _RESPONSES_PER_WINDOW // num_samples)
         bar = tqdm(total=len(problems), desc="grading", unit=" problems", disable=None)
-        with bar, Verifier(format=format, **limits) as verifier, vote_pool(**limits) as pool:
+        with bar, verifier:
             for window in (slice(start, start + size) for start in range(0, len(problems), size)):
                 graded = graded_groups(verifier, problems[window], written[window], prefilled=prefilled[window])
                 groups += graded
-                votes += _wrong_votes(pool, graded)
+                votes += _wrong_votes(verifier, graded)
                 bar.update(len(graded))
         result = SetResult(groups=tuple(groups), ks=ks, format=format)
         name, numbers = identity["benchmark"]["name"], _numbers(result, votes)
@@ -94,35 +92,29 @@ def _numbers(result: SetResult, votes: Sequence[Sequence[int]]) -> dict[str, Any
     }
 
 
-def vote_pool(*, num_workers: int = 2, timeout_seconds: float = 5.0) -> WorkerPool:
-    """Worker processes for `equal_answers`. Answers whose comparison reaches the time limit count as different."""
-    return WorkerPool(grade_answer, num_workers=num_workers, timeout_seconds=timeout_seconds, warm_up=WARM_UP)
-
-
-def equal_answers(pool: WorkerPool, answers: Sequence[Sequence[str]]) -> list[dict[str, str]]:
-    """For each problem, every answer with the first answer of equal value.
+def equal_answers(verifier: Verifier, answers: Sequence[Sequence[str]]) -> list[dict[str, str]]:
+    """For each problem, every answer with the first answer of equal value. Timeouts count as different.
 
     math-verify's equality need not be transitive: an answer joins the first class whose first answer it equals.
     """
     waiting = [list(dict.fromkeys(group)) for group in answers]
     classes: list[dict[str, str]] = [{} for _ in answers]
-    # Each round completes one class of every problem, so that the pool gets many comparisons at a time.
+    # Each round completes one class of every problem, so that the workers get many comparisons at a time.
     while any(waiting):
         pairs = [(i, other, group[0]) for i, group in enumerate(waiting) for other in group[1:]]
         for i, group in enumerate(waiting):
             classes[i] |= {answer: answer for answer in group[:1]}
-        grades = [grade_exactly(other, first) for _, other, first in pairs]
-        hard = [place for place, graded in enumerate(grades) if graded is None]
-        for place, graded in zip(hard, pool.run([pairs[place][1:] for place in hard]), strict=True):
-            grades[place] = graded
+        grades = verifier.grade_answers(
+            [other for _, other, _ in pairs], [first for *_, first in pairs], [""] * len(pairs)
+        )
         for (i, other, first), graded in zip(pairs, grades, strict=True):
-            if graded is not None and graded.status is Status.OK:
+            if graded.status is Status.OK:
                 classes[i][other] = first
         waiting = [[answer for answer in group if answer not in classes[i]] for i, group in enumerate(waiting)]
     return classes
 
 
-def _wrong_votes(pool: WorkerPool, groups: Sequence[Group]) -> list[list[int]]:
+def _wrong_votes(verifier: Verifier, groups: Sequence[Group]) -> list[list[int]]:
     """Votes for each wrong answer to each problem, most frequent first. An incomparable answer votes for its text."""
     voters = [
         [each for each in group.verdicts if each.well_formatted and each.answer is not None and not each.verified]
@@ -135,7 +127,7 @@ def _wrong_votes(pool: WorkerPool, groups: Sequence[Group]) -> list[list[int]]:
     others = [[each.answer for each in voting if each.status is not Status.WRONG] for voting in voters]
     votes = [
         Counter([*(same[answer] for answer in compared), *texts])
-        for compared, same, texts in zip(answers, equal_answers(pool, answers), others, strict=True)
+        for compared, same, texts in zip(answers, equal_answers(verifier, answers), others, strict=True)
     ]
     return [sorted(counts.values(), reverse=True) for counts in votes]
 

@@ -4,23 +4,26 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gar import __version__
+from gar.data.prompts import PromptTemplate, render_prompt
 from gar.errors import ConfigError, DataError
 from gar.evaluation.benchmarks.load import find_benchmark, load_benchmark
-from gar.evaluation.benchmarks.prompts import benchmark_prompt, response_format
-from gar.evaluation.job import GenerateJob, PromptForm
+from gar.evaluation.job import GenerateJob
 from gar.records.files import canonical_hash
 from gar.types import Problem
+from gar.verify.choices import LETTERS
+
+_LETTER = "The final answer is the letter of the right choice alone."
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EvaluationSet:
-    """The problems of a benchmark with their prompts before a chat template, in this form.
+    """The problems of a benchmark, with their choices in the prompt, and the template that completes the prompts.
 
     `identity` is the part of `set.json` that is known without the model.
     """
 
     name: str
-    form: PromptForm
+    template: PromptTemplate
     problems: tuple[Problem, ...]
     identity: dict[str, Any]
 
@@ -50,8 +53,9 @@ def load_sets(job: GenerateJob, *, largest_k: int = 1) -> list[EvaluationSet]:
 def _load(job: GenerateJob, spec: str) -> EvaluationSet:
     loaded = load_benchmark(spec, limit=job.limit)
     benchmark = loaded.benchmark
-    form = job.prompt or benchmark.form
-    prompts = [benchmark_prompt(problem, form, benchmark) for problem in loaded.problems]
+    template = job.template or benchmark.template
+    problems = tuple(_with_choices(problem) for problem in loaded.problems)
+    prompts = [render_prompt(problem.prompt, template, chat=False) for problem in problems]
     sampling: dict[str, Any] = {
         "num_samples": job.num_samples(len(prompts)),
         "temperature": job.temperature,
@@ -70,8 +74,18 @@ def _load(job: GenerateJob, spec: str) -> EvaluationSet:
             "problems_sha256": loaded.sha256,
             "notes": list(loaded.notes),
         },
-        "prompt": {"form": form, "format": response_format(form), "prompts_sha256": canonical_hash(prompts)},
+        "prompt": {
+            "template": template,
+            "format": "boxed" if template == "boxed" else "think-answer",
+            "prompts_sha256": canonical_hash(prompts),
+        },
         "sampling": sampling,
     }
-    problems = [replace(problem, prompt=prompt) for problem, prompt in zip(loaded.problems, prompts, strict=True)]
-    return EvaluationSet(name=benchmark.name, form=form, problems=tuple(problems), identity=identity)
+    return EvaluationSet(name=benchmark.name, template=template, problems=problems, identity=identity)
+
+
+def _with_choices(problem: Problem) -> Problem:
+    if not problem.choices:
+        return problem
+    choices = [f"{letter}. {choice}" for letter, choice in zip(LETTERS, problem.choices, strict=False)]
+    return replace(problem, prompt="\n".join([f"{problem.prompt}\n", *choices, "", _LETTER]))

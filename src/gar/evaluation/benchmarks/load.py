@@ -108,7 +108,7 @@ def _notes(benchmark: Benchmark, problems: Sequence[Problem], chosen: Sequence[P
         notes.append(f"{len(problems)} problems, but {benchmark.num_problems} were published.")
     if len(chosen) < len(problems):
         notes.append(f"The first {len(chosen)} of {len(problems)} problems.")
-    return notes + [f"{problem.id}: {why}." for problem in chosen if (why := benchmark.bad_answers.get(problem.id))]
+    return notes
 
 
 def _read(rows: Iterable[tuple[int, Mapping[str, Any]]], schema: ColumnSchema, source: str) -> list[Problem]:
@@ -131,12 +131,10 @@ def _read(rows: Iterable[tuple[int, Mapping[str, Any]]], schema: ColumnSchema, s
 
 def _from_hub(benchmark: Benchmark, schema: ColumnSchema, revision: str | None) -> tuple[list[Problem], str | None]:
     """The problems and their commit."""
-    name, hub_id, columns = benchmark.name, benchmark.hub_id, ", ".join(schema.required)
+    name, hub_id = benchmark.name, benchmark.hub_id
+    advice = f"{benchmark.access} Or --benchmark {name}=FILE, with the columns {', '.join(schema.required)}.".strip()
     if not hub_id:
-        raise DataError(
-            f"{name} is not loaded from the Hub. {benchmark.access} Download it, then --benchmark {name}=FILE with the "
-            f"columns {columns}."
-        )
+        raise DataError(f"{name} is not loaded from the Hub. {advice}")
     try:
         commit = _commit(hub_id, revision) or revision
         rows = iter_rows(hub_id, split=benchmark.split, subset=benchmark.subset, revision=commit)
@@ -145,9 +143,8 @@ def _from_hub(benchmark: Benchmark, schema: ColumnSchema, revision: str | None) 
         if str(error).startswith(f"{hub_id} row "):
             raise
         raise DataError(
-            f"{error}\n{benchmark.access} Without a network here: on a machine with one, `hf download --repo-type "
-            f"dataset {hub_id} --local-dir {name}`, copy the file, then --benchmark {name}=FILE (.jsonl, .parquet or "
-            f".csv) with the columns {columns}."
+            f"{error}\n{advice} On a machine with a network `hf download --repo-type dataset {hub_id} --local-dir "
+            f"{name}` gets such a file."
         ) from error
 
 

@@ -1,9 +1,9 @@
 """The known benchmarks. `docs/evaluation.md` lists those that were never loaded here."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from gar.evaluation.job import PromptForm
+from gar.data.prompts import PromptTemplate
 
 _IMO_LOWER_BOUND = (
     "The official grader of IMO-AnswerBench is a language model. Here rules compare the answers, which gives a lower "
@@ -25,10 +25,8 @@ class Benchmark:
         subset: Configuration of the data set.
         split: Split of the data set.
         access: How to get it, if a Hub id is not enough.
-        form: The form of its prompts, if `--prompt` names none.
-        answer_hint: The authors' sentence on the form of the answer, for the boxed form.
+        template: The template of its prompts, if `--template` names none.
         problems_hash: `problems_hash` of the published problems, if known. No other benchmark may have them.
-        bad_answers: Gold answers known to be broken, by id.
         torn_ids: Problems whose row in the published CSV has too few fields.
         note: A note to print with every result.
     """
@@ -40,10 +38,8 @@ class Benchmark:
     subset: str | None = None
     split: str = "test"
     access: str = ""
-    form: PromptForm = "think-answer"
-    answer_hint: str = ""
+    template: PromptTemplate = "think-answer"
     problems_hash: str = ""
-    bad_answers: Mapping[str, str] = field(default_factory=dict)
     torn_ids: frozenset[str] = frozenset()
     note: str = ""
 
@@ -55,7 +51,6 @@ _ALL = (
         schema="matharena",
         hub_id="MathArena/aime_2026",
         split="train",
-        answer_hint="The answer is an integer between 0 and 999 inclusive.",
     ),
     Benchmark(
         name="hmmt-feb-2025",
@@ -87,12 +82,9 @@ _ALL = (
         access="Its makers publish it as a file, answerbench_v2.csv, in the repository google-deepmind/superhuman.",
         problems_hash="a54223c4cd9544f0edf47b7a63406cf3a8e7709c718307bd09a7a4bb1902802e",
         torn_ids=_IMO_TORN,
-        bad_answers={
-            "imo-bench-algebra-036": "a misplaced quote leaves the word 'Algebra' as the answer",
-            "imo-bench-geometry-004": "the answer 45752 is a date that a spreadsheet turned into a number",
-            "imo-bench-geometry-096": "the answer has a dollar sign without a partner",
-        },
-        note=_IMO_LOWER_BOUND,
+        note=_IMO_LOWER_BOUND
+        + " Three gold answers are broken: algebra-036 (the word 'Algebra'), geometry-004 (45752, "
+        "a date that became a number) and geometry-096 (a dollar sign without a partner).",
     ),
     Benchmark(
         name="gpqa-diamond",
@@ -107,8 +99,8 @@ _ALL = (
     Benchmark(name="mmlu-pro", num_problems=12_032, schema="mmlu-pro", hub_id="TIGER-Lab/MMLU-Pro"),
     Benchmark(name="math-500", num_problems=500, schema="math-500", hub_id="HuggingFaceH4/MATH-500"),
     Benchmark(name="gsm8k", num_problems=1_319, schema="gsm8k", hub_id="openai/gsm8k", subset="main"),
-    Benchmark(name="arithmetic", num_problems=200, split="test", form="as-is"),
-    Benchmark(name="arithmetic-harder", num_problems=200, split="harder", form="as-is"),
+    Benchmark(name="arithmetic", num_problems=200, split="test", template="plain"),
+    Benchmark(name="arithmetic-harder", num_problems=200, split="harder", template="plain"),
 )
 
 BENCHMARKS: Mapping[str, Benchmark] = {benchmark.name: benchmark for benchmark in _ALL}

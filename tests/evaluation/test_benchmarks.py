@@ -2,10 +2,7 @@
 
 import json
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-from huggingface_hub.errors import HfHubHTTPError
 
 from gar.errors import ConfigError, DataError
 from gar.evaluation.benchmarks.load import load_benchmark
@@ -13,7 +10,7 @@ from gar.evaluation.benchmarks.registry import BENCHMARKS
 from gar.evaluation.job import GenerateJob
 from gar.evaluation.sets import load_sets
 from gar.settings import ModelSettings
-from tests.evaluation.published import GPQA, IMO, MATHARENA, MMLU_PRO, ROWS, write_csv
+from tests.evaluation.published import GPQA, MATHARENA, MMLU_PRO, ROWS
 from tests.support.errors import raises
 from tests.support.files import write_jsonl
 
@@ -35,15 +32,6 @@ def test_load_benchmark_reads_the_published_columns_of_each_set(tmp_path):
         assert given == GIVEN.get(name, given)
         assert len(given) == len(ROWS[name])
         assert all(problem.id and problem.prompt and problem.answer for problem in loaded.problems)
-
-
-def test_load_benchmark_is_the_same_from_jsonl_parquet_and_csv(tmp_path):
-    pq.write_table(pa.Table.from_pylist(IMO), tmp_path / "rows.parquet")
-    write_jsonl(tmp_path / "rows.jsonl", IMO)
-    write_csv(tmp_path / "rows.csv", IMO)
-    files = [tmp_path / f"rows.{kind}" for kind in ("jsonl", "parquet", "csv")]
-    hashes = {load_benchmark(f"imo-answerbench-v1={file}").sha256 for file in files}
-    assert len(hashes) == 1
 
 
 def test_load_benchmark_permutes_the_choices_of_gpqa_once_and_for_all(tmp_path):
@@ -84,9 +72,6 @@ def test_load_benchmark_hash_follows_what_is_asked(tmp_path):
 
 BAD_ROWS = [
     ("aime-2026", {"id": 1, "question": "?", "answer": 2}, "no column 'problem', 'problem_idx'"),
-    ("aime-2026", {"problem_idx": 1, "problem": " ", "answer": 2}, "prompt"),
-    ("aime-2026", {"problem_idx": 1, "problem": "?", "answer": None}, "answer"),
-    ("aime-2026", {"problem_idx": 1, "problem": ["?"], "answer": 2}, "'problem'"),
     ("mmlu-pro", MMLU_PRO[0] | {"answer": "B"}, "'B' is not option 0"),
     ("mmlu-pro", MMLU_PRO[0] | {"answer_index": 7}, "'A' is not option 7"),
     ("mmlu-pro", MMLU_PRO[0] | {"options": "zero, one"}, "'options'"),
@@ -121,11 +106,7 @@ def test_load_benchmark_rejects_bad_rows_repeated_ids_and_a_torn_csv(tmp_path):
         ("mmlu-pro@abc", DataError, "--benchmark mmlu-pro=FILE"),
     ],
 )
-def test_load_benchmark_says_what_to_do(spec, error, advice, monkeypatch):
-    def no_network(*_, **__):
-        raise HfHubHTTPError.__bases__[0]("Connection rejected")  # of the HTTP library, and no OSError
-
-    monkeypatch.setattr("huggingface_hub.HfApi.dataset_info", no_network)
+def test_load_benchmark_says_what_to_do(spec, error, advice):
     with raises(error) as caught:
         load_benchmark(spec)
     assert advice in str(caught.value)

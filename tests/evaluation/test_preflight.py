@@ -76,21 +76,12 @@ def test_preflight_stops_where_nothing_can_be_learned(look):
         assert all(text in str(caught.value) for text in report.findings)
 
 
-def test_preflight_warns_where_some_responses_are_cut_off(look):
-    report = look({"work": {"work": 0.85, "</think>": 0.15}, **RIGHT}, sampling={"max_new_tokens": 16})
-    assert 0.1 < report.shares[CUT_OFF] < 0.3
-    assert finding_of(report, "without an end")
-    report.raise_if_stop()
-
-
 def test_preflight_explains_a_prompt_that_opens_the_thinking_part(look, problems):
     # The policy opens the thinking part once more, as one does that was tuned without the prefilled tag.
     opened = [replace(problem, prompt=f"{problem.prompt} <think>") for problem in problems]
     reopening = look({"<think>": {"=": 1.0}}, opened)
     assert reopening.shares[PREFILLED] == 1.0
     assert "ends in <think>" in finding_of(reopening, "not in the format")
-    # One that goes on where the prompt leaves off is fine.
-    assert look(MIXED, opened).findings == ()
 
 
 class FailingVerifier:

@@ -18,7 +18,7 @@ from gar.records.rollouts import SAMPLE_SCHEMA, SampleRecord, record_table
 from gar.types import Problem
 
 # The origin of problems and model may differ: hashes identify their content.
-_INDIFFERENT = ("benchmark.source", "benchmark.revision", "benchmark.notes", "model.path", "model.revision")
+_INDIFFERENT = ("benchmark.source", "benchmark.notes", "model.path", "model.revision")
 _RESPONSES = "responses.jsonl"
 
 

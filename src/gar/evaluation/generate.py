@@ -52,7 +52,10 @@ def _generate_set(job: GenerateJob, asked: EvaluationSet, folder: EvaluationFold
     prompt_ids, prefilled = encode_prompts(engine.tokenizer, [problem.prompt for problem in problems], Tags())
     lengths = [len(ids) for ids in prompt_ids]
     model = {"path": job.model.path, "revision": job.model.revision, **engine.identity}
-    limit = _max_new_tokens(job, engine.context, max(lengths), asked.name)
+    room = DEFAULT_MAX_NEW_TOKENS if engine.context is None else engine.context - max(lengths)
+    if room < 1:
+        raise DataError(f"{asked.name}: a prompt of {max(lengths)} tokens fills the context. Is it the right model?")
+    limit = job.max_new_tokens or min(DEFAULT_MAX_NEW_TOKENS, room)
     drawn: dict[str, Any] = asked.identity["sampling"] | {"max_new_tokens": limit}
     num_samples = drawn["num_samples"]
     folder.begin(asked.identity | {"sampling": drawn, "model": model}, problems, overwrite=job.overwrite)
@@ -105,16 +108,3 @@ def batch_seed(seed: int, set_hash: str, batch: Sequence[Sample]) -> int:
     """The seed of a batch, different for every batch, set and seed. Below 2^48, which JSON readers keep exactly."""
     text = f"{seed} {set_hash} {batch[0]} {batch[-1]}"
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=6).digest())
-
-
-def _max_new_tokens(job: GenerateJob, context: int | None, longest_prompt: int, name: str) -> int:
-    if job.max_new_tokens is not None:
-        return job.max_new_tokens
-    if context is None:
-        return DEFAULT_MAX_NEW_TOKENS
-    if context <= longest_prompt:
-        raise DataError(
-            f"{name}: the longest prompt has {longest_prompt} tokens, and the model's context only {context}. "
-            "Is it the right model?"
-        )
-    return min(DEFAULT_MAX_NEW_TOKENS, context - longest_prompt)

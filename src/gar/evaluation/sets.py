@@ -69,7 +69,6 @@ def _load(job: GenerateJob, spec: str) -> EvaluationSet:
         "benchmark": {
             "name": benchmark.name,
             "source": loaded.source,
-            "revision": loaded.revision,
             "num_problems": len(prompts),
             "problems_sha256": loaded.sha256,
             "notes": list(loaded.notes),

@@ -19,14 +19,13 @@ from gar.types import Problem
 class LoadedBenchmark:
     """A benchmark's problems in the order of the source, at least one, and where they came from.
 
-    `source` is the file or the Hub id, "package" for the embedded task. `revision` is the commit of the Hub, or that
-    asked for. `sha256` is `problems_hash`. `notes` are printed with every result.
+    `source` is the file, the Hub id with the revision asked for, or "package" for the embedded task. `sha256` is
+    `problems_hash`. `notes` are printed with every result.
     """
 
     benchmark: Benchmark
     problems: tuple[Problem, ...]
     source: str
-    revision: str | None
     sha256: str
     notes: tuple[str, ...]
 
@@ -61,32 +60,27 @@ def load_benchmark(spec: str, *, limit: int | None = None) -> LoadedBenchmark:
         ConfigError: There is no such benchmark.
         DataError: A row cannot be read, or the set cannot be loaded. Says what to do.
     """
-    benchmark, revision, notes = find_benchmark(spec), None, list[str]()
-    name, equals, file = spec.partition("=")
+    benchmark, notes = find_benchmark(spec), list[str]()
+    name, equals, source = spec.partition("=")
     if BENCHMARKS.get(benchmark.name) is not benchmark:
         source, read = spec, load_problems(spec)
         problems, notes = read.problems, [note for note in read.notes if "anchor" not in note]
     elif benchmark.schema is None:
         source, problems = "package", load_arithmetic(cast(Split, benchmark.split))
     elif equals:
-        rows = iter_rows(file, torn_ids=benchmark.torn_ids)
-        source, problems = file, _read(rows, SCHEMAS[benchmark.schema], file)
+        problems = _read(iter_rows(source, torn_ids=benchmark.torn_ids), SCHEMAS[benchmark.schema], source)
     else:
-        revision = name.partition("@")[2] or None
-        source, (problems, revision) = benchmark.hub_id, _from_hub(benchmark, SCHEMAS[benchmark.schema], revision)
+        _, at, revision = name.partition("@")
+        source, problems = benchmark.hub_id + at + revision, _from_hub(benchmark, SCHEMAS[benchmark.schema], revision)
     repeated = [name for name, count in Counter(problem.id for problem in problems).items() if count > 1]
     if repeated:
         raise DataError(f"{source}: the problem id {repeated[0]!r} is used twice. Were two files joined?")
     if not problems:
         raise DataError(f"{source}: no rows. Was the file written to the end, and is it the right one?")
     chosen = tuple(problems[:limit])
+    notes += _notes(benchmark, problems, chosen)
     return LoadedBenchmark(
-        benchmark=benchmark,
-        problems=chosen,
-        source=source,
-        revision=revision,
-        sha256=problems_hash(chosen),
-        notes=(*notes, *_notes(benchmark, problems, chosen)),
+        benchmark=benchmark, problems=chosen, source=source, sha256=problems_hash(chosen), notes=tuple(notes)
     )
 
 
@@ -129,16 +123,14 @@ def _read(rows: Iterable[tuple[int, Mapping[str, Any]]], schema: ColumnSchema, s
     return problems
 
 
-def _from_hub(benchmark: Benchmark, schema: ColumnSchema, revision: str | None) -> tuple[list[Problem], str | None]:
-    """The problems and their commit."""
+def _from_hub(benchmark: Benchmark, schema: ColumnSchema, revision: str) -> list[Problem]:
     name, hub_id = benchmark.name, benchmark.hub_id
     advice = f"{benchmark.access} Or --benchmark {name}=FILE, with the columns {', '.join(schema.required)}.".strip()
     if not hub_id:
         raise DataError(f"{name} is not loaded from the Hub. {advice}")
     try:
-        commit = _commit(hub_id, revision) or revision
-        rows = iter_rows(hub_id, split=benchmark.split, subset=benchmark.subset, revision=commit)
-        return _read(rows, schema, hub_id), commit
+        rows = iter_rows(hub_id, split=benchmark.split, subset=benchmark.subset, revision=revision or None)
+        return _read(rows, schema, hub_id)
     except DataError as error:
         if str(error).startswith(f"{hub_id} row "):
             raise
@@ -146,15 +138,3 @@ def _from_hub(benchmark: Benchmark, schema: ColumnSchema, revision: str | None) 
             f"{error}\n{advice} On a machine with a network `hf download --repo-type dataset {hub_id} --local-dir "
             f"{name}` gets such a file."
         ) from error
-
-
-def _commit(hub_id: str, revision: str | None) -> str | None:
-    """The current commit of a branch or tag. None if the Hub does not report it."""
-    from huggingface_hub import HfApi
-    from huggingface_hub.errors import HfHubHTTPError
-
-    try:
-        return HfApi().dataset_info(hub_id, revision=revision).sha
-    # OSError, and the base of the HTTP library's errors.
-    except (*HfHubHTTPError.__bases__, ValueError):  # pyright: ignore[reportGeneralTypeIssues]
-        return None  # the load itself will fail with a better message

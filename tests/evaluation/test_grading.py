@@ -68,7 +68,7 @@ def test_score_counts_right_answers_and_votes(tmp_path):
         assert {name: count for name, count in numbers["status_counts"].items() if count} == statuses
         abstained = len(responses) - num_correct - sum(wrong_votes)
         for k, value in numbers["majority_at"].items():
-            assert value == majority_at_k(num_correct, wrong_votes, abstained, int(k))
+            assert value == majority_at_k(num_correct, tuple(wrong_votes), abstained, int(k))
         assert numbers["pass_at"][str(len(responses))] == 1.0
         assert set(numbers["interval_95"].values()) == {None}  # one problem has no spread
         assert numbers["format"] == form

@@ -11,7 +11,7 @@ from gar.config import RunConfig, make_config, merge, with_template
 from gar.data.arithmetic import load_arithmetic
 from gar.data.run_problems import load_run_problems
 from gar.errors import CollapseError, DataError, PreflightError
-from gar.evaluation.evaluate import Sampling, evaluate_policy
+from gar.evaluation.evaluate import evaluate_policy
 from gar.integrations.slime.settings import SLIME
 from gar.integrations.watchdog import Watchdog
 from gar.models.adapters import lora_config
@@ -67,9 +67,9 @@ def verifier(config: RunConfig) -> Any:
 
 
 def evaluation(config: RunConfig) -> Any:
-    sampling = Sampling.from_settings(config.evaluate, seed=0, max_new_tokens=30)
+    problems = load_arithmetic("test")[:4]
     with Verifier() as made:
-        result = evaluate_policy(MODEL, TOKENIZER, load_arithmetic("test")[:4], made, config.evaluate, sampling)
+        result = evaluate_policy(MODEL, TOKENIZER, problems, made, config.evaluate, seed=0, max_new_tokens=30)
     return result.pass_at, [response.text for group in result.groups for response in group.responses]
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-import gar.evaluation.sampling
+import gar.evaluation.generate
 from gar.cli.main import main
 from gar.records import open_run
 
@@ -22,8 +22,8 @@ def finished(tmp_path_factory) -> Path:
 
 def test_eval_explains_what_it_rejects_before_torch_is_loaded(capsys):
     for arguments, text in (
-        (["generate", "embedded", "--benchmark", ","], "--benchmark NAME"),
-        (["run", "embedded", "--benchmark", "aritmetic"], "'aritmetic', did you mean 'arithmetic'"),
+        (["run", "embedded", "--benchmark", ","], "--benchmark NAME"),
+        (["run", "embedded", "--benchmark", "aritmetic"], "'aritmetic'. Did you mean 'arithmetic'"),
         (["run", "embedded", *SET, "--samples", "2", "--pass-at-k", "3"], "pass@3 needs at least 3 samples"),
         (["score"], "name a folder"),
         (["score", "nowhere"], "nowhere: no such folder"),
@@ -39,25 +39,9 @@ def test_eval_says_how_to_go_on_when_interrupted(monkeypatch, capsys):
     def interrupt(*args: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(gar.evaluation.sampling, "generate", interrupt)
+    monkeypatch.setattr(gar.evaluation.generate, "generate", interrupt)
     assert main(["eval", "run", "embedded", *SET]) == 130
     assert "gar eval: interrupted. Run the same command again to continue." in capsys.readouterr().err
-
-
-def test_eval_list_names_the_sets_and_where_they_come_from(capsys):
-    assert main(["eval", "list"]) == 0
-    out = capsys.readouterr().out
-    competitions = ["aime-2026", "hmmt-feb-2025", "hmmt-feb-2026", "imo-answerbench-v1", "imo-answerbench-v2"]
-    for name in (*competitions, "Idavidrein/gpqa, gated", "mmlu-pro", "math-500", "gsm8k", "arithmetic"):
-        assert name in out
-
-
-def test_eval_shows_the_prompt_as_the_model_sees_it(capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert main(["eval", "run", "embedded", "--benchmark", "arithmetic", "--show-prompts"]) == 0
-    out = capsys.readouterr().out
-    assert "===== arithmetic, as-is: the first prompt as the model sees it =====\n1 + 9 - 1 * 1 * 3 =\n" in out
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_eval_run_writes_every_sample_and_its_verdict(finished):
@@ -68,7 +52,7 @@ def test_eval_run_writes_every_sample_and_its_verdict(finished):
     assert run.settings["sampling"] == {
         "num_samples": 8, "temperature": 1.0, "top_p": 1.0, "seed": 0, "max_new_tokens": 40,
     }  # fmt: skip
-    assert run.settings["prompt"]["form"] == "as-is"
+    assert run.settings["prompt"]["template"] == "plain"
     rows = run.samples("after").to_pylist()
     assert [(row["problem_id"], row["response_index"]) for row in rows] == [
         (f"test-{number}", sample) for number in range(24) for sample in range(8)
@@ -99,14 +83,14 @@ def test_report_and_score_say_again_what_run_said_and_score_takes_other_ks(finis
     assert list(open_run(finished).evaluations["after"]["arithmetic"].pass_at) == ["3", "5"]
     assert main(["eval", "score", str(finished), "--pass-at-k", "9"]) == 1
     assert "pass@9 needs 9 samples per problem" in capsys.readouterr().err
-    command = ["eval", "generate", "embedded", *SET, "--out", str(finished.parent), "--samples", "8", "--limit", "24"]
+    command = ["eval", "run", "embedded", *SET, "--out", str(finished.parent), "--samples", "8", "--limit", "24"]
     assert main([*command, "--temperature", "0.7"]) == 1
     assert "sampling.temperature was 1.0, is 0.7" in capsys.readouterr().err
 
 
-def test_eval_generate_adds_the_responses_that_a_kill_left_out(tmp_path, capsys):
+def test_eval_run_adds_the_responses_that_a_kill_left_out(tmp_path, capsys):
     """Kills at any moment are those of tests/faults. Here one left five responses, half a line, and no list."""
-    command = ["eval", "generate", "embedded", *SET, "--samples", "2", "--limit", "4", "--batch-size", "3"]
+    command = ["eval", "run", "embedded", *SET, "--samples", "2", "--limit", "4", "--batch-size", "3"]
     assert main([*command, "--out", str(tmp_path)]) == 0
     responses, manifest = (tmp_path / "arithmetic" / name for name in ("responses.jsonl", "manifest.jsonl"))
     whole = responses.read_bytes()
@@ -114,7 +98,7 @@ def test_eval_generate_adds_the_responses_that_a_kill_left_out(tmp_path, capsys)
     responses.write_bytes(b"".join(lines[:5]) + lines[5][:20])
     manifest.write_bytes(manifest.read_bytes().splitlines(keepends=True)[0])
     assert main(["eval", "score", str(tmp_path)]) == 1
-    assert "5 of 8 responses are there. Run the same `gar eval generate` again" in capsys.readouterr().err
+    assert "5 of 8 responses are there. Run the same `gar eval run` again" in capsys.readouterr().err
     assert main([*command, "--out", str(tmp_path)]) == 0
     assert responses.read_bytes() == whole
 

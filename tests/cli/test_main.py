@@ -14,8 +14,8 @@ from gar.cli.main import COMMANDS, main
 from gar.errors import RecordError
 
 HELPS = (
-    "", *(name for name in COMMANDS if name != "data"), "train --preset demo", "train --help-all", "eval generate",
-    "eval run", "eval score", "eval table", "eval list", "data", "data check", "data prepare",
+    "", *(name for name in COMMANDS if name != "data"), "train --preset demo", "train --help-all",
+    "eval run", "eval score", "eval table", "data", "data check", "data prepare",
     "data guide", "data slime", "data verl",
 )  # fmt: skip
 

@@ -1,7 +1,5 @@
 """Small files of our own, with the columns that each benchmark is published with."""
 
-import csv
-from pathlib import Path
 from typing import Any
 
 MATHARENA = [
@@ -42,11 +40,3 @@ ROWS: dict[str, list[dict[str, Any]]] = {
     "math-500": MATH,
     "gsm8k": GSM8K,
 }
-
-
-def write_csv(path: Path, rows: list[dict[str, Any]]) -> str:
-    with path.open("w", newline="", encoding="utf-8-sig") as file:
-        writer = csv.DictWriter(file, fieldnames=list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
-    return str(path)

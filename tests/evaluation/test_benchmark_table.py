@@ -19,7 +19,7 @@ def write_evaluation(folder, name, correct, *, num_samples=8, benchmark="hand", 
     written = EvaluationFolder(folder / name / benchmark)
     identity = {
         "benchmark": {"name": benchmark, "problems_sha256": "p", "num_problems": len(correct), "notes": []},
-        "prompt": {"form": "boxed", "format": "boxed", "prompts_sha256": "q"},
+        "prompt": {"template": "boxed", "format": "boxed", "prompts_sha256": "q"},
         "sampling": {"num_samples": num_samples, "temperature": 1.0, "top_p": 1.0, "seed": 0, "max_new_tokens": 9},
         "model": {"path": name},
     }
@@ -60,22 +60,13 @@ def test_table_pairs_the_problems_of_one_seed_and_several_seeds(make):
         name: [make(f"{name}{seed}", values) for seed, values in enumerate(seeds)]
         for name, seeds in {"a": a, "b": b}.items()
     }
-    (row,) = compare(f"A={paths['a'][0]}", f"B={paths['b'][0]}", ks=[1])
+    row, *others = compare(f"A={paths['a'][0]}", f"B={paths['b'][0]}")
+    assert [(each.measure, each.k) for each in (row, *others)] == [("pass", 1), ("pass", 4), ("majority", 8)]
     assert (row.label, row.against, row.pairs, row.num_problems, row.num_seeds) == ("B", "A", "problems", 6, 1)
     assert (row.score, row.reference) == pytest.approx((b[0].mean() / 8, a[0].mean() / 8))
-    assert row.p == row.p_corrected == row.p_permutation
     (row,) = compare(f"A={','.join(paths['a'])}", f"B={','.join(paths['b'])}", ks=[1])
     assert (row.pairs, row.num_seeds) == ("seeds", 5)
     assert row.p == row.p_corrected == pytest.approx(stats.ttest_rel(b.mean(axis=1), a.mean(axis=1)).pvalue)
-
-
-def test_table_calls_a_clear_difference_better_its_reverse_worse_and_a_tie_no_win(make):
-    low, high = make("low", [1, 2] * 10), make("high", [6, 7] * 10)
-    for first, second, word in ((low, high, "better"), (high, low, "worse")):
-        assert {row.verdict for row in compare(first, second) if row.k == 1} == {word}
-    rows = compare(make("a", [3, 0, 8, 5]), make("b", [3, 0, 8, 5]))
-    assert [(row.measure, row.k) for row in rows] == [("pass", 1), ("pass", 4), ("majority", 8)]
-    assert {(row.difference, row.verdict) for row in rows} == {(0.0, "no difference shown")}
 
 
 def test_table_corrects_over_models_and_sets(make):
@@ -86,18 +77,14 @@ def test_table_corrects_over_models_and_sets(make):
         for benchmark in ("one", "two")
     }
     rows = compare(*paths.values(), ks=[1])
-    assert [(row.set_name, row.label) for row in rows] == [("one", "b"), ("one", "c"), ("two", "b"), ("two", "c")]
+    assert sorted((row.set_name, row.label) for row in rows) == [("one", "b"), ("one", "c"), ("two", "b"), ("two", "c")]
     smallest = min(rows, key=lambda row: row.p)
     assert smallest.p_corrected == pytest.approx(min(1, 4 * smallest.p))
 
 
 UNLIKE = [
     ({"benchmark__problems_sha256": "other"}, "the problems (p and other)"),
-    ({"prompt__prompts_sha256": "other"}, "the prompts (q and other)"),
-    ({"prompt__form": "think-answer"}, "prompt.form (boxed and think-answer)"),
     ({"num_samples": 9}, "the number of samples (8 and 9)"),
-    ({"sampling__temperature": 0.5}, "sampling.temperature (1.0 and 0.5)"),
-    ({"sampling__max_new_tokens": 5}, "sampling.max_new_tokens (9 and 5)"),
     ({"format": "none"}, "the format they were graded with (boxed and none)"),
 ]
 
@@ -114,7 +101,7 @@ def test_table_does_not_compare_what_was_evaluated_otherwise(make):
 
 
 def test_load_model_rejects_what_is_no_set_of_seeds(make, tmp_path):
-    a, b = make("a", [1, 2]), make("b", [2, 2], prompt__form="as-is")
+    a, b = make("a", [1, 2]), make("b", [2, 2], prompt__template="plain")
     for argument, kind in (
         (f"{a},{a}", ConfigError),
         (f"{a},{b}", DataError),

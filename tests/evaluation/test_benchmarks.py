@@ -1,16 +1,16 @@
 """Benchmarks from files with the published columns, those that cannot be had, and what the model is asked."""
 
-import pyarrow as pa
-import pyarrow.parquet as pq
+import json
+
 import pytest
-from huggingface_hub.errors import HfHubHTTPError
 
 from gar.errors import ConfigError, DataError
-from gar.evaluation.benchmarks import BENCHMARKS, benchmark_prompt, default_form, load_benchmark
-from gar.evaluation.benchmarks.prompts import policy_prompt
-from gar.settings import EMBEDDED_TASKS
-from gar.types import Problem
-from tests.evaluation.published import GPQA, IMO, MATHARENA, MMLU_PRO, ROWS, write_csv
+from gar.evaluation.benchmarks.load import load_benchmark
+from gar.evaluation.benchmarks.registry import BENCHMARKS
+from gar.evaluation.job import GenerateJob
+from gar.evaluation.sets import load_sets
+from gar.settings import ModelSettings
+from tests.evaluation.published import GPQA, MATHARENA, MMLU_PRO, ROWS
 from tests.support.errors import raises
 from tests.support.files import write_jsonl
 
@@ -32,15 +32,6 @@ def test_load_benchmark_reads_the_published_columns_of_each_set(tmp_path):
         assert given == GIVEN.get(name, given)
         assert len(given) == len(ROWS[name])
         assert all(problem.id and problem.prompt and problem.answer for problem in loaded.problems)
-
-
-def test_load_benchmark_is_the_same_from_jsonl_parquet_and_csv(tmp_path):
-    pq.write_table(pa.Table.from_pylist(IMO), tmp_path / "rows.parquet")
-    write_jsonl(tmp_path / "rows.jsonl", IMO)
-    write_csv(tmp_path / "rows.csv", IMO)
-    files = [tmp_path / f"rows.{kind}" for kind in ("jsonl", "parquet", "csv")]
-    hashes = {load_benchmark(f"imo-answerbench-v1={file}").sha256 for file in files}
-    assert len(hashes) == 1
 
 
 def test_load_benchmark_permutes_the_choices_of_gpqa_once_and_for_all(tmp_path):
@@ -81,9 +72,6 @@ def test_load_benchmark_hash_follows_what_is_asked(tmp_path):
 
 BAD_ROWS = [
     ("aime-2026", {"id": 1, "question": "?", "answer": 2}, "no column 'problem', 'problem_idx'"),
-    ("aime-2026", {"problem_idx": 1, "problem": " ", "answer": 2}, "prompt"),
-    ("aime-2026", {"problem_idx": 1, "problem": "?", "answer": None}, "answer"),
-    ("aime-2026", {"problem_idx": 1, "problem": ["?"], "answer": 2}, "'problem'"),
     ("mmlu-pro", MMLU_PRO[0] | {"answer": "B"}, "'B' is not option 0"),
     ("mmlu-pro", MMLU_PRO[0] | {"answer_index": 7}, "'A' is not option 7"),
     ("mmlu-pro", MMLU_PRO[0] | {"options": "zero, one"}, "'options'"),
@@ -107,7 +95,7 @@ def test_load_benchmark_rejects_bad_rows_repeated_ids_and_a_torn_csv(tmp_path):
 @pytest.mark.parametrize(
     ("spec", "error", "advice"),
     [
-        ("aime-2062", ConfigError, "did you mean 'aime-2026'"),
+        ("aime-2062", ConfigError, "Did you mean 'aime-2026'"),
         ("arithmetic=a.jsonl", ConfigError, ""),
         ("arithmetic@main", ConfigError, ""),
         ("aime-2026=nowhere.jsonl", DataError, ""),
@@ -118,11 +106,7 @@ def test_load_benchmark_rejects_bad_rows_repeated_ids_and_a_torn_csv(tmp_path):
         ("mmlu-pro@abc", DataError, "--benchmark mmlu-pro=FILE"),
     ],
 )
-def test_load_benchmark_says_what_to_do(spec, error, advice, monkeypatch):
-    def no_network(*_, **__):
-        raise HfHubHTTPError.__bases__[0]("Connection rejected")  # of the HTTP library, and no OSError
-
-    monkeypatch.setattr("huggingface_hub.HfApi.dataset_info", no_network)
+def test_load_benchmark_says_what_to_do(spec, error, advice):
     with raises(error) as caught:
         load_benchmark(spec)
     assert advice in str(caught.value)
@@ -135,9 +119,7 @@ def test_load_benchmark_says_what_to_do(spec, error, advice, monkeypatch):
 def test_load_benchmark_knows_version_2_of_imo_answerbench(data_dir):
     loaded = load_benchmark(f"imo-answerbench-v2={data_dir / 'imo_answerbench_v2.csv'}")
     assert len(loaded.problems) == 400
-    assert [note.partition(":")[0] for note in loaded.notes[1:]] == [
-        "imo-bench-algebra-036", "imo-bench-geometry-004", "imo-bench-geometry-096",
-    ]  # fmt: skip
+    assert loaded.notes == (BENCHMARKS["imo-answerbench-v2"].note,)
     with raises(DataError):  # another version of the set
         load_benchmark(f"imo-answerbench-v1={data_dir / 'imo_answerbench_v2.csv'}")
 
@@ -150,49 +132,21 @@ def test_load_benchmark_reads_the_test_set_of_gsm8k(data_dir):
     assert all(float(problem.answer) == int(problem.answer) for problem in loaded.problems)
 
 
-# What the model is asked.
-
-OPEN = Problem(id="1", prompt="What is 1+1?", answer="2")
-CHOICE = Problem(id="2", prompt="Which?", answer="B", choices=("one", "two"), source="law")
-STRICT = (
-    "First work the problem out between <think> and </think>. Then give the final answer alone between <answer> and "
-    "</answer>. Write nothing else:\n<think> your working </think> <answer> final answer </answer>"
-)
-BOXED, LETTER = "Put your final answer within \\boxed{}.", "The final answer is the letter of the right choice alone."
-INTEGER = "The answer is an integer between 0 and 999 inclusive."
-ASKED = [
-    (OPEN, "think-answer", "hmmt-feb-2025", f"What is 1+1?\n\n{STRICT}"),
-    (OPEN, "boxed", "hmmt-feb-2025", f"{BOXED}\n\nWhat is 1+1?"),
-    (OPEN, "boxed", "aime-2026", f"{BOXED}\n{INTEGER}\n\nWhat is 1+1?"),
-    (OPEN, "as-is", "gsm8k", "What is 1+1?"),
-    (CHOICE, "think-answer", "gpqa-diamond", f"Which?\n\nA. one\nB. two\n\n{LETTER}\n{STRICT}"),
-    (CHOICE, "boxed", "gpqa-diamond", f"{BOXED}\n{LETTER}\n\nWhich?\n\nA. one\nB. two"),
-]
+# What the model is asked: wordings are those of training, see tests/data.
 
 
-def test_benchmark_prompt_word_for_word(tmp_path):
-    for problem, form, benchmark, expected in ASKED:
-        assert benchmark_prompt(problem, form, BENCHMARKS[benchmark]) == expected
-    # Prompts of files keep white space at their ends, and an instruction replaces it, as in `data.template`.
-    read = load_benchmark(write_jsonl(tmp_path / "mine.jsonl", [{"prompt": " 1+1?\n", "answer": 2}]))
-    plain = Problem(id="1", prompt="1+1?", answer="2")
-    for form in ("think-answer", "boxed"):
-        assert benchmark_prompt(read.problems[0], form, read.benchmark) == benchmark_prompt(plain, form, read.benchmark)
-    assert benchmark_prompt(read.problems[0], "as-is", read.benchmark) == " 1+1?\n"
-    assert default_form(read.benchmark) == "think-answer"
-    forms = {"as-is" if name.removesuffix("-harder") in EMBEDDED_TASKS else "think-answer": name for name in BENCHMARKS}
-    assert all(default_form(BENCHMARKS[name]) == form for form, name in forms.items())
+def test_load_sets_put_the_choices_into_the_prompt_and_identify_what_is_asked(tmp_path):
+    spec = f"mmlu-pro={write_jsonl(tmp_path / 'rows.jsonl', MMLU_PRO)}"
+    job = GenerateJob(model=ModelSettings(), benchmark=(spec, "arithmetic"))
+    choices, arithmetic = load_sets(job)
+    assert choices.problems[0].prompt == (
+        "Which is 0?\n\nA. zero\nB. one\nC. two\n\nThe final answer is the letter of the right choice alone."
+    )
+    assert [choices.template, arithmetic.template] == ["think-answer", "plain"]
+    changed = [load_sets(job.model_copy(update=change))[0] for change in CHANGES]
+    asked = [each.identity["prompt"] for each in (choices, *changed)]
+    assert len({json.dumps(prompt) for prompt in asked}) == 4
+    assert [prompt["format"] == "boxed" for prompt in asked] == [False, True, False, False]
 
 
-def test_prompts_of_chat_models_put_the_instruction_into_the_last_message():
-    chat = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "1+1?"}]
-    problem = Problem(id="1", prompt=chat, answer="2")
-    asked = [chat[0], {"role": "user", "content": f"{BOXED}\n\n1+1?"}]
-    assert benchmark_prompt(problem, "boxed", BENCHMARKS["gsm8k"]) == asked
-    assert benchmark_prompt(problem, "as-is", BENCHMARKS["gsm8k"]) == chat
-    answered = Problem(id="1", prompt=[*chat, {"role": "assistant", "content": "2"}], answer="2")
-    with raises(ConfigError):  # no place for an instruction
-        benchmark_prompt(answered, "boxed", BENCHMARKS["gsm8k"])
-    assert policy_prompt("text", "boxed", chat=True) == [{"role": "user", "content": "text"}]
-    assert policy_prompt("text", "boxed", chat=False) == "text\n\n"
-    assert policy_prompt("text", "as-is", chat=True) == policy_prompt("text", "as-is", chat=False) == "text"
+CHANGES = ({"template": "boxed"}, {"template": "plain"}, {"limit": 2})

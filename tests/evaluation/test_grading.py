@@ -1,4 +1,4 @@
-"""Grading of samples: choice letters as models write them, votes by value, and the folder that `score` writes."""
+"""Grading of samples: votes by value, and the folder that `score` writes."""
 
 import shutil
 from collections.abc import Callable
@@ -9,49 +9,16 @@ import pytest
 from gar.errors import RecordError
 from gar.evaluation.benchmark_table import load_model
 from gar.evaluation.folder import EvaluationFolder, evaluation_folders
-from gar.evaluation.grading import choice_verdict
 from gar.evaluation.job import ScoreSettings
 from gar.evaluation.metrics import majority_at_k
-from gar.evaluation.scoring import equal_answers, score, vote_pool
+from gar.evaluation.scoring import equal_answers, score
 from gar.records import open_run
-from gar.types import Status
+from gar.types import Problem
+from gar.verify import Verifier
 from tests.support.damage import damages
 from tests.support.errors import raises
 
-CHOICES = [
-    ("<think> hm </think> <answer> (B) </answer>", "think-answer", Status.OK, True),
-    ("<think> hm </think> <answer> C </answer>", "think-answer", Status.WRONG, True),
-    ("<think> hm </think> <answer> B or C </answer>", "think-answer", Status.UNPARSED, True),
-    ("<think> it is B", "think-answer", Status.UNPARSED, False),
-    ("so \\boxed{B}", "boxed", Status.OK, True),
-    ("so \\boxed{E}", "boxed", Status.UNPARSED, True),  # there are four choices
-    ("Let's think step by step. ... The answer is (B).", "none", Status.OK, True),
-    ("I am not sure.", "none", Status.UNPARSED, True),
-]
-
-
-def test_choice_verdict_follows_the_format_and_knows_as_many_letters_as_there_are_choices():
-    for text, format, status, well_formatted in CHOICES:
-        verdict = choice_verdict(text, "B", 4, format=format)
-        assert (verdict.status, verdict.well_formatted) == (status, well_formatted)
-        assert verdict.verified == (status is Status.OK)
-    found = [choice_verdict("J", "J", number, format="none").status for number in (9, 10)]
-    assert found == [Status.UNPARSED, Status.OK]
-
-
 SETTINGS = ScoreSettings(num_workers=1, timeout_seconds=2.0)
-
-
-@pytest.fixture(scope="module")
-def pool():
-    with vote_pool(num_workers=1, timeout_seconds=2.0) as pool:
-        yield pool
-
-
-def test_votes_of_problems_do_not_mix(pool):
-    assert equal_answers(pool, [["1", "1.0"], [], ["1.0", "7"]]) == [
-        {"1": "1", "1.0": "1"}, {}, {"1.0": "1.0", "7": "7"},
-    ]  # fmt: skip
 
 
 # Through the whole of `score`, on responses written by hand.
@@ -60,16 +27,13 @@ GOOD, BAD = "<think> a </think> <answer> {} </answer>", "<answer> {} </answer>"
 HOSTILE = [r"\boxed{9^{9^{9^9}}}", r"\boxed{" + r"\frac{1}{" * 10_000 + "}", r"\boxed{" * 500, "\x00", "1" * 1_000_000]
 
 
-def write_set(path, responses, answers, num_choices=0, form="boxed"):
+def write_set(path, responses, answers, form="boxed"):
     """An evaluation whose responses are the given texts, a list for each answer."""
     folder = EvaluationFolder(path)
-    problems = [
-        {"id": f"p{i}", "prompt": "?", "answer": answer, "num_choices": num_choices, "category": "ab"[i % 2]}
-        for i, answer in enumerate(answers)
-    ]
+    problems = [Problem(id=f"p{i}", prompt="?", answer=answer) for i, answer in enumerate(answers)]
     identity = {
         "benchmark": {"name": "hand", "notes": []},
-        "prompt": {"form": form, "format": form},
+        "prompt": {"template": form, "format": form},
         "sampling": {"num_samples": len(responses[0])},
         "model": {"path": str(path)},
     }
@@ -80,42 +44,39 @@ def write_set(path, responses, answers, num_choices=0, form="boxed"):
         for i, texts in enumerate(responses)
         for j, text in enumerate(texts)
     )
-    folder.finish()
     return folder
 
 
 SCORED = [
     # Votes are by value.
     ("boxed", [*(rf"\boxed{{{answer}}}" for answer in ("1/2", "0.5", r"\frac{1}{3}", "1/3", "2/6", "7")), "none"],
-     r"\frac12", 0, 2, [3, 1], {"ok": 2, "wrong": 4, "unparsed": 1}),
+     r"\frac12", 2, [3, 1], {"ok": 2, "wrong": 4, "unparsed": 1}),
     # A badly formatted answer has no vote, and an unreadable one votes for its text.
-    ("think-answer", [GOOD.format(7), BAD.format(7), BAD.format(7), GOOD.format(8)], "7", 0, 1, [1],
+    ("think-answer", [GOOD.format(7), BAD.format(7), BAD.format(7), GOOD.format(8)], "7", 1, [1],
      {"ok": 3, "wrong": 1}),
-    ("boxed", [r"\boxed{7}", r"\boxed{no idea}", r"\boxed{no idea}"], "7", 0, 1, [2], {"ok": 1, "unparsed": 2}),
-    ("boxed", [r"\boxed{B}", r"\boxed{C}", r"\boxed{A or B}"], "B", 4, 1, [1, 1], {"ok": 1, "wrong": 1, "unparsed": 1}),
+    ("boxed", [r"\boxed{7}", r"\boxed{no idea}", r"\boxed{no idea}"], "7", 1, [2], {"ok": 1, "unparsed": 2}),
+    # Of a choice only the letter votes.
+    ("boxed", [r"\boxed{B}", r"\boxed{C}", r"\boxed{C) 12}", r"\boxed{A or B}"], "B", 1, [2, 1],
+     {"ok": 1, "wrong": 2, "unparsed": 1}),
 ]  # fmt: skip
 
 
 def test_score_counts_right_answers_and_votes(tmp_path):
-    for number, (form, responses, gold, num_choices, num_correct, wrong_votes, statuses) in enumerate(SCORED):
-        numbers = score(write_set(tmp_path / str(number), [responses], [gold], num_choices, form), SETTINGS)
-        problem = {"id": "p0", "category": "a", "num_correct": num_correct, "wrong_votes": wrong_votes}
-        assert numbers["problems"] == [problem]
+    for number, (form, responses, gold, num_correct, wrong_votes, statuses) in enumerate(SCORED):
+        numbers = score(write_set(tmp_path / str(number), [responses], [gold], form), SETTINGS)
+        assert numbers["problems"] == [{"id": "p0", "num_correct": num_correct, "wrong_votes": wrong_votes}]
         assert {name: count for name, count in numbers["status_counts"].items() if count} == statuses
         abstained = len(responses) - num_correct - sum(wrong_votes)
         for k, value in numbers["majority_at"].items():
-            assert value == majority_at_k(num_correct, wrong_votes, abstained, int(k))
+            assert value == majority_at_k(num_correct, tuple(wrong_votes), abstained, int(k))
         assert numbers["pass_at"][str(len(responses))] == 1.0
         assert set(numbers["interval_95"].values()) == {None}  # one problem has no spread
-        assert (numbers["categories"], numbers["format"]) == ({}, form)
+        assert numbers["format"] == form
 
 
 def test_score_writes_what_open_run_reads(tmp_path):
     responses = [[r"\boxed{1}", r"\boxed{2}"], [r"\boxed{2}", "none"], [r"\boxed{3}", r"\boxed{3}"]]
-    numbers = score(write_set(tmp_path / "model" / "hand", responses, ["1", "2", "3"]), SETTINGS)
-    assert numbers["categories"] == {
-        "a": {"num_problems": 2, "pass_at_1": 0.75}, "b": {"num_problems": 1, "pass_at_1": 0.5},
-    }  # fmt: skip
+    score(write_set(tmp_path / "model" / "hand", responses, ["1", "2", "3"]), SETTINGS)
     run = open_run(tmp_path / "model" / "hand")
     assert (run.name, run.trained, run.faults) == ("model/hand", False, [])
     assert run.evaluations["after"]["hand"].known_rates == {1: 4 / 6, 2: 1.0}
@@ -129,12 +90,13 @@ def test_score_writes_what_open_run_reads(tmp_path):
     assert {(row["set_name"], row["num_tokens"], row["truncated"]) for row in rows} == {("hand", 2, False)}
 
 
-def test_score_survives_hostile_samples_and_votes_for_each_apart(tmp_path, pool):
+def test_score_survives_hostile_samples_and_votes_for_each_apart(tmp_path):
     numbers = score(write_set(tmp_path, [[*HOSTILE, r"\boxed{7}"]], ["7"]), SETTINGS)
     assert numbers["problems"][0]["num_correct"] == numbers["status_counts"]["ok"] == 1
     assert sum(numbers["status_counts"].values()) == 6
-    (votes,) = equal_answers(pool, [["7", "9^{9^{9^9}}", "{" * 100, "x" * 3000, "7.0"]])
-    assert votes["7.0"] == "7"
+    with Verifier(num_workers=1, timeout_seconds=2.0) as verifier:
+        votes, others = equal_answers(verifier, [["7", "9^{9^{9^9}}", "{" * 100, "x" * 3000, "7.0"], ["7.0"]])
+    assert (votes["7.0"], others) == ("7", {"7.0": "7.0"})
     assert sum(answer == first for answer, first in votes.items()) == 4
 
 

@@ -32,12 +32,8 @@ def look(make_policy, tokenizer, problems, verifier):
 
 
 def finding_of(report, what):
-    """Whether the one finding of this kind stops the run, and its text."""
-    [found] = [
-        (finding.stops, text)
-        for finding, text in zip(report.findings, report.texts, strict=True)
-        if what in finding.what
-    ]
+    """The one finding of this kind."""
+    [found] = [finding for finding in report.findings if what in finding]
     return found
 
 
@@ -59,34 +55,25 @@ def test_preflight_finds_nothing_wrong_with_a_policy_that_is_right_half_of_the_t
 
 STOPS = [
     ({"work": {"work": 1.0}}, "of responses reach max_completion_length 10",
-     ["100% of", "'<eos>'", "Raise --trl.max_completion_length", "'<think> work work"], [True] * 3),
-    ({"work": {"work": 1.0}}, "not in the format", ["cut off before they could"], [True] * 3),
-    (WRONG, "no response of 128 is correct",
-     ["another form", "Compare the answers", "gold '7': '<think> work </think> <answer> 3 </answer>'"], [True]),
+     ["100% of", "'<eos>'", "Raise --trl.max_completion_length", "'<think> work work"], 3),
+    (WRONG, "100% of groups hold no correct response",
+     ["another form", "Compare the answers", "gold '7': '<think> work </think> <answer> 3 </answer>'"], 1),
     ({"=": {"7": 1.0}, "7": {"<eos>": 1.0}}, "100% of responses are not in the format 'think-answer'",
-     ["does not ask for this format", "--data.template think-answer", "'7' ("], [True] * 2),
-    ({"=": {"<answer>": 1.0}, **RIGHT}, "no response of 128 is correct", ["100% have the right answer"], [True] * 2),
-    (EMPTY, "100% of responses are empty", ["chat messages", "''"], [True] * 2),
+     ["does not ask for this format", "--data.template think-answer", "'7' ("], 2),
+    (EMPTY, "100% of responses are not in the format", ["If they are empty", "chat messages", "''"], 2),
 ]  # fmt: skip
 
 
 def test_preflight_stops_where_nothing_can_be_learned(look):
-    for changes, what, parts, stops in STOPS:
+    for changes, what, parts, number in STOPS:
         report = look(changes)
-        stop, text = finding_of(report, what)
-        assert stop
+        text = finding_of(report, what)
         assert all(part in text for part in parts), text
-        assert [finding.stops for finding in report.findings] == stops
+        assert len(report.findings) == number
+        assert "".join(report.findings).count("For example") == 1  # no response is shown twice
         with raises(PreflightError) as caught:
             report.raise_if_stop()
-        assert all(text in str(caught.value) for text in report.texts)
-
-
-def test_preflight_warns_where_some_responses_are_cut_off(look):
-    report = look({"work": {"work": 0.85, "</think>": 0.15}, **RIGHT}, sampling={"max_new_tokens": 16})
-    assert 0.1 < report.shares[CUT_OFF] < 0.3
-    assert not finding_of(report, "without an end")[0]
-    report.raise_if_stop()
+        assert all(text in str(caught.value) for text in report.findings)
 
 
 def test_preflight_explains_a_prompt_that_opens_the_thinking_part(look, problems):
@@ -94,11 +81,7 @@ def test_preflight_explains_a_prompt_that_opens_the_thinking_part(look, problems
     opened = [replace(problem, prompt=f"{problem.prompt} <think>") for problem in problems]
     reopening = look({"<think>": {"=": 1.0}}, opened)
     assert reopening.shares[PREFILLED] == 1.0
-    assert finding_of(reopening, "not in the format")[0]
-    closing = look({"<think>": {"<think>": 0.5, "work": 0.5}, "work": {"<eos>": 1.0}}, opened)
-    assert "The prompt ends in <think>" in finding_of(closing, "not in the format")[1]
-    # One that goes on where the prompt leaves off is fine.
-    assert look(MIXED, opened).findings == ()
+    assert "ends in <think>" in finding_of(reopening, "not in the format")
 
 
 class FailingVerifier:
@@ -119,22 +102,23 @@ class FailingVerifier:
 def test_preflight_tells_a_failing_verifier_from_wrong_answers(look, problems):
     few = [replace(problem, answer="8" if i < 2 else "7") for i, problem in enumerate(problems[:10])]
     for status, what in (
-        (Status.ERROR, "verification of {}% of responses ended in error"),
-        (Status.TIMEOUT, "verification of {}% of responses ended in timeout"),
-        (Status.UNPARSED, "{}% of well-formatted responses hold no answer that can be parsed"),
+        (Status.ERROR, "{}% of responses could not be graded"),
+        (Status.TIMEOUT, "{}% of responses could not be graded"),
+        (Status.UNPARSED, "{}% of responses keep the format and hold no answer that can be parsed"),
     ):
-        stop, text = finding_of(look(MIXED, judge=FailingVerifier(status, "7"), num_samples=2), what.format(100))
-        assert (stop, text.endswith("(disk on fire)")) == (True, True)
-        assert not finding_of(look(MIXED, few, FailingVerifier(status, "8"), num_samples=2), what.format(20))[0]
+        report = look(MIXED, judge=FailingVerifier(status, "7"), num_samples=2)
+        assert (report.stops, finding_of(report, what.format(100)).endswith("(disk on fire)")) == (True, True)
+        report = look(MIXED, few, FailingVerifier(status, "8"), num_samples=2)
+        assert (report.stops, bool(finding_of(report, what.format(20)))) == (False, True)
 
 
 def test_preflight_counts_missing_anchors_of_all_problems(look, problems):
-    for num_without, stops in ((40, [True]), (10, [False]), (4, [])):
+    for num_without, number, stops in ((40, 1, True), (10, 1, False), (4, 0, False)):
         without = [replace(p, anchors=() if i < num_without else p.anchors) for i, p in enumerate(problems)]
         report = look(MIXED, without)
         assert report.shares[NO_ANCHOR] == num_without / 40
-        assert [finding.stops for finding in report.findings] == stops
-        assert all("--data.anchor_fields" in text for text in report.texts)
+        assert (len(report.findings), report.stops) == (number, stops)
+        assert all("--data.anchor_fields" in text for text in report.findings)
     assert look(MIXED, [replace(p, anchors=()) for p in problems], needs_alignment=False).findings == ()
 
 
@@ -152,7 +136,9 @@ def test_preflight_samples_as_training_does(look, tokenizer):
     look(changes).raise_if_stop()
     think = tokenizer.convert_tokens_to_ids("<think>")
     for kwargs in ({"top_k": 1}, {"min_p": 0.9}, {"do_sample": False}, {"suppress_tokens": [think]}):
-        assert finding_of(look(changes, sampling={"generation_kwargs": kwargs}), "100% of responses are empty")[0]
+        assert finding_of(
+            look(changes, sampling={"generation_kwargs": kwargs}), "100% of responses are not in the format"
+        )
     ends = {"eos_token_id": tokenizer.convert_tokens_to_ids("work"), "max_new_tokens": 2}
     report = look(RIGHT, sampling={"generation_kwargs": ends})
     assert report.shares[CUT_OFF] == 0.0
@@ -165,6 +151,6 @@ def test_render_shows_fractions_and_findings(look, problems):
     text = shown(look(WRONG, [replace(problem, id=f"[red]{problem.id}") for problem in problems[:3]], num_samples=2))
     assert "Preflight: 3 problems, 2 responses each" in text
     assert "groups all wrong │ 100% │" in text
-    assert "verification: wrong │ 100% │" in text
-    assert "WARN: no response of 6 is correct. The problems are too hard" in text
+    assert "badly formatted │ 0% │" in text
+    assert "WARN: 100% of groups hold no correct response. The problems are too hard" in text
     assert "For example problem '[red]p0', gold '7': '<think> work </think> <answer> 3 </answer>'" in text

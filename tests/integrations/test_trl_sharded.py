@@ -15,7 +15,7 @@ from torch.multiprocessing import ProcessRaisedException
 
 from gar.data.arithmetic import load_arithmetic
 from gar.errors import ModelError
-from gar.evaluation.evaluate import Sampling, evaluate_policy
+from gar.evaluation.evaluate import evaluate_policy
 from gar.integrations.trl.ranks import is_main
 from gar.integrations.trl.sharded import sample_on_main
 from gar.models.embedded import load_embedded
@@ -26,13 +26,13 @@ from tests.support.ranks import run_ranks
 
 pytestmark = pytest.mark.dist
 
-SETTINGS = EvaluateSettings(num_samples=3, pass_at_k=(1,))
+SETTINGS = EvaluateSettings(num_samples=3, pass_at_k=(1,), batch_size=4)
 
 
 def evaluation(model: Any, tokenizer: Any) -> Any:
-    sampling = Sampling(max_new_tokens=40, temperature=1.0, seed=5, batch_size=4)
     verifier: Any = AnswerVerifier()
-    result = evaluate_policy(model, tokenizer, load_arithmetic("test")[:4], verifier, SETTINGS, sampling)
+    problems = load_arithmetic("test")[:4]
+    result = evaluate_policy(model, tokenizer, problems, verifier, SETTINGS, seed=5, max_new_tokens=40)
     return dataclasses.replace(result, seconds=0.0)
 
 

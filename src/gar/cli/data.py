@@ -154,7 +154,7 @@ def _check(options: _CheckArguments) -> int:
 
 def _print_contamination(options: _CheckArguments, benchmark: str) -> None:
     """Print how many problems of a benchmark are in a source, and those with the largest overlap."""
-    from gar.evaluation.benchmarks import load_benchmark
+    from gar.evaluation.benchmarks.load import load_benchmark
     from gar.evaluation.contamination import find_overlaps
 
     problems = {problem.id: prompt_text(problem.prompt) for problem in load_benchmark(benchmark).problems}

@@ -14,7 +14,7 @@ from gar.errors import ConfigError, DataError
 from gar.evaluation.folder import evaluation_folders
 from gar.evaluation.metrics import Measure, default_ks
 from gar.evaluation.paired import contrasts, problem_counts, scores
-from gar.evaluation.text_tables import NONE, aligned, difference_cells, markdown_text, rows_of
+from gar.evaluation.text_tables import NONE, difference_cells, rows_of
 from gar.records import Run, open_run
 from gar.records.dotted import differences
 from gar.records.evaluations import EvaluatedSet
@@ -22,7 +22,7 @@ from gar.records.evaluations import EvaluatedSet
 # Fields in which two evaluations must agree, and their names in errors.
 _COMMON = {
     "benchmark.problems_sha256": "the problems",
-    "prompt.form": "prompt.form",
+    "prompt.template": "prompt.template",
     "prompt.prompts_sha256": "the prompts",
     "sampling.num_samples": "the number of samples",
     "sampling.temperature": "sampling.temperature",
@@ -36,7 +36,7 @@ class Model:
     """A model to compare: its label, and its evaluations by benchmark, one per training seed."""
 
     label: str
-    evaluations: dict[str, tuple[Run, ...]]
+    evaluations: dict[str, list[Run]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,7 +52,7 @@ class BenchmarkTable:
 def load_model(argument: str) -> Model:
     """Load a model as the command line names it: `[LABEL=]FOLDER[,FOLDER ...]`, one folder per training seed.
 
-    A folder is what `gar eval generate` writes for a model, or one benchmark inside it.
+    A folder is what `gar eval run` writes for a model, or one benchmark inside it.
 
     Raises:
         ConfigError: A folder is named twice.
@@ -68,15 +68,12 @@ def load_model(argument: str) -> Model:
         for folder in evaluation_folders(path):
             run = open_run(folder.path)
             by_benchmark.setdefault(run.settings["benchmark"]["name"], []).append(run)
-    for name, evaluations in by_benchmark.items():
-        if len(evaluations) != len(folders):
-            raise DataError(f"'{argument}': {len(evaluations)} of {len(folders)} folders hold {name}, expected all.")
-        for evaluation in evaluations[1:]:
-            _check_comparable(evaluations[0], evaluation)
-    return Model(
-        label=label if equals else ",".join(path.name for path in folders),
-        evaluations={name: tuple(evaluations) for name, evaluations in by_benchmark.items()},
-    )
+    for name, runs in by_benchmark.items():
+        if len(runs) != len(folders):
+            raise DataError(f"'{argument}': {len(runs)} of {len(folders)} folders hold {name}, expected all.")
+        for run in runs[1:]:
+            _check_comparable(runs[0], run)
+    return Model(label=label if equals else ",".join(path.name for path in folders), evaluations=by_benchmark)
 
 
 def benchmark_table(models: Sequence[Model], *, ks: Sequence[int] = ()) -> BenchmarkTable:
@@ -91,28 +88,31 @@ def benchmark_table(models: Sequence[Model], *, ks: Sequence[int] = ()) -> Bench
     labels = [model.label for model in models]
     if repeated := [label for label in labels if labels.count(label) > 1]:
         raise ConfigError(f"two models are called {repeated[0]}. Name them: LABEL=FOLDER.")
-    first, counts = models[0], _counts(models)
-    fewest: dict[str, Run] = {}
-    for name, evaluation in ((name, each[0]) for model in models for name, each in model.evaluations.items()):
-        if name not in fewest or _result(evaluation).num_samples < _result(fewest[name]).num_samples:
-            fewest[name] = evaluation
-    shown = {name: columns(ks, evaluation) for name, evaluation in fewest.items()}
-    unlike, notes = set[tuple[str, str]](), []
-    for name in first.evaluations:
-        for model in (model for model in models[1:] if name in model.evaluations):
-            try:
-                _check_benchmark(first, model, name)
-            except DataError as error:
-                unlike.add((model.label, name))
-                notes.append(f"No test of {model.label} on {name}: {error}")
-    alike = [key not in unlike for key in zip(counts["label"], counts["set_name"], strict=True)]
-    measures = {name: columns(ks, each[0]) for name, each in first.evaluations.items()}
-    tests = contrasts(counts.loc[alike], against={label: [first.label] for label in labels[1:]}, measures=measures)
-    order = [(name, measure) for name in measures for measure in measures[name]]
-    places = [order.index((row.set_name, (row.measure, row.k))) for row in rows_of(tests)]
-    ordered = tests.assign(place=places).sort_values("place", kind="stable").drop(columns="place")
-    means = scores(counts, measures=shown, intervals=True)
-    return BenchmarkTable(labels=labels, scores=means, tests=ordered, notes=notes)
+    first, notes = models[0], list[str]()
+    by_benchmark: dict[str, list[Run]] = {}
+    for name, runs in ((name, runs) for model in models for name, runs in model.evaluations.items()):
+        by_benchmark.setdefault(name, []).append(runs[0])
+    measures = {
+        name: columns(ks, min(runs, key=lambda run: _result(run).num_samples)) for name, runs in by_benchmark.items()
+    }
+    alike = [first, *(_tested(model, first, notes) for model in models[1:])]
+    tests = contrasts(_counts(alike), against={label: [first.label] for label in labels[1:]}, measures=measures)
+    return BenchmarkTable(
+        labels=labels, scores=scores(_counts(models), measures=measures, intervals=True), tests=tests, notes=notes
+    )
+
+
+def columns(ks: Sequence[int], evaluation: Run) -> list[tuple[Measure, int]]:
+    """Measures and k of a benchmark: those asked for, or by default pass@1, pass@n/2 and maj@n of n samples."""
+    n = _result(evaluation).num_samples
+    for k in ks:
+        if k > n:
+            raise ConfigError(f"pass@{k} needs {k} samples per problem, and {evaluation.path} has {n}.")
+    chosen = ks or sorted({1, *(k for k in default_ks(n) if n // 4 < k <= n // 2)})
+    passes: list[tuple[Measure, int]] = [("pass", k) for k in chosen]
+    # maj@1 and maj@2 are pass@1: of two different answers either may win.
+    majorities: list[tuple[Measure, int]] = [("majority", k) for k in (ks or (n,)) if k > 2]
+    return passes + majorities
 
 
 def text_tables(table: BenchmarkTable) -> dict[str, pd.DataFrame]:
@@ -130,33 +130,11 @@ def text_tables(table: BenchmarkTable) -> dict[str, pd.DataFrame]:
             "interval, not corrected. p: two-sided, Holm-corrected over models and benchmarks of one measure. MDE: "
             "the difference that these pairs detect with 80% power."
         )
-        tests = [[_name(row), row.label, *difference_cells(row)] for row in rows_of(table.tests)]
+        ordered = sorted(rows_of(table.tests), key=lambda row: list(problems).index(_name(row)))
+        tests = [[_name(row), row.label, *difference_cells(row)] for row in ordered]
         headings = ["benchmark", "model", "difference", "95%", "p", "MDE", "verdict"]
         tables[title] = pd.DataFrame(tests, columns=headings)
     return tables
-
-
-def text(table: BenchmarkTable) -> str:
-    """Aligned text for a terminal."""
-    return "\n\n".join([*(aligned(*each) for each in text_tables(table).items()), *table.notes]) + "\n"
-
-
-def markdown(table: BenchmarkTable) -> str:
-    """GitHub Markdown, with the notes as a list."""
-    return markdown_text(text_tables(table), table.notes)
-
-
-def columns(ks: Sequence[int], evaluation: Run) -> list[tuple[Measure, int]]:
-    """Measures and k of a benchmark: those asked for, or by default pass@1, pass@n/2 and maj@n of n samples."""
-    n = _result(evaluation).num_samples
-    for k in ks:
-        if k > n:
-            raise ConfigError(f"pass@{k} needs {k} samples per problem, and {evaluation.path} has {n}.")
-    chosen = ks or sorted({1, *(k for k in default_ks(n) if n // 4 < k <= n // 2)})
-    passes: list[tuple[Measure, int]] = [("pass", k) for k in chosen]
-    # maj@1 and maj@2 are pass@1: of two different answers either may win.
-    majorities: list[tuple[Measure, int]] = [("majority", k) for k in (ks or (n,)) if k > 2]
-    return passes + majorities
 
 
 def _counts(models: Sequence[Model]) -> pd.DataFrame:
@@ -178,6 +156,27 @@ def _result(run: Run) -> EvaluatedSet:
     return run.evaluations["after"][run.settings["benchmark"]["name"]]
 
 
+def _tested(model: Model, first: Model, notes: list[str]) -> Model:
+    """The evaluations of a model that can be tested against those of the first. Notes why the others cannot."""
+    tested = {}
+    for name in (name for name in first.evaluations if name in model.evaluations):
+        runs, others = model.evaluations[name], first.evaluations[name]
+        try:
+            if len(runs) != len(others):
+                raise DataError(
+                    f"{model.label} has {len(runs)} seeds and {first.label} has {len(others)}: a pair is one seed of "
+                    "each."
+                )
+            _check_comparable(others[0], runs[0])
+            if len(_result(runs[0]).problems) < 2:
+                raise DataError(f"{name} has one problem: a paired test needs at least two.")
+        except DataError as error:
+            notes.append(f"No test of {model.label} on {name}: {error}")
+        else:
+            tested[name] = runs
+    return Model(label=model.label, evaluations=tested)
+
+
 def _check_comparable(first: Run, other: Run) -> None:
     """Reject evaluations on different problems, prompts, numbers of samples, sampling or formats."""
     unlike = [
@@ -193,18 +192,6 @@ def _check_comparable(first: Run, other: Run) -> None:
             f"{first.path} and {other.path} cannot be compared, since they differ in "
             f"{'; '.join(unlike)}. Evaluate both in the same way."
         )
-
-
-def _check_benchmark(first: Model, model: Model, name: str) -> None:
-    evaluations, others = model.evaluations[name], first.evaluations[name]
-    if len(evaluations) != len(others):
-        raise DataError(
-            f"{model.label} has {len(evaluations)} seeds and {first.label} has {len(others)}: a pair is one seed of "
-            "each."
-        )
-    _check_comparable(others[0], evaluations[0])
-    if len(_result(evaluations[0]).problems) < 2:
-        raise DataError(f"{name} has one problem: a paired test needs at least two.")
 
 
 def _name(row: Any) -> str:

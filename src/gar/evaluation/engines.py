@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from gar.errors import ConfigError, ModelError, install_command
+from gar.evaluation.evaluate import Sampling
 from gar.evaluation.job import GenerateJob
 from gar.models.embedded import model_path
 from gar.models.load import load_policy
@@ -19,38 +20,28 @@ GREEDY_TOP_P = 1e-9
 """top_p so small that sampling is greedy."""
 
 
-def load_engine(job: GenerateJob) -> "SamplingEngine":
-    """The engine that a job names, with its model.
-
-    Raises:
-        ConfigError: vLLM is not installed, or the device cannot be used.
-        ModelError: The model cannot be loaded.
-    """
-    return VllmEngine(job) if job.backend == "vllm" else TransformersEngine(job)
-
-
 class TransformersEngine:
     """Hugging Face `generate`, as in the evaluations of a training run.
 
-    `context` is the most tokens of a prompt and its response together. None if unknown.
+    `context` is the most tokens of a prompt and its response together. None if unknown. `identity` is that of the
+    model: hashes of the weights and the tokenizer.
+
+    Raises:
+        ConfigError: The device cannot be used.
+        ModelError: The model cannot be loaded.
     """
 
     def __init__(self, job: GenerateJob) -> None:
-        model, self.tokenizer = load_policy(job.model_settings())
+        model, self.tokenizer = load_policy(job.model)
         self._model = model.to(choose_device(job.device)).eval()
-        self.context: int | None = context_length(model)
-
-    def identity(self) -> Mapping[str, Any]:
-        """The identity of the model: hashes of the weights and the tokenizer."""
-        return {
+        self.context = context_length(model)
+        self.identity: Mapping[str, Any] = {
             "backend": "transformers",
             "weights": weights_hash(self._model),
             "tokenizer": tokenizer_hash(self.tokenizer),
         }
 
-    def respond(
-        self, prompt_ids: Sequence[Sequence[int]], *, max_new_tokens: int, temperature: float, top_p: float, seed: int
-    ) -> list[Response]:
+    def respond(self, prompt_ids: Sequence[Sequence[int]], sampling: Sampling) -> list[Response]:
         """Write one response to each prompt, all from one random stream. Temperature 0 is greedy.
 
         Raises:
@@ -62,58 +53,62 @@ class TransformersEngine:
                 self.tokenizer,
                 prompt_ids,
                 num_samples=1,
-                max_new_tokens=max_new_tokens,
-                temperature=temperature or 1.0,
-                top_p=top_p if temperature else GREEDY_TOP_P,
+                max_new_tokens=sampling.max_new_tokens,
+                temperature=sampling.temperature or 1.0,
+                top_p=sampling.top_p if sampling.temperature else GREEDY_TOP_P,
                 batch_size=len(prompt_ids),
-                seed=seed,
-                tags=Tags(),
+                seed=sampling.seed,
             )
         except torch.OutOfMemoryError as error:
             raise ModelError(
-                f"the device's memory does not suffice for {len(prompt_ids)} responses of up to {max_new_tokens} "
-                f"tokens at one time: {error} Run the same command with a lower --batch-size to continue."
+                f"the device's memory does not suffice for {len(prompt_ids)} responses of up to "
+                f"{sampling.max_new_tokens} tokens at one time: {error} Run the same command with a lower --batch-size "
+                "to continue."
             ) from error
         return [responses[0] for responses in written]
 
 
 class VllmEngine:
-    """vLLM's offline `LLM`. Its samples differ from Hugging Face's of the same seed."""
+    """vLLM's offline `LLM`. Its samples differ from Hugging Face's of the same seed.
+
+    vLLM does not show its weights, so `identity` has the name and the revision of the model.
+
+    Raises:
+        ConfigError: vLLM is not installed.
+    """
 
     def __init__(self, job: GenerateJob) -> None:
         try:
             from vllm import LLM, SamplingParams  # pyright: ignore[reportMissingImports]: an extra
         except ImportError as error:
             raise ConfigError(f"--backend vllm needs vLLM: {install_command('trl[vllm]')}") from error
+        model = job.model
         self._params = SamplingParams
-        self._llm = LLM(model=model_path(job.model), revision=job.revision, dtype=job.dtype, seed=0)
-        self._name, self._revision = job.model, job.revision
+        self._llm = LLM(model=model_path(model.path), revision=model.revision, dtype=model.dtype, seed=0)
         self.tokenizer = self._llm.get_tokenizer()
         self.context: int | None = self._llm.llm_engine.model_config.max_model_len
-
-    def identity(self) -> Mapping[str, Any]:
-        """Name and revision of the model, as vLLM does not show its weights, and a hash of the tokenizer."""
-        return {
+        self.identity: Mapping[str, Any] = {
             "backend": "vllm",
-            "weights": f"{self._name}@{self._revision}",
+            "weights": f"{model.path}@{model.revision}",
             "tokenizer": tokenizer_hash(self.tokenizer),
         }
 
-    def respond(
-        self, prompt_ids: Sequence[Sequence[int]], *, max_new_tokens: int, temperature: float, top_p: float, seed: int
-    ) -> list[Response]:
+    def respond(self, prompt_ids: Sequence[Sequence[int]], sampling: Sampling) -> list[Response]:
         """As `TransformersEngine`, but each prompt has a random stream, from the seed and its place in the batch."""
         params = [
             self._params(
-                n=1, temperature=temperature, top_p=top_p, max_tokens=max_new_tokens, seed=(seed + place) % 2**48
+                n=1,
+                temperature=sampling.temperature,
+                top_p=sampling.top_p,
+                max_tokens=sampling.max_new_tokens,
+                seed=(sampling.seed + place) % 2**48,
             )
             for place in range(len(prompt_ids))
         ]
         prompts = [{"prompt_token_ids": list(ids)} for ids in prompt_ids]
-        outputs = self._llm.generate(prompts, params, use_tqdm=False)
         stripped = special_ids(self.tokenizer, Tags())
         responses = []
-        for output in (each.outputs[0] for each in outputs):
+        for output in (each.outputs[0] for each in self._llm.generate(prompts, params, use_tqdm=False)):
             body = without_trailing_special(output.token_ids, stripped)
             text = self.tokenizer.decode(body, skip_special_tokens=False, clean_up_tokenization_spaces=False)
             truncated = output.finish_reason == "length"
@@ -122,3 +117,5 @@ class VllmEngine:
 
 
 SamplingEngine = TransformersEngine | VllmEngine
+ENGINES: Mapping[str, type[SamplingEngine]] = {"transformers": TransformersEngine, "vllm": VllmEngine}
+"""By the name of the backend."""

@@ -10,7 +10,6 @@ from transformers import PreTrainedModel
 from gar.errors import DataError
 from gar.evaluation.grading import Group, SetResult, graded_groups
 from gar.rollouts.generate import encode_prompt, generate_responses
-from gar.rules import check
 from gar.sequences import ends_in_thinking_tag, token_pieces
 from gar.settings import EvaluateSettings
 from gar.types import Problem, Prompt, ResponseVerifier, Tags
@@ -28,19 +27,6 @@ class Sampling:
     chat_template_kwargs: Mapping[str, Any] | None = None
     generation_kwargs: Mapping[str, Any] | None = None
 
-    @classmethod
-    def from_settings(
-        cls, settings: EvaluateSettings, *, seed: int, max_new_tokens: int, template: Mapping[str, Any] | None = None
-    ) -> "Sampling":
-        """How a run's evaluations are drawn. `template` are arguments of the chat template."""
-        return cls(
-            max_new_tokens=max_new_tokens,
-            temperature=settings.temperature,
-            seed=seed,
-            batch_size=settings.batch_size,
-            chat_template_kwargs=template,
-        )
-
 
 def evaluate_policy(
     model: PreTrainedModel,
@@ -48,22 +34,29 @@ def evaluate_policy(
     problems: Sequence[Problem],
     verifier: ResponseVerifier,
     settings: EvaluateSettings,
-    sampling: Sampling,
     *,
+    seed: int,
+    max_new_tokens: int,
+    chat_template_kwargs: Mapping[str, Any] | None = None,
     progress: str | None = "evaluate",
 ) -> SetResult:
     """Sample responses to the first `settings.max_problems`, verify them, and estimate pass@k.
 
     Raises:
-        ConfigError: Some k is not in [1, num_samples].
         DataError, ModelError: As `sample_groups`.
     """
-    ks, number = settings.pass_at_k, settings.num_samples
-    check("gar train", {"evaluate.pass_at_k": ks, "evaluate.num_samples": number, "evaluates": True})
     start = time.perf_counter()
-    problems = problems[: settings.max_problems]
-    groups = sample_groups(model, tokenizer, problems, verifier, sampling, num_samples=number, progress=progress)
-    return SetResult(groups=groups, ks=ks, format=verifier.format, seconds=time.perf_counter() - start)
+    sampling = Sampling(
+        max_new_tokens=max_new_tokens,
+        temperature=settings.temperature,
+        seed=seed,
+        batch_size=settings.batch_size,
+        chat_template_kwargs=chat_template_kwargs,
+    )
+    number, asked = settings.num_samples, problems[: settings.max_problems]
+    groups = sample_groups(model, tokenizer, asked, verifier, sampling, num_samples=number, progress=progress)
+    seconds = time.perf_counter() - start
+    return SetResult(groups=groups, ks=settings.pass_at_k, format=verifier.format, seconds=seconds)
 
 
 def sample_groups(

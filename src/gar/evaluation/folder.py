@@ -1,6 +1,6 @@
 """The folder that `gar eval` writes for one model and one benchmark. `gar.records.evaluations` lists its files."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,14 +10,16 @@ from pydantic import Field
 
 from gar.errors import RecordError
 from gar.records.evaluations import NUMBERS, PROBLEMS, SAMPLES, SET, read_set
-from gar.records.files import canonical_hash, io_error, json_text, whole_objects, write_atomic, write_parquet
+from gar.records.files import canonical_hash, json_text, system_errors, whole_objects, write_atomic, write_parquet
 from gar.records.lock import writer_lock
 from gar.records.manifest import MANIFEST, Manifest
 from gar.records.resumable import FinishedLines, Line, ResumableOutput
 from gar.records.rollouts import SAMPLE_SCHEMA, SampleRecord, record_table
+from gar.types import Problem
 
 # The origin of problems and model may differ: hashes identify their content.
-_INDIFFERENT = ("benchmark.source", "benchmark.revision", "benchmark.notes", "model.path", "model.revision")
+_INDIFFERENT = ("benchmark.source", "benchmark.notes", "model.path", "model.revision")
+_RESPONSES = "responses.jsonl"
 
 
 class EvaluationFolder:
@@ -29,60 +31,63 @@ class EvaluationFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.responses = FinishedLines(path / "responses.jsonl", ResponseLine, path / SET)
-        self._problems_path = path / PROBLEMS
-        self.metrics_path = path / NUMBERS
-        results = (path / MANIFEST, self.metrics_path, path / SAMPLES)
+        self.responses = FinishedLines(path / _RESPONSES, ResponseLine, path / SET)
+        results = tuple(path / name for name in (MANIFEST, NUMBERS, SAMPLES))
         self.output = ResumableOutput(path / SET, (self.responses,), results=results, ignored=_INDIFFERENT)
 
     @contextmanager
     def alone(self) -> Iterator[None]:
         """Lock the folder, which is created if need be. A `LockedError` says that another process writes there."""
-        try:
+        with system_errors(self.path, "made"):
             self.path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise io_error(self.path, "made", error) from error
         with writer_lock(self.path):
             yield
 
-    def manifest(self) -> Manifest:
-        """The manifest, for files of this identity."""
-        return read_set(self.path)[1]
-
-    def begin(self, identity: Mapping[str, Any], problems: Iterable[Line], *, overwrite: bool) -> None:
+    def begin(self, identity: Mapping[str, Any], problems: Sequence[Problem], *, overwrite: bool) -> None:
         """Begin, or resume the same evaluation. `overwrite` removes any earlier one. See `ResumableOutput.begin`."""
 
         def prepare() -> None:
-            write_atomic(self._problems_path, "".join(json_text(problem) + "\n" for problem in problems))
-            Manifest(self.path, [canonical_hash(identity)]).add(self._problems_path)
+            lines = [{"id": each.id, "prompt": each.prompt, "answer": each.answer} for each in problems]
+            write_atomic(self.path / PROBLEMS, "".join(json_text(line) + "\n" for line in lines))
+            Manifest(self.path, [canonical_hash(identity)]).add(PROBLEMS)
 
         if overwrite:
             self.output.remove()
         self.output.begin(identity, overwrite=overwrite, prepare=prepare)
 
-    def finish(self) -> None:
-        """List the responses, once all are there. If they were listed before, check them."""
-        manifest = self.manifest()
-        if self.responses.path.name in manifest.entries:
-            manifest.check(self.responses.path)
-        else:
-            manifest.add(self.responses.path)
-
-    def write_result(self, samples: Sequence[SampleRecord], metrics: Mapping[str, Any]) -> None:
-        """Write every sample with its verdict, and the numbers, in place of earlier ones."""
-        paths = self.path / SAMPLES, self.metrics_path
-        write_parquet(paths[0], record_table(samples, SAMPLE_SCHEMA))
-        write_atomic(paths[1], json_text(metrics, indent=1) + "\n")
-        self.manifest().add(*paths)
-
     def identity(self) -> dict[str, Any]:
         """The content of `set.json`."""
         return read_set(self.path)[0]
 
-    def problems(self) -> list[Line]:
-        """The lines of `problems.jsonl`."""
-        self.manifest().check(self._problems_path)
-        return list(whole_objects(self._problems_path, ProblemLine))
+    def problems(self) -> list[Problem]:
+        """The problems with their prompts."""
+        read_set(self.path)[1].check(PROBLEMS)
+        return [Problem(**line) for line in whole_objects(self.path / PROBLEMS, ProblemLine)]
+
+    def all_responses(self, problems: Sequence[Problem], num_samples: int) -> list[list[Line]]:
+        """The responses to each problem, in the order of the samples. Lists the file once all are there."""
+        manifest = read_set(self.path)[1]
+        is_listed = _RESPONSES in manifest.entries
+        if is_listed:
+            manifest.check(_RESPONSES)
+        found: dict[str, dict[int, Line]] = {problem.id: {} for problem in problems}
+        for line in self.responses:
+            found[line["problem"]][line["sample"]] = line
+        number, expected = sum(map(len, found.values())), num_samples * len(problems)
+        if number < expected:
+            raise RecordError(
+                f"{self.path}: {number:,} of {expected:,} responses are there. Run the same `gar eval run` again for "
+                "the rest."
+            )
+        if not is_listed:
+            manifest.add(_RESPONSES)
+        return [[samples[number] for number in range(num_samples)] for samples in found.values()]
+
+    def write_result(self, samples: Sequence[SampleRecord], metrics: Mapping[str, Any]) -> None:
+        """Write every sample with its verdict, and the numbers, in place of earlier ones."""
+        write_parquet(self.path / SAMPLES, record_table(samples, SAMPLE_SCHEMA))
+        write_atomic(self.path / NUMBERS, json_text(metrics, indent=1) + "\n")
+        read_set(self.path)[1].add(SAMPLES, NUMBERS)
 
 
 def evaluation_folders(path: Path) -> list[EvaluationFolder]:
@@ -91,13 +96,13 @@ def evaluation_folders(path: Path) -> list[EvaluationFolder]:
     if not inside:
         raise RecordError(
             f"{path}: {'no evaluation in this folder' if path.is_dir() else 'no such folder'}. Expected one that "
-            "`gar eval generate` wrote, by default evals/MODEL, or evals/MODEL/BENCHMARK."
+            "`gar eval run` wrote, by default evals/MODEL, or evals/MODEL/BENCHMARK."
         )
     return [EvaluationFolder(folder) for folder in inside]
 
 
 def _is_evaluation(path: Path) -> bool:
-    return any((path / name).is_file() for name in (SET, PROBLEMS, "responses.jsonl"))
+    return any((path / name).is_file() for name in (SET, PROBLEMS, _RESPONSES))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -107,8 +112,6 @@ class ProblemLine:
     id: str
     prompt: Any
     answer: str
-    num_choices: int
-    category: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

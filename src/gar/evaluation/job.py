@@ -1,30 +1,43 @@
-"""The settings of `gar eval generate`, `run` and `score`. Importing this imports no torch."""
+"""The settings of `gar eval`. Importing this imports no torch."""
 
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field
 
+from gar.data.prompts import PromptTemplate
 from gar.settings import ModelSettings, Settings
 from gar.types import ResponseFormat
 
-PromptForm = Literal["think-answer", "boxed", "as-is"]
-"""The form of a prompt, see `benchmarks/prompts.py`."""
+
+class ScoreSettings(Settings):
+    """How samples are graded, and for which k."""
+
+    format: ResponseFormat | None = None
+    """How responses are read. None is the template's own."""
+    num_workers: Annotated[int, Field(ge=1)] = 2
+    """Processes that parse answers."""
+    timeout_seconds: Annotated[float, Field(gt=0)] = 5.0
+    """Time limit, after which the worker is killed and the sample has status timeout."""
+    pass_at_k: tuple[Annotated[int, Field(ge=1)], ...] = ()
+    """pass@k and maj@k for these k, at most the number of samples. By default powers of 2, up to all of them."""
+    allow_degenerate: bool = False
+    """Exit with 0 even if every response failed in the same way, for example was cut off."""
 
 
 class GenerateJob(Settings):
     """Which model answers which benchmarks, and how."""
 
-    model: str
-    """A Hub id, a local folder, a PEFT adapter, or "embedded"."""
+    model: ModelSettings
     benchmark: tuple[str, ...]
-    """Comma-separated: NAME, NAME@REVISION, NAME=FILE, or a file of problems. `gar eval list` has the names."""
+    """Comma-separated: NAME, NAME@REVISION, NAME=FILE, or a file of problems."""
     out: Path | None = None
     """Where the results go, a folder per benchmark. By default evals/MODEL."""
     samples: Annotated[int, Field(ge=1)] | None = None
     """Per problem. By default 32 for sets under 100 problems, 16 up to 1,000, else 1."""
-    prompt: PromptForm | None = None
-    """The form of the prompt. By default think-answer, and as-is for the embedded task."""
+    template: PromptTemplate | None = None
+    """What the prompts ask for, as --data.template of `gar train`. By default think-answer, and plain for the embedded
+    task."""
     temperature: Annotated[float, Field(ge=0)] = 1.0
     """Divides the logits. 0 is greedy."""
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
@@ -37,16 +50,8 @@ class GenerateJob(Settings):
     """Responses generated at one time. A kill loses at most one batch."""
     limit: Annotated[int, Field(ge=1)] | None = None
     """Use only the first problems of each benchmark, at most this many."""
-    show_prompts: bool = False
-    """Print the first prompt of each benchmark as the model would see it, and stop."""
     backend: Literal["transformers", "vllm"] = "transformers"
     """What generates: vllm needs the extra of that name."""
-    revision: str | None = None
-    """Commit, tag or branch of a Hub model."""
-    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Dtype to load the weights in: auto is the checkpoint's own."""
-    attention: str | None = None
-    """Attention implementation, for example sdpa or flash_attention_2."""
     device: str | None = None
     """For example cuda:1 or cpu. By default an accelerator if there is one."""
     overwrite: bool = False
@@ -57,10 +62,6 @@ class GenerateJob(Settings):
         """The benchmarks as a list."""
         return [spec for text in self.benchmark for spec in text.split(",") if spec]
 
-    def model_settings(self) -> ModelSettings:
-        """How to load the model."""
-        return ModelSettings(path=self.model, revision=self.revision, dtype=self.dtype, attention=self.attention)
-
     def num_samples(self, num_problems: int) -> int:
         """Samples per problem of a set of this size."""
         if self.samples is not None:
@@ -69,19 +70,4 @@ class GenerateJob(Settings):
 
     def folder(self) -> Path:
         """Where the results go."""
-        return self.out or Path("evals") / self.model.strip("/").replace("/", "--")
-
-
-class ScoreSettings(Settings):
-    """How samples are graded, and for which k."""
-
-    format: ResponseFormat | None = None
-    """How responses are read. None is the prompt form's own."""
-    num_workers: Annotated[int, Field(ge=1)] = 2
-    """Processes that parse answers."""
-    timeout_seconds: Annotated[float, Field(gt=0)] = 5.0
-    """Time limit, after which the worker is killed and the sample has status timeout."""
-    pass_at_k: tuple[Annotated[int, Field(ge=1)], ...] = ()
-    """pass@k and maj@k for these k, at most the number of samples. By default powers of 2, up to all of them."""
-    allow_degenerate: bool = False
-    """Exit with 0 even if every response failed in the same way, for example was cut off."""
+        return self.out or Path("evals") / self.model.path.strip("/").replace("/", "--")

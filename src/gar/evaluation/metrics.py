@@ -49,7 +49,8 @@ def pass_at_k(num_samples: int, num_correct: int, k: int) -> float:
     return 1.0 - math.prod(1.0 - k / i for i in range(num_wrong + 1, num_samples + 1))
 
 
-def majority_at_k(num_right: int, wrong_votes: Sequence[int], num_abstained: int, k: int) -> float:
+@lru_cache(maxsize=4096)
+def majority_at_k(num_right: int, wrong_votes: tuple[int, ...], num_abstained: int, k: int) -> float:
     """Chance that the most frequent answer of k samples is right, the k drawn without replacement from a problem's n.
 
     With `c_0` votes for the right answer, `c_1, c_2, ...` for the others, and ties broken evenly:
@@ -60,27 +61,13 @@ def majority_at_k(num_right: int, wrong_votes: Sequence[int], num_abstained: int
     more. `wrong_votes` are the votes for each other answer, answers of equal value together. Samples without an answer
     abstain. The value is exact: no draw is simulated. maj@1 is pass@1, and 0 if no vote is right.
 
-    Raises:
-        ValueError: A count is negative, or k is not in [1, n].
-
     References:
         Wang et al. 2022, Self-Consistency, arXiv 2203.11171, for the vote. The counting is ours.
 
     Example:
-        >>> majority_at_k(2, [1], 0, 3), majority_at_k(1, [1], 0, 2)
+        >>> majority_at_k(2, (1,), 0, 3), majority_at_k(1, (1,), 0, 2)
         (1.0, 0.5)
     """
-    num_samples = num_right + sum(wrong_votes) + num_abstained
-    if min(num_right, num_abstained, *wrong_votes, 0) < 0 or not 1 <= k <= num_samples:
-        raise ValueError(
-            f"maj@k needs counts of at least 0 and 1 <= k <= num_samples, got {num_right} right, {list(wrong_votes)} "
-            f"wrong, {num_abstained} abstained and k = {k}"
-        )
-    return _majority_at_k(num_right, tuple(sorted(wrong_votes)), num_abstained, k)
-
-
-@lru_cache(maxsize=4096)
-def _majority_at_k(num_right: int, wrong_votes: tuple[int, ...], num_abstained: int, k: int) -> float:
     total = math.comb(num_right + sum(wrong_votes) + num_abstained, k)
     share = 0.0
     for t in range(1, min(num_right, k) + 1):
@@ -119,4 +106,4 @@ def rate(measure: Measure, k: int, num_samples: int, num_correct: int, wrong_vot
     """pass@k or maj@k of one problem from its counts, as in `pass_at_k` and `majority_at_k`."""
     if measure == "pass":
         return pass_at_k(num_samples, num_correct, k)
-    return majority_at_k(num_correct, wrong_votes, num_samples - num_correct - sum(wrong_votes), k)
+    return majority_at_k(num_correct, tuple(sorted(wrong_votes)), num_samples - num_correct - sum(wrong_votes), k)

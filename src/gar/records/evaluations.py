@@ -33,14 +33,13 @@ _Rate = Annotated[float, Field(ge=0, le=1)]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProblemCount:
-    """One problem, its category or "", and the counts of its samples.
+    """One problem, and the counts of its samples.
 
     `num_correct` have the right answer in the required format, and each votes for it. `wrong_votes` are those for each
     other answer, most frequent first. None if they were not counted.
     """
 
     id: str
-    category: str = ""
     num_correct: _Count
     wrong_votes: Sequence[_Count] | None = None
 

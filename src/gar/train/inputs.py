@@ -101,7 +101,7 @@ class RunInputs:
             needs_alignment=METHODS[self.config.method].needs_alignment,
         )
         stops = self.config.preflight.mode == "stop"
-        self.say(render(report, with_stops=not stops))
+        self.say(render(report, with_findings=not (stops and report.stops)))
         if stops:
             report.raise_if_stop()
 
@@ -127,14 +127,21 @@ class RunInputs:
 
     def _results(self) -> Iterator[tuple[str, SetResult]]:
         """The results by set. The seed is the same before and after training: common random numbers."""
-        settings = self.config.evaluate
-        sampling = Sampling.from_settings(
-            settings, seed=self.config.seed, max_new_tokens=self._max_new_tokens, template=self._template
-        )
         for name, problems in self.evaluation_sets.items():
-            model, shown = self._policy_on_device(), f"evaluate {name}"
-            result = evaluate_policy(model, self.tokenizer, problems, self.verifier, settings, sampling, progress=shown)
-            yield name, result
+            yield (
+                name,
+                evaluate_policy(
+                    self._policy_on_device(),
+                    self.tokenizer,
+                    problems,
+                    self.verifier,
+                    self.config.evaluate,
+                    seed=self.config.seed,
+                    max_new_tokens=self._max_new_tokens,
+                    chat_template_kwargs=self._template,
+                    progress=f"evaluate {name}",
+                ),
+            )
 
     def _policy_on_device(self) -> Any:
         """Move the policy to its training device. The Trainer would do so only after the first samples."""

@@ -139,13 +139,13 @@ class Verifier:
         if self._custom:
             graded = self._pool.run(list(zip(responses, golds, strict=True)))
         else:
-            graded = self._grade_answers([form.answer for form in parsed], golds, texts)
+            graded = self.grade_answers([form.answer for form in parsed], golds, texts)
         return [self._verdict(form, outcome) for form, outcome in zip(parsed, graded, strict=True)]
 
-    def _grade_answers(
+    def grade_answers(
         self, answers: Sequence[str | None], golds: Sequence[str], prompts: Sequence[str]
     ) -> list[Graded]:
-        """Compare answers: equal ones once, and in the pool only those that need a parser."""
+        """Compare answers that are extracted: equal ones once, and in the pool only those that need a parser."""
         items = [(answer or "", gold, prompt) for answer, gold, prompt in zip(answers, golds, prompts, strict=True)]
         graded = {item: grade_exactly(*item) if item[0] else NO_ANSWER for item in set(items)}
         unclear = [item for item in dict.fromkeys(items) if graded[item] is None]

@@ -1,4 +1,4 @@
-"""Plans of batches, and the engine: what a batch holds, what its seed is, and what greedy means."""
+"""Plans of batches, the engines, and what `generate` asks and keeps."""
 
 import sys
 from collections.abc import Sequence
@@ -8,16 +8,21 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gar.errors import ConfigError
-from gar.evaluation.engines import TransformersEngine, VllmEngine, load_engine
+from gar.errors import ConfigError, DataError
+from gar.evaluation.engines import ENGINES, TransformersEngine
+from gar.evaluation.evaluate import Sampling
+from gar.evaluation.folder import EvaluationFolder
+from gar.evaluation.generate import batch_seed, generate, plan_batches
 from gar.evaluation.job import GenerateJob
-from gar.evaluation.sampling import batch_seed, generate, plan_batches, rendered_prompts
+from gar.evaluation.sets import load_sets
 from gar.models.embedded import load_embedded
+from gar.settings import ModelSettings
 from tests.evaluation.published import ROWS
 from tests.support.errors import raises
 from tests.support.files import write_jsonl
 
-JOB = GenerateJob(model="embedded", benchmark=("arithmetic",))
+EMBEDDED = ModelSettings(path="embedded")
+JOB = GenerateJob(model=EMBEDDED, benchmark=("arithmetic",))
 
 
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=30), st.integers(1, 9), st.integers(1, 16))
@@ -42,22 +47,28 @@ def test_batch_seed_differs_by_batch_set_and_seed():
     assert all(0 <= seed < 2**48 for seed in seeds)
 
 
-def test_job_splits_benchmarks_and_takes_the_default_number_of_samples():
-    job = GenerateJob(model="m", benchmark=("aime-2026,gsm8k=a.jsonl", "math-500"))
+def test_load_sets_splits_benchmarks_and_counts_their_samples():
+    job = GenerateJob(model=EMBEDDED, benchmark=("aime-2026,gsm8k=a.jsonl", "math-500"))
     assert job.specs == ["aime-2026", "gsm8k=a.jsonl", "math-500"]
     assert [job.num_samples(size) for size in (30, 99, 100, 1000, 1319)] == [32, 32, 16, 16, 1]
-    assert job.model_copy(update={"samples": 5}).num_samples(30) == 5
+    for change, error in (
+        ({"benchmark": (",",)}, ConfigError),
+        ({"benchmark": ("arithmetic", "arithmetic")}, DataError),
+        ({"samples": 2}, ConfigError),
+    ):
+        with raises(error):
+            load_sets(JOB.model_copy(update=change), largest_k=3)
 
 
 def test_transformers_engine_repeats_itself_for_a_seed_and_is_greedy_at_temperature_0():
     engine = TransformersEngine(JOB)
     model, tokenizer = load_embedded()
     prompts = [tokenizer(f"{number}+4*7=")["input_ids"] for number in range(5)]
-    drawn = [engine.respond(prompts[:1] * 8, max_new_tokens=30, temperature=1.0, top_p=1.0, seed=i) for i in (1, 1, 2)]
+    drawn = [engine.respond(prompts[:1] * 8, Sampling(max_new_tokens=30, temperature=1.0, seed=i)) for i in (1, 1, 2)]
     assert drawn[0] == drawn[1] != drawn[2]
     assert len({response.text for response in drawn[0]}) > 1
-    written = engine.respond(prompts, max_new_tokens=30, temperature=0.0, top_p=1.0, seed=1)
-    assert written == engine.respond(prompts, max_new_tokens=30, temperature=0.0, top_p=0.5, seed=2)
+    written = engine.respond(prompts, Sampling(max_new_tokens=30, temperature=0.0, seed=1))
+    assert written == engine.respond(prompts, Sampling(max_new_tokens=30, temperature=0.0, top_p=0.5, seed=2))
     for prompt, response in zip(prompts, written, strict=True):
         ids = torch.tensor([[*prompt, *response.ids]])
         with torch.no_grad():
@@ -65,13 +76,18 @@ def test_transformers_engine_repeats_itself_for_a_seed_and_is_greedy_at_temperat
         assert best.tolist() == list(response.ids)
 
 
+def generated(tmp_path, spec: str, **change) -> EvaluationFolder:
+    job = GenerateJob(model=EMBEDDED, benchmark=(spec,), samples=2, max_new_tokens=8, out=tmp_path / "out", **change)
+    (folder,) = generate(job, load_sets(job))
+    return folder
+
+
 def test_generate_takes_the_papers_form_of_any_named_set(tmp_path):
-    file = write_jsonl(tmp_path / "rows.jsonl", ROWS["gpqa-diamond"][:2])
-    told = {"samples": 2, "max_new_tokens": 8, "out": tmp_path / "out"}
-    (folder,) = generate(GenerateJob(model="embedded", benchmark=(f"gpqa-diamond={file}",), **told))
-    assert folder.identity()["prompt"]["form"] == "think-answer"
-    assert [problem["num_choices"] for problem in folder.problems()] == [4, 4]
-    assert folder.identity()["benchmark"]["notes"][0] == "Its makers ask that its questions be shown nowhere in public."
+    folder = generated(tmp_path, f"gpqa-diamond={write_jsonl(tmp_path / 'rows.jsonl', ROWS['gpqa-diamond'][:2])}")
+    identity = folder.identity()
+    assert identity["prompt"]["template"] == "think-answer"
+    assert identity["benchmark"]["notes"][0] == "Its makers ask that its questions be shown nowhere in public."
+    assert all("D. " in str(problem.prompt) for problem in folder.problems())
     for sample in folder.responses:
         ended = sample["tokens"][-1] == 1
         assert sample["stop"] == ("end" if ended else "length")
@@ -80,29 +96,17 @@ def test_generate_takes_the_papers_form_of_any_named_set(tmp_path):
 
 def test_generate_goes_on_from_a_set_that_moved_and_overwrite_begins_anew(tmp_path):
     rows = [{"prompt": f"{number}+1=", "answer": number + 1, "id": str(number)} for number in range(3)]
-    told = {"samples": 2, "max_new_tokens": 8, "out": tmp_path / "out", "prompt": "as-is"}
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
-        job = GenerateJob(model="embedded", benchmark=(write_jsonl(tmp_path / name / "mine.jsonl", rows),), **told)
-        (written,) = generate(job)
+        spec = write_jsonl(tmp_path / name / "mine.jsonl", rows)
+        written = generated(tmp_path, spec, template="plain")
     assert written.identity()["benchmark"]["source"] == str(tmp_path / "one" / "mine.jsonl")
     assert len(list(written.responses)) == 6
     earlier = written.responses.path.stat().st_mtime_ns
-    generate(job)
+    generated(tmp_path, spec, template="plain")
     assert written.responses.path.stat().st_mtime_ns == earlier  # all are there
-    generate(job.model_copy(update={"overwrite": True}))
+    generated(tmp_path, spec, template="plain", overwrite=True)
     assert written.responses.path.stat().st_mtime_ns > earlier
-
-
-def test_rendered_prompts_uses_the_chat_template(tmp_path, monkeypatch):
-    _, tokenizer = load_embedded()
-    tokenizer.chat_template = "{{ messages[0].content }} <think>"
-    monkeypatch.setattr("gar.evaluation.sampling.load_tokenizer", lambda name, revision: tokenizer)
-    file = write_jsonl(tmp_path / "mine.jsonl", [{"prompt": "1 + 1 =", "answer": 2}])
-    job = GenerateJob(model="m", benchmark=(file,), prompt="boxed")
-    ((name, form, text),) = rendered_prompts(job)
-    assert (name, form) == ("mine", "boxed")
-    assert text.endswith("1 + 1 = <think>")
 
 
 # vLLM is an extra: the part of its interface that we rely on, as its documentation states it.
@@ -133,9 +137,8 @@ def fake_params(*, n: int, temperature: float, top_p: float, max_tokens: int, se
 
 def test_vllm_engine_asks_for_what_vllm_gives(monkeypatch):
     monkeypatch.setitem(sys.modules, "vllm", SimpleNamespace(LLM=FakeLLM, SamplingParams=fake_params))
-    engine = load_engine(GenerateJob(model="embedded", benchmark=("arithmetic",), backend="vllm"))
-    assert isinstance(engine, VllmEngine)
-    first, second = engine.respond([[3, 4], [5]], max_new_tokens=7, temperature=0.5, top_p=0.9, seed=11)
+    engine = ENGINES["vllm"](JOB)
+    first, second = engine.respond([[3, 4], [5]], Sampling(max_new_tokens=7, temperature=0.5, top_p=0.9, seed=11))
     prompts, params = engine._llm.seen
     assert prompts == [{"prompt_token_ids": [3, 4]}, {"prompt_token_ids": [5]}]
     assert params == [(1, 0.5, 0.9, 7, 11), (1, 0.5, 0.9, 7, 12)]
@@ -145,8 +148,8 @@ def test_vllm_engine_asks_for_what_vllm_gives(monkeypatch):
     assert engine.context == 512
 
 
-def test_load_engine_says_what_it_lacks(monkeypatch):
+def test_engines_raise_what_they_lack(monkeypatch):
     monkeypatch.setitem(sys.modules, "vllm", None)
-    for lacking in ({"backend": "vllm"}, {"device": "tpu"}):
+    for backend, device in (("vllm", None), ("transformers", "tpu")):
         with raises(ConfigError):
-            load_engine(JOB.model_copy(update=lacking))
+            ENGINES[backend](JOB.model_copy(update={"device": device}))

@@ -117,7 +117,7 @@ class RunInputs:
         sets = {name: result.to_json() for name, result in results.items()}
         samples = [sample for name, result in results.items() for sample in result.samples(name)]
         folder.write_samples(moment, samples)  # first: the numbers mark the end
-        folder.write_json(f"evaluation/{moment}.json", {"identity": identity, "sets": sets})
+        folder.write_json(f"evaluation/{moment}.json", {"step": step, "identity": identity, "sets": sets})
 
     def evaluation_metrics(self) -> dict[str, float]:
         """pass@k of the policy as it is now, under the names of metrics."""

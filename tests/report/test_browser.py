@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from gar.records import RunFolder
-from gar.report import build
-from gar.report.build import ReportOptions, write_report
+from gar.report import ReportOptions, build
+from gar.report.build import write_report
 from gar.types import Status
 from tests.report.runs import make_run, rollout, sample, wrong
 

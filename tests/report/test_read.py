@@ -9,7 +9,7 @@ import gar.report.build
 from gar.cli.main import main
 from gar.errors import RecordError
 from gar.records import RunFolder, open_run
-from gar.report.build import missing, read_run
+from gar.report.runs import missing, read_run
 from tests.report.runs import make_run
 from tests.support.damage import damages
 from tests.support.errors import raises

@@ -24,20 +24,20 @@ Rates = Mapping[str, Mapping[str, Sequence[float]]]
 _PALETTE = (INK, *COLORS, "#882255", "#999933", "#44AA99", "#332288")
 
 
-class _Panel(NamedTuple):
-    """The largest possible value is 1. The reference is drawn dashed if there is one row."""
+class Panel(NamedTuple):
+    """A metric to draw, and its smallest possible value. The reference, if any, is dashed."""
 
     metric: str
     title: str
     unit: str
-    smallest: float
+    smallest: float = -np.inf
     reference: str = ""
 
 
 _PANELS = (
-    _Panel("gar/eligible_fraction", "Correct responses in the right format", "share of responses", 0, "reward"),
-    _Panel("gar/alignment_mean", "Alignment of correct responses", "cosine with the expert solution", -1),
-    _Panel(
+    Panel("gar/eligible_fraction", "Correct responses in the right format", "share of responses", 0, "reward"),
+    Panel("gar/alignment_mean", "Alignment of correct responses", "cosine with the expert solution", -1),
+    Panel(
         "gar/zero_std_group_fraction_shaped",
         "Zero-std groups",
         "share of groups",
@@ -91,7 +91,7 @@ def curves_figure(curves: Mapping[str, Sequence[Curves]], rates: Rates, *, title
     return figure
 
 
-def _draw_curves(axes: Axes, panel: _Panel, rows: Sequence[Sequence[Curves]]) -> None:
+def _draw_curves(axes: Axes, panel: Panel, rows: Sequence[Sequence[Curves]]) -> None:
     """Draw means with bands, cut to the metric's range: with few seeds an interval may be wider than that."""
     tables = [_table(seeds, panel.metric) for seeds in rows]
     title = panel.title

@@ -68,7 +68,7 @@ def make_report(runs: Sequence[Run], options: ReportOptions) -> Report:
         scope=scope(tested, len(groups)),
         notes=[f"{note}." for note in (*notes, *reasons)],
         tables={title: table for title, table in tables.items() if len(table)},
-        all_runs=runs_table(groups),
+        all_runs=runs_table(runs),
         charts=charts(groups),
         pictures=pictures(groups, options.histogram_steps),
         runs=[run_facts(label, run) for label, members in groups.items() for run in members],

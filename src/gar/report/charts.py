@@ -10,10 +10,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from gar.analysis.alignment import alignment_figure
 from gar.analysis.curves import Panel, window_size
+from gar.analysis.rollouts import alignment_figure, zero_std_groups_figure
 from gar.analysis.style import COLORS, STYLE
-from gar.analysis.zero_std_groups import zero_std_groups_figure
 from gar.records import Run
 from gar.report.page import Chart, Picture, Series
 from gar.report.runs import Groups

@@ -9,13 +9,12 @@ from typing import Any
 
 import pandas as pd
 
+from gar.analysis.summary import NONE
 from gar.evaluation.paired import NO_TEST, Measures, contrasts, problem_counts
 from gar.evaluation.text_tables import difference_cells, rows_of
 from gar.records import Run
 from gar.report.runs import Groups
 
-NONE = "–"
-"""The cell of an unknown value."""
 _SCOPES = {
     ("group", "seed"): "This is one run: the test is over its problems and compares this one model before and after. "
     "Another seed may give another result, and a method is judged by comparing it with another.",
@@ -31,7 +30,7 @@ _SCOPES = {
 def changes(groups: Groups) -> pd.DataFrame:
     """Compare every group after training with itself before, per set and k, as `contrasts` does."""
     against = {label: [_before(label)] for label in groups}
-    return contrasts(_counts(groups), against=against, measures=measures(groups))
+    return contrasts(_counts(groups), against=against, measures=_measures(groups))
 
 
 def contests(groups: Groups, notes: list[str]) -> pd.DataFrame:
@@ -51,7 +50,7 @@ def contests(groups: Groups, notes: list[str]) -> pd.DataFrame:
             )
         else:
             against[label] = [first]
-    table = contrasts(_counts(groups), against=against, measures=measures(groups), pair_by="seed")
+    table = contrasts(_counts(groups), against=against, measures=_measures(groups), pair_by="seed")
     unmeasured = [label for label in against if label not in set(table["label"])]
     notes += [f"{label} and {first} have no seed and problem in common after training" for label in unmeasured]
     return table
@@ -95,7 +94,7 @@ def contrast_table(contrasts: pd.DataFrame, sides: Sequence[str]) -> pd.DataFram
     return pd.DataFrame(rows, columns=["runs", "on", *sides, *numbers])
 
 
-def measures(groups: Groups) -> Measures:
+def _measures(groups: Groups) -> Measures:
     """Every k of pass@k that a run was measured with, by set, in their order."""
     known: dict[str, set[int]] = {}
     for run in (run for runs in groups.values() for run in runs):

@@ -13,7 +13,7 @@ function cellNumber(text) {
 // Names stand in the first column. Any other is of verdicts, or of numbers if each of its cells is one or two.
 function kindOf(table, j) {
   if (table.columns[j] === 'verdict') return 'verdict';
-  return j && table.rows.every((row) => /^[<+−-]?[\d.,]*[%–]?( (→|to) [+−-]?[\d.,]*[%–]?| \(\d+%\))?$/.test(row[j])) ? 'number' : 'text';
+  return j && table.rows.every((row) => /^(?=.)[<+−-]?[\d.,]*[%–]?( (→|to) [+−-]?[\d.,]*[%–]?| \(\d+%\))?$/.test(row[j])) ? 'number' : 'text';
 }
 
 // Positions of the rows in order of a column; cells without a number come last either way.
@@ -65,7 +65,7 @@ function drawTable(title, table) {
 
 function summaryPanel(params) {
   const { columns, rows } = report.all_runs;
-  const numbers = columns.flatMap((heading, j) => (rows.length === 1 && heading !== 'seed' && kindOf(report.all_runs, j) === 'number' ? [[heading, rows[0][j]]] : []));
+  const numbers = columns.flatMap((heading, j) => (rows.length === 1 && !['tags', 'seed'].includes(heading) && kindOf(report.all_runs, j) === 'number' ? [[heading, rows[0][j]]] : []));
   const tiles = numbers.filter(([, value]) => value !== '–').map(([heading, value]) => h('div', { class: 'tile' }, h('span', {}, term(heading)), h('b', {}, value)));
   const first = report.charts.slice(0, 2);
   return [

@@ -221,16 +221,11 @@ def test_samples_of_evaluations_are_shown_whole_before_and_after(tmp_path):
 
 
 def test_a_run_without_an_end_says_how_far_it_came_and_why_it_ended(tmp_path):
-    for status, words in (("running", "still running"), ("failed", "the run was failed")):
-        run = make_run(tmp_path, status, steps=2, status=status, evaluations={})
-        headline = write(tmp_path / status, run)[0].headline
-        assert headline.startswith("No verdict: ")
-        assert words in headline
-        assert "up to step 2" in headline
-    read = read_run(run)
-    error = {"kind": "ValueError", "text": "ValueError: no such rate", "place": "gar/train/run.py:1 in train"}
+    run = make_run(tmp_path, steps=2, status="failed", evaluations={})
+    read, error = read_run(run), {"text": "ValueError: no such rate", "place": "gar/train/run.py:1 in train"}
     report = make_report([replace(read, record={**read.record, "error": error})], ReportOptions())
-    assert "ValueError: no such rate; gar/train/run.py:1 in train" in report.headline
+    assert report.headline.startswith("No verdict: run: the run was failed")
+    assert "(ValueError: no such rate; gar/train/run.py:1 in train)" in report.headline
     assert report.runs[0].facts["error"] == "ValueError: no such rate"
 
 

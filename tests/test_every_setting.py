@@ -19,7 +19,7 @@ from gar.models.embedded import embedded_path, load_embedded
 from gar.models.load import load_policy
 from gar.records import open_run
 from gar.records.dotted import leaves
-from gar.report.summary import tags
+from gar.report.tables import tags
 from gar.step import ResponseFacts, Row, Step, plan_shaping
 from gar.train.inputs import RunInputs
 from gar.train.run import train

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,30 +10,11 @@ from matplotlib.figure import Figure
 from gar.analysis.curves import curves_figure, learning_curve_figure
 from gar.analysis.style import paper_figure, save_figure
 from gar.errors import RecordError
-from gar.records import RunFolder, open_run
+from gar.records import open_run
+from tests.report.runs import make_run
 from tests.support.errors import raises
 
 RIGHT, ALIGNMENT, ZERO_STD, RATES = range(4)
-
-
-def make_run(parent: Path, steps: int = 40, **changed: float | None) -> Path:
-    """A run that has recorded everything, with some metrics at other values."""
-    run = RunFolder.create(parent, "cost$x$_{1}")
-    run.write_run(seed=0, command=["gar"], config={}, data_hash=None)
-    for step in range(1, steps + 1):
-        row = {
-            "step": step,
-            "reward": step / 100 - 0.1,
-            "gar/eligible_fraction": step / 100,
-            "gar/alignment_mean": 0.3 + step / 1000,
-            "gar/zero_std_group_fraction_outcome": 0.5,
-            "gar/zero_std_group_fraction_shaped": 0.125,
-        }
-        run.append_metrics(row | changed)
-    for moment, rate in (("before", 0.31), ("after", 0.63)):
-        part = {"num_samples": 4, "problems": [], "pass_at": {"1": rate, "4": None}}
-        run.write_json(f"evaluation/{moment}.json", {"step": 0, "sets": {"test": part}})
-    return run.path
 
 
 def words(axes) -> list[str]:
@@ -42,17 +22,18 @@ def words(axes) -> list[str]:
 
 
 def test_figure_draws_the_recorded_numbers_of_a_run(tmp_path):
-    axes = learning_curve_figure(open_run(make_run(tmp_path))).axes
+    run = make_run(tmp_path, "cost$x$_{1}", steps=40, rollouts={})
+    axes = learning_curve_figure(open_run(run)).axes
     reward, right = axes[RIGHT].lines
     np.testing.assert_array_equal(right.get_xdata(), np.arange(1, 41))
-    assert (right.get_ydata()[20], reward.get_ydata()[20]) == pytest.approx((0.21, 0.11))  # 5 steps of a straight line
+    assert (right.get_ydata()[20], reward.get_ydata()[20]) == pytest.approx((0.21, 0.42))  # 5 steps of a straight line
     assert right.get_ydata()[0] == pytest.approx(0.02)  # the mean of three steps
     assert axes[RIGHT].get_title(loc="left") == "Correct responses in the right format (dashed: reward)"
     assert axes[RIGHT].get_xlabel() == "training step (mean over 5 points)"
     outcome, shaped = axes[ZERO_STD].lines
-    assert ({*outcome.get_ydata()}, {*shaped.get_ydata()}) == ({0.5}, {0.125})
+    assert ({*outcome.get_ydata()}, {*shaped.get_ydata()}) == ({0.5}, {0.25})
     assert [label.get_text() for label in axes[RATES].get_yticklabels()] == ["before", "after"]
-    assert {float(line.get_xdata()[0]) for line in axes[RATES].lines if line.get_marker() == "o"} == {0.31, 0.63}
+    assert {float(line.get_xdata()[0]) for line in axes[RATES].lines if line.get_marker() == "o"} == {0.3125, 0.75}
     assert words(axes[RATES]) == ["test pass@1"]
 
 
@@ -69,7 +50,9 @@ def test_figure_of_seeds_shows_their_mean_with_its_interval_and_cuts_it_to_the_r
 
 
 def test_figure_says_not_recorded_where_a_metric_is_null_throughout_or_missing(tmp_path):
-    axes = learning_curve_figure(open_run(make_run(tmp_path, **{"gar/alignment_mean": None}))).axes
+    run = open_run(make_run(tmp_path, rollouts={}))
+    run.metrics = [row | {"gar/alignment_mean": None} for row in run.metrics]
+    axes = learning_curve_figure(run).axes
     assert [words(panel) == ["not recorded"] for panel in axes] == [False, True, False, False]
     empty = curves_figure({"run": [{}]}, {}, title="pass@1")
     assert all(words(panel) == ["not recorded"] for panel in empty.axes)

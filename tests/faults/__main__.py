@@ -33,8 +33,8 @@ import torch
 import transformers.models.qwen3.modeling_qwen3  # noqa: F401  every fork loads a model of it
 import typeguard  # noqa: F401  every fork imports it
 
-import gar.analysis.alignment
 import gar.analysis.curves
+import gar.analysis.rollouts
 import gar.analysis.summary
 import gar.cli.eval
 import gar.comparison.compare

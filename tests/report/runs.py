@@ -72,7 +72,7 @@ def make_run(
     for step in range(1, steps + 1):
         folder.append_metrics(
             {
-                "step": step, "reward": 0.1 * step, "gar/eligible_fraction": 0.1 * step,
+                "step": step, "reward": step / 50, "gar/eligible_fraction": step / 100,
                 "gar/alignment_mean": 0.05 * step, "gar/zero_std_group_fraction_outcome": 0.5,
                 "gar/zero_std_group_fraction_shaped": 0.25, "time/step_seconds": 2.0, "time/gar_seconds": 0.5,
             }

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from gar.records import RunFolder
-from gar.report import build
-from gar.report.build import ReportOptions, write_report
+from gar.report import ReportOptions, build
+from gar.report.build import write_report
 from gar.types import Status
 from tests.report.runs import make_run, rollout, sample, wrong
 
@@ -50,6 +50,7 @@ def browser(tmp_path_factory) -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory) -> Path:
+    """Two runs. The first has odd responses, evaluation samples and tags."""
     folder = tmp_path_factory.mktemp("page")
     odd = [
         rollout(1, 0, 0, response=HOSTILE, prompt=HOSTILE, problem_id=HOSTILE, answer=HOSTILE, alignment=0.9),
@@ -58,42 +59,26 @@ def page(tmp_path_factory) -> Path:
         wrong(1, 0, 3, response=FORMULAS),
     ]
     usual = {step: [rollout(step, g, 0) for g in range(60)] + [wrong(step, g, 1) for g in range(60)] for step in (2, 3)}
+    tags = {"records": {"tags": (HOSTILE, "night")}}
     runs = [
-        make_run(folder, "first", rollouts={1: odd, **usual}),
+        make_run(folder, "first", rollouts={1: odd, **usual}, settings=tags),
         make_run(folder, HOSTILE.replace("/", "|")[:80], settings={"method": "grpo"}, rollouts={}),
     ]
+    wrong_before = {"status": Status.WRONG, "verified": False, "response": "2+2=5"}
+    RunFolder(runs[0]).write_samples("before", [sample(p, i, **wrong_before) for p in (0, 1) for i in (0, 1)])
+    RunFolder(runs[0]).write_samples("after", [sample(p, i) for p in (0, 1) for i in (0, 1)])
     write_report(runs, folder / "page.html")
     return folder / "page.html"
 
 
-@pytest.fixture(scope="module")
-def one_page(tmp_path_factory) -> Path:
-    """A run with evaluation samples and tags."""
-    run = make_run(tmp_path_factory.mktemp("one"), settings={"records": {"tags": (HOSTILE, "night")}})
-    wrong_before = {"status": Status.WRONG, "verified": False, "response": "2+2=5"}
-    RunFolder(run).write_samples("before", [sample(p, i, **wrong_before) for p in (0, 1) for i in (0, 1)])
-    RunFolder(run).write_samples("after", [sample(p, i) for p in (0, 1) for i in (0, 1)])
-    write_report([run], run.parent / "one.html")
-    return run.parent / "one.html"
-
-
-def fresh(browser, address: Path) -> Iterator[Any]:
-    """A page, freshly loaded. No test may leave a message in the console."""
+@pytest.fixture
+def opened(browser, page) -> Iterator[Any]:
+    """The page, freshly loaded. No test may leave a message in the console."""
     size(browser, 1280, 900)
-    visit(browser, address)
+    visit(browser, page)
     yield browser
     assert browser.get_log("browser") == []
     assert "gone" not in browser.title
-
-
-@pytest.fixture
-def opened(browser, page) -> Iterator[Any]:
-    yield from fresh(browser, page)
-
-
-@pytest.fixture
-def opened_one(browser, one_page) -> Iterator[Any]:
-    yield from fresh(browser, one_page)
 
 
 def visit(browser, address: Path | str) -> None:
@@ -136,6 +121,7 @@ def response_text(browser) -> str:
 
 def test_every_filter_filters(opened):
     go(opened, "rollouts")
+    choose(opened, "from", "training")
     assert (count(opened), len(items(opened))) == (244, 100)
     opened.find_element(By.CSS_SELECTOR, ".more").click()
     assert len(items(opened)) == 200
@@ -171,42 +157,37 @@ return [...document.querySelectorAll('body *:not(.item *)')].filter((element) =>
 """
 
 
-@pytest.mark.parametrize("which", ["page", "one_page"])
-def test_nothing_is_off_the_screen_of_a_phone(browser, which, request):
-    size(browser, 390, 844)
-    visit(browser, request.getfixturevalue(which))
+def test_nothing_is_off_the_screen_of_a_phone(opened):
+    size(opened, 390, 844)
     for tab in TABS:
-        assert go(browser, tab).text.strip()
-        assert browser.execute_script(OFF_SCREEN) == [], tab
-        assert browser.execute_script("return document.documentElement.scrollWidth") <= 390, tab
-    go(browser, "rollouts")
-    for item in items(browser)[:4]:
+        assert go(opened, tab).text.strip()
+        assert opened.execute_script(OFF_SCREEN) == [], tab
+        assert opened.execute_script("return document.documentElement.scrollWidth") <= 390, tab
+    go(opened, "rollouts")
+    for item in items(opened)[:4]:
         item.click()
-        assert browser.execute_script("return document.documentElement.scrollWidth") <= 390
+        assert opened.execute_script("return document.documentElement.scrollWidth") <= 390
 
 
 def test_the_keyboard_alone_reaches_everything(opened):
-    press = opened.switch_to.active_element.send_keys
-
     def focused() -> Any:
         return opened.switch_to.active_element
 
-    for _ in range(3):
-        press(Keys.TAB)
-        press = focused().send_keys
-        if focused().get_attribute("role") == "tab":
-            break
+    def tab_to(role: str) -> None:
+        for _ in range(20):
+            focused().send_keys(Keys.TAB)
+            if focused().get_attribute("role") == role:
+                return
+
+    tab_to("tab")
     for tab in TABS[1:3]:
         focused().send_keys(Keys.ARROW_RIGHT)
         assert focused().get_attribute("id") == f"tab-{tab}"
-    for _ in range(20):
-        focused().send_keys(Keys.TAB)
-        if focused().get_attribute("role") == "listbox":
-            break
+    tab_to("listbox")
     focused().send_keys(Keys.ARROW_DOWN)
     assert response_text(opened) == LONG
     focused().send_keys(Keys.END)
-    assert items(opened)[-1].get_attribute("aria-selected") == "true"
+    assert opened.find_elements(By.CSS_SELECTOR, ".item")[-1].get_attribute("aria-selected") == "true"
     focused().send_keys(Keys.HOME)
     assert response_text(opened) == HOSTILE
 
@@ -218,7 +199,7 @@ def test_the_policy_stops_injected_scripts(browser, page):
     browser.get_log("browser")
 
 
-def test_token_shares_are_shaded(browser, tmp_path, monkeypatch):
+def test_token_shares_are_shaded_and_the_numbers_of_one_run_fit_a_phone(browser, tmp_path, monkeypatch):
     monkeypatch.setattr(build, "pictures", lambda *_: [])
     run = make_run(tmp_path, rollouts={1: [rollout(1, 0, 0)]})
     write_report([run], tmp_path / "page.html", ReportOptions(token_shares="start"))
@@ -228,6 +209,9 @@ def test_token_shares_are_shaded(browser, tmp_path, monkeypatch):
     assert len(tokens) > 3
     assert any(token.value_of_css_property("background-color") != "rgba(0, 0, 0, 0)" for token in tokens)
     assert "sum to" in browser.find_element(By.CSS_SELECTOR, ".scale").text
+    size(browser, 390, 844)
+    assert "25.0%" in go(browser, "summary").find_element(By.CSS_SELECTOR, ".tiles").text
+    assert browser.execute_script(OFF_SCREEN) == []
     assert browser.get_log("browser") == []
 
 
@@ -244,59 +228,59 @@ def steps_read(browser) -> set[str]:
     return {text.partition(":")[0] for text in readings}
 
 
-def test_curves_share_a_cursor_zoom_and_lead_to_rollouts(opened_one):
-    go(opened_one, "curves")
-    picture = chart(opened_one)
-    opened_one.execute_script("arguments[0].focus()", picture)
+def test_curves_share_a_cursor_zoom_and_lead_to_rollouts(opened):
+    go(opened, "curves")
+    picture = chart(opened)
+    opened.execute_script("arguments[0].focus()", picture)
     picture.send_keys(Keys.HOME, Keys.ARROW_RIGHT)
-    assert steps_read(opened_one) == {"step 2"}
-    pointer, width = webdriver.ActionChains(opened_one), picture.size["width"]
+    assert steps_read(opened) == {"step 2"}
+    pointer, width = webdriver.ActionChains(opened), picture.size["width"]
     pointer.move_to_element_with_offset(picture, int(-0.1 * width), 0).click_and_hold()
     pointer.move_to_element_with_offset(picture, int(0.25 * width), 0).release().perform()
-    assert "from=3&to=5" in opened_one.current_url
-    opened_one.refresh()
-    chart(opened_one).send_keys(Keys.HOME)
-    assert steps_read(opened_one) == {"step 3"}
-    opened_one.find_element(By.CSS_SELECTOR, ".zoom button").click()
-    assert "from" not in opened_one.current_url
-    pointer.move_to_element_with_offset(chart(opened_one, 1), width // 2 - 14, 0).click().perform()
-    assert opened_one.current_url.endswith("#rollouts?step=6")
-    assert count(opened_one) == 4
-    opened_one.back()
-    assert chart(opened_one).is_displayed()
+    assert "from=3&to=5" in opened.current_url
+    opened.refresh()
+    chart(opened).send_keys(Keys.HOME)
+    assert steps_read(opened) == {"step 3"}
+    opened.find_element(By.CSS_SELECTOR, ".zoom button").click()
+    assert "from" not in opened.current_url
+    pointer.move_to_element_with_offset(chart(opened, 1), width // 2 - 14, 0).click().perform()
+    assert opened.current_url.endswith("#rollouts?step=6")
+    assert count(opened) == 120  # of step 3, the nearest
+    opened.back()
+    assert chart(opened).is_displayed()
 
 
-def test_a_link_opens_one_rollout_with_its_filters(opened_one, one_page):
-    go(opened_one, "rollouts")
-    choose(opened_one, "step", "3")
-    choose(opened_one, "verdict", "wrong")
-    items(opened_one)[1].click()
-    link, heading = opened_one.current_url, opened_one.find_element(By.CSS_SELECTOR, ".detail h2").text
+def test_a_link_opens_one_rollout_with_its_filters(opened, page):
+    go(opened, "rollouts")
+    choose(opened, "step", "3")
+    choose(opened, "verdict", "wrong")
+    items(opened)[1].click()
+    link, heading = opened.current_url, opened.find_element(By.CSS_SELECTOR, ".detail h2").text
     assert "step 3, response 2" in heading
-    visit(opened_one, link)
-    assert opened_one.find_element(By.CSS_SELECTOR, ".detail h2").text == heading
-    assert count(opened_one) == 2
-    assert items(opened_one)[1].get_attribute("aria-selected") == "true"
-    go(opened_one, "curves")
-    go(opened_one, "rollouts")
-    assert count(opened_one) == 2
-    visit(opened_one, f"{one_page.as_uri()}#rollouts?group=0:99:0&response=1")
-    assert "not among those drawn for this page" in opened_one.find_element(By.CSS_SELECTOR, ".detail").text
+    visit(opened, link)
+    assert opened.find_element(By.CSS_SELECTOR, ".detail h2").text == heading
+    assert count(opened) == 60
+    assert items(opened)[1].get_attribute("aria-selected") == "true"
+    go(opened, "curves")
+    go(opened, "rollouts")
+    assert count(opened) == 60
+    visit(opened, f"{page.as_uri()}#rollouts?group=0:99:0&response=1")
+    assert "not among those drawn for this page" in opened.find_element(By.CSS_SELECTOR, ".detail").text
 
 
-def test_evaluation_samples_face_each_other_before_and_after(opened_one):
-    go(opened_one, "rollouts")
-    choose(opened_one, "from", "test, after")
-    assert count(opened_one) == 4
-    choose(opened_one, "verdict", "wrong")
-    assert count(opened_one) == 0
-    choose(opened_one, "from", "test, before")
-    assert count(opened_one) == 4
-    headings = [each.text for each in opened_one.find_elements(By.CSS_SELECTOR, ".texts h3")]
+def test_evaluation_samples_face_each_other_before_and_after(opened):
+    go(opened, "rollouts")
+    choose(opened, "from", "test, after")
+    assert count(opened) == 4
+    choose(opened, "verdict", "wrong")
+    assert count(opened) == 0
+    choose(opened, "from", "test, before")
+    assert count(opened) == 4
+    headings = [each.text for each in opened.find_elements(By.CSS_SELECTOR, ".texts h3")]
     assert headings[1:3] == ["Response before training: wrong", "Response after training: right"]
-    assert response_text(opened_one) == "2+2=5"
-    opened_one.find_elements(By.CSS_SELECTOR, ".mates")[1].find_elements(By.TAG_NAME, "button")[1].click()
-    assert "test, after training, response 2" in opened_one.find_element(By.CSS_SELECTOR, ".detail h2").text
+    assert response_text(opened) == "2+2=5"
+    opened.find_elements(By.CSS_SELECTOR, ".mates")[1].find_elements(By.TAG_NAME, "button")[1].click()
+    assert "test, after training, response 2" in opened.find_element(By.CSS_SELECTOR, ".detail h2").text
 
 
 def test_tables_sort_and_the_table_of_runs_is_searched(opened):

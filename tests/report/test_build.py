@@ -16,11 +16,12 @@ from gar.records import RunFolder
 from gar.records.files import write_parquet
 from gar.records.rollouts import record_table
 from gar.records.run_record import record_text
-from gar.report import build
-from gar.report.build import ReportOptions, make_report, read_run, write_report
+from gar.report import ReportOptions, build
+from gar.report.build import make_report, write_report
 from gar.report.definitions import DEFINITIONS
 from gar.report.page import MAX_BYTES, SCRIPTS, _asset
-from gar.report.sample import draw_groups
+from gar.report.rollouts import browser_rollouts
+from gar.report.runs import read_run
 from gar.types import Status
 from tests.report.runs import PROBLEMS, make_run, rollout, sample, wrong
 from tests.support.errors import raises
@@ -46,17 +47,16 @@ def write(tmp_path, run, **options):
     return report, (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
-def test_hostile_texts_leave_no_markup_and_long_ones_say_what_was_cut(tmp_path):
+def test_hostile_texts_leave_no_markup(tmp_path):
     hostile = rollout(1, 0, 0, response=HOSTILE, prompt=HOSTILE, answer=HOSTILE)
-    run = make_run(tmp_path, "a<b>", rollouts={1: [hostile, rollout(1, 0, 1, response="z" * 130_000)]})
+    run = make_run(tmp_path, "a<b>", rollouts={1: [hostile]})
     _, text = write(tmp_path, run)
     inside = text.split('id="report">')[1].split("</script>")[0]
     assert not set("<>&\u2028\u2029") & set(inside)
     assert text.count("</script") == 2
     assert "<title>a&lt;b&gt;</title>" in text
-    (shown,) = data_of(text)["rollouts"]["groups"]
-    assert [response["text"]["num_cut"] for response in shown["responses"]] == [0, 10_000]
-    assert shown["responses"][0]["text"]["text"] == HOSTILE
+    (shown,) = data_of(text)["groups"]
+    assert (shown["prompt"], shown["responses"][0]["text"]) == (HOSTILE, HOSTILE)
 
 
 def test_the_policy_allows_the_style_and_the_script_inside_and_nothing_else(tmp_path):
@@ -97,24 +97,24 @@ def test_100_000_rollouts_stay_small_and_say_what_was_drawn(tmp_path):
         write_parquet(run.rollouts_path(step), pa.concat_tables(parts))
         run.manifest().add(run.rollouts_path(step))
     report, page = write(tmp_path, run.path, max_rollouts=50_000)
-    shown = sum(len(group.responses) for group in report.rollouts.groups)
+    shown = sum(len(group.responses) for group in report.groups)
     assert len(page.encode()) < MAX_BYTES
     assert 2_000 < shown < 50_000
-    assert f"This page shows {shown:,} of 100,000 recorded rollouts" in report.rollouts.notes[0]
-    assert "dropped at random to keep the file small" in report.rollouts.notes[0]
-    steps = {group.step for group in report.rollouts.groups}
+    assert report.rollout_notes[0] == f"This page shows {shown:,} of 100,000 recorded rollouts."
+    assert "left out at random" in report.rollout_notes[1]
+    steps = {group.step for group in report.groups}
     assert {1, 100} <= steps
     assert len(steps) == 25
 
 
-def test_draw_groups_takes_whole_groups_whatever_they_hold(tmp_path):
+def test_groups_are_drawn_whole_and_evenly_whatever_they_hold(tmp_path):
     rows = {step: [(rollout, wrong)[i % 2](step, g, i) for g in range(5) for i in range(4)] for step in range(1, 11)}
     run = read_run(make_run(tmp_path, steps=10, rollouts=rows))
-    drawn = draw_groups(run, 0, 60)
-    assert [len(group.rows) for group in drawn] == [4] * 15
+    drawn, again, one = (browser_rollouts([run], ReportOptions(max_rollouts=most), 10**6)[0] for most in (60, 60, 1))
+    assert [len(group.responses) for group in drawn] == [4] * 15
     assert {group.step for group in drawn} == set(range(1, 11))
-    assert draw_groups(run, 0, 60) == drawn
-    assert [group.step for group in draw_groups(run, 0, 1)] == [10]
+    assert drawn == again
+    assert [group.step for group in one] == [10]
 
 
 def test_runs_with_no_right_response_or_almost_nothing_make_a_page(tmp_path):
@@ -124,8 +124,8 @@ def test_runs_with_no_right_response_or_almost_nothing_make_a_page(tmp_path):
     assert report.headline.startswith("No verdict")
     run = make_run(tmp_path, "bare", steps=0, rollouts={}, evaluations={}, status="running")
     report = write_report([run], tmp_path / "bare.html")
-    assert (report.charts, report.rollouts.groups, report.pictures, len(report.notes)) == ([], [], [], 5)
-    assert report.rollouts.notes[0] == "No rollouts were recorded."
+    assert (report.charts, report.groups, report.pictures, len(report.notes)) == ([], [], [], 6)
+    assert report.rollout_notes[0] == "No rollouts were recorded."
 
 
 def test_a_resumed_run_that_drops_its_rollouts_meanwhile_makes_a_page(tmp_path):
@@ -133,7 +133,7 @@ def test_a_resumed_run_that_drops_its_rollouts_meanwhile_makes_a_page(tmp_path):
         read = read_run(make_run(tmp_path))
         for step in read.steps:
             RunFolder(read.path).rollouts_path(step).unlink()
-        assert make_report([read], ReportOptions(max_rollouts=most)).rollouts.groups == []
+        assert make_report([read], ReportOptions(max_rollouts=most)).groups == []
 
 
 def test_every_number_on_the_page_has_a_definition(tmp_path):
@@ -142,17 +142,13 @@ def test_every_number_on_the_page_has_a_definition(tmp_path):
     ]
     RunFolder(runs[0]).append_metrics({"step": 7, "eval/test/pass@1": 0.5})
     several, one = (make_report([read_run(run) for run in some], ReportOptions()) for some in (runs, runs[:1]))
-    tables = [table for report in (several, one) for table in (*report.tables, report.all_runs)]
-    terms = {column.term for table in tables for column in table.columns}
-    terms |= {chart.term for chart in several.charts} | {tile.term for tile in one.tiles}
-    terms |= {key for run in one.runs for _, _, key in run.facts}
-    terms |= {name for script in SCRIPTS for name in re.findall(r"term\('([^']+)'", _asset(script))}
-    facts = re.findall(r"\['(\w+)', '[^']+'\]", _asset("rollouts.js").split("const FACTS")[1].split(";")[0])
+    labels = {label for report in (several, one) for table in report.tables.values() for label in table.columns}
+    labels |= {*one.all_runs.columns, *(chart.title for chart in several.charts)}
+    labels -= {"run", "runs", "on", "tags", "status", "method", "model", "data", "start", "wrong"}
+    facts = re.findall(r"\['\w+', '([^']+)'\]", _asset("rollouts.js").split("const FACTS")[1].split(";")[0])
     assert len(facts) == 8
-    names = {"eval" if term.startswith("eval/") else term for term in {*terms, *facts} - {None}}
-    assert names <= DEFINITIONS.keys()
-    for column in (column for table in tables for column in table.columns):
-        assert column.term or column.kind == "text", column.heading
+    terms = {key for name in SCRIPTS for key in re.findall(r"term\('[^']+', '([^']+)'\)", _asset(name))}
+    assert {re.sub(".*pass@1$", "pass@k", name.lower()) for name in {*labels, *facts, *terms}} <= DEFINITIONS.keys()
 
 
 def test_curves_of_seeds_are_means_with_the_range_of_seeds_and_long_ones_keep_their_ends(tmp_path):
@@ -173,31 +169,31 @@ def test_expert_solutions_come_from_the_runs_own_source_or_the_named_one(tmp_pat
     run = make_run(tmp_path, rollouts={1: [rollout(1, 0, 0), rollout(1, 1, 0, gold="99")]})
     report, _ = write(tmp_path, run)
     expert = {p.id: p.anchors[0].text for p in load_arithmetic("train")}
-    right, other = report.rollouts.groups
-    assert (right.expert.text, other.expert) == (expert[right.problem_id], None)
-    assert any("1 of 2 drawn problems were not found" in note for note in report.rollouts.notes)
+    right, other = report.groups
+    assert (right.expert, other.expert) == (expert[right.problem_id], "")
+    assert any("1 of 2 drawn problems were not found" in note for note in report.rollout_notes)
     run = make_run(tmp_path, "2", settings={"data": {"source": "somebody/numina"}}, rollouts={1: [rollout(1, 0, 0)]})
     report = write_report([run], tmp_path / "2.html")
-    assert any("a report fetches nothing. Name a file with --problems" in note for note in report.rollouts.notes)
+    assert any("a report fetches nothing. Name a file with --problems" in note for note in report.rollout_notes)
     problem = PROBLEMS[10]
     row = {"id": problem.id, "prompt": problem.prompt, "answer": problem.answer, "expert_solution": "because $x$"}
     (tmp_path / "problems.jsonl").write_text(json.dumps(row) + "\n")
     report = write_report([run], tmp_path / "2.html", ReportOptions(problems=str(tmp_path / "problems.jsonl")))
-    assert report.rollouts.groups[0].expert.text == "because $x$"
+    assert report.groups[0].expert == "because $x$"
 
 
 def test_token_shares_sum_to_the_alignment_under_the_named_weights(tmp_path):
     run = make_run(tmp_path, rollouts={1: [rollout(1, 0, 0)]}, settings={"evaluate": {"sources": ("test",)}})
     RunFolder(run).write_samples("after", [sample(0, 0)])
     report, _ = write(tmp_path, run, token_shares="start")
-    assert any("token shares are under the weights of embedded" in note for note in report.rollouts.notes)
-    shares, of_sample = (group.responses[0].shares for group in report.rollouts.groups)
+    assert any("token shares are under the weights of embedded" in note for note in report.rollout_notes)
+    shares, of_sample = (group.responses[0].shares for group in report.groups)
     assert shares.alignment == pytest.approx(1, abs=1e-3)  # the response is the expert solution
     assert of_sample.alignment == pytest.approx(1, abs=1e-3)
     assert sum(share or 0 for share in shares.shares) == pytest.approx(shares.alignment, abs=2e-3)
     assert "".join(shares.tokens).split() == PROBLEMS[10].anchors[0].text.split()
     report, _ = write(tmp_path, run, token_shares="final")
-    assert any("no token shares, since it has no final model" in note for note in report.rollouts.notes)
+    assert any("no token shares, since it has no final model" in note for note in report.rollout_notes)
 
 
 def test_pictures_are_images_from_all_rollouts(tmp_path):
@@ -213,26 +209,23 @@ def test_samples_of_evaluations_are_shown_whole_before_and_after(tmp_path):
         rows = [sample(p, i, status=status, verified=status == Status.OK) for p in range(50) for i in range(4)]
         RunFolder(run).write_samples(moment, rows)
     report, _ = write(tmp_path, run, max_rollouts=40)
-    shown = [group for group in report.rollouts.groups if group.moment]
-    assert "The evaluations show 40 of 400 samples: all samples, before and after" in report.rollouts.notes[1]
+    shown = [group for group in report.groups if group.moment]
+    assert report.rollout_notes[1] == "This page shows 40 of 400 samples of evaluations."
     assert {len(group.responses) for group in shown} == {4}
     before, after = ([g.problem_id for g in shown if g.moment == moment] for moment in ("before", "after"))
     assert before == after
     assert {(g.moment, r.verdict) for g in shown for r in g.responses} == {("before", "wrong"), ("after", "right")}
     experts = {problem.id: problem.anchors[0].text for problem in load_arithmetic("test")}
-    assert all(group.expert and group.expert.text == experts[group.problem_id] for group in shown)
+    assert all(group.expert == experts[group.problem_id] for group in shown)
 
 
 def test_a_run_without_an_end_says_how_far_it_came_and_why_it_ended(tmp_path):
-    settings = {"trl": {"max_steps": 24}}
-    for status, words in (("running", "Training: step 2 of 24."), ("failed", "The run failed after step 2 of 24.")):
-        run = make_run(tmp_path, status, steps=2, status=status, evaluations={}, settings=settings)
-        assert write(tmp_path / status, run)[0].headline == words
-    read = read_run(run)
-    error = {"kind": "ValueError", "text": "ValueError: no such rate", "place": "gar/train/run.py:1 in train"}
+    run = make_run(tmp_path, steps=2, status="failed", evaluations={})
+    read, error = read_run(run), {"text": "ValueError: no such rate", "place": "gar/train/run.py:1 in train"}
     report = make_report([replace(read, record={**read.record, "error": error})], ReportOptions())
-    assert report.sentences == ["ValueError: no such rate (at gar/train/run.py:1 in train)"]
-    assert ("error", "ValueError: no such rate", None) in report.runs[0].facts
+    assert report.headline.startswith("No verdict: run: the run was failed")
+    assert "(ValueError: no such rate; gar/train/run.py:1 in train)" in report.headline
+    assert report.runs[0].facts["error"] == "ValueError: no such rate"
 
 
 def test_write_report_replaces_only_a_report(tmp_path, capsys):
@@ -246,7 +239,7 @@ def test_write_report_replaces_only_a_report(tmp_path, capsys):
     assert out.read_text() == "my notes"
     assert main(["report", str(run), "--out", str(out), "--overwrite"]) == 0
     printed = capsys.readouterr().out
-    assert printed.startswith("After training the model is better on test.\n")
+    assert printed.startswith("After training: better on test.\n")
     assert "page.html (0." in printed
 
 

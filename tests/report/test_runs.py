@@ -1,10 +1,10 @@
-"""Runs below a folder, the table of them, and prompts as the page shows them."""
+"""Runs below a folder, the table of them, and recorded prompts."""
 
 from gar.errors import ConfigError, RecordError
 from gar.records import open_run
 from gar.report.runs import find_runs
-from gar.report.sample import readable_prompt, recorded_prompt
-from gar.report.summary import runs_table, tags
+from gar.report.shares import recorded_prompt
+from gar.report.tables import runs_table, tags
 from tests.report.runs import make_run
 from tests.support.errors import raises
 
@@ -30,14 +30,13 @@ def test_runs_table_says_where_a_run_is_and_how_good_it_was(tmp_path):
     }  # fmt: skip
     (runs["bare"] / "run.json").write_text("")
     read = {name: open_run(path, strict=False) for name, path in runs.items()}
-    table = runs_table([*read.values()])
-    new, bare = (dict(zip([column.heading for column in table.columns], row, strict=True)) for row in table.rows)
+    new, bare = runs_table([*read.values()]).to_dict("records")
     assert tags(read["new"]) == ["night", "a"]
     assert new | {"start": ""} == {
         "run": "new", "tags": "night, a", "status": "running", "method": "gar-grpo", "model": "embedded",
-        "problems": "arithmetic", "seed": "0", "steps": "6", "rollouts": "24", "right": "10% → 60%",
-        "alignment": "0.05 → 0.30", "zero-std groups": "50% → 25%", "seconds per step": "2.00", "GAR’s share": "25%",
-        "test pass@1": "0.375 → –", "start": "",
+        "data": "arithmetic", "seed": "0", "steps": "6", "rollouts": "24", "right": "1% → 6%",
+        "alignment": "0.05 → 0.30", "zero-std groups": "50.0% → 25.0%", "seconds per step": "2.00",
+        "GAR’s share": "25.0%", "test pass@1": "0.375 → –", "start": "",
     }  # fmt: skip
     assert [bare[name] for name in ("tags", "method", "steps", "right", "test pass@1")] == ["", "–", "0", "–", "–"]
 
@@ -45,6 +44,5 @@ def test_runs_table_says_where_a_run_is_and_how_good_it_was(tmp_path):
 def test_recorded_prompt_gives_chat_messages_back_and_leaves_other_texts_as_they_are():
     messages = [{"role": "user", "content": "3+4=\n'"}]
     assert recorded_prompt(str(messages)) == messages
-    assert readable_prompt(str(messages)) == "user:\n3+4=\n'"
     for prompt in ("3+4=", "[{'role': 'user'", "[{'x': 1}]", "[{'role': open('x')}]"):
-        assert recorded_prompt(prompt) == readable_prompt(prompt) == prompt
+        assert recorded_prompt(prompt) == prompt

@@ -6,17 +6,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gar.evaluation.paired import contrasts, problem_counts
 from gar.evaluation.statistics import paired_t_p_value, sign_flip_p_value
 from gar.records import RunFolder
 from gar.records.evaluations import ProblemCount
-from gar.report.build import read_run
-from gar.report.groups import differing_settings, group_runs
-from gar.report.verdicts import changes, contests, headline, scope
+from gar.report.runs import differing_settings, group_runs, read_run
+from gar.report.verdicts import changes, contests, contrast_table, headline, scope
 from tests.report.runs import EVALUATION, evaluation, make_run, rollout
 
-AFTER = np.array(EVALUATION["after"])
-NONE = contrasts(problem_counts([]), against={}, measures={})
+BEFORE, AFTER = (np.array(EVALUATION[moment]) for moment in ("before", "after"))
 
 
 def only(table):
@@ -27,92 +24,66 @@ def only(table):
 
 def groups_of(tmp_path, *runs):
     """(method, seed, right samples after training) of each run."""
+    evaluations = [EVALUATION | {"after": list(after)} for *_, after in runs]
     return group_runs(
         [
-            read_run(
-                make_run(
-                    tmp_path, f"{method}-{seed}", seed=seed, settings={"method": method},
-                    evaluations=EVALUATION | {"after": list(after)},
-                )
-            )
-            for method, seed, after in runs
+            read_run(make_run(tmp_path, f"{method}-{seed}", seed=seed, settings={"method": method}, evaluations=each))
+            for (method, seed, _), each in zip(runs, evaluations, strict=True)
         ]
-    )  # fmt: skip
+    )
 
 
-def test_changes_of_one_run_pair_its_problems(tmp_path):
-    groups = groups_of(tmp_path, ("gar-grpo", 0, AFTER))
-    table = changes(groups, [])
-    contrast = only(table)
-    differences = (AFTER - np.array(EVALUATION["before"])) / 4
+def test_changes_of_one_run_pair_its_problems_and_of_several_seeds_the_seeds(tmp_path):
+    table = changes(groups_of(tmp_path / "one", ("gar-grpo", 0, AFTER)))
+    contrast, differences = only(table), (AFTER - BEFORE) / 4
     assert contrast.p_corrected == pytest.approx(sign_flip_p_value(differences))
     assert (contrast.num_seeds, contrast.num_problems, contrast.verdict) == (1, 8, "better")
     assert contrast.difference == pytest.approx(differences.mean())
-    assert contrast.low < contrast.difference < contrast.high
-    assert headline(groups, table, NONE) == "After training the model is better on test."
-    assert "This is one run" in scope(groups, table, NONE)
-
-
-def test_changes_of_several_seeds_pair_the_seeds(tmp_path):
+    assert headline(table, []) == "After training: better on test."
+    assert "This is one run" in scope(table, 1)
     afters = [AFTER, AFTER - 1, np.minimum(AFTER + 1, 4)]
-    groups = groups_of(tmp_path, *(("gar-grpo", seed, after) for seed, after in enumerate(afters)))
-    table = changes(groups, [])
-    contrast = only(table)
-    differences = [(after - np.array(EVALUATION["before"])).mean() / 4 for after in afters]
-    assert contrast.p_corrected == pytest.approx(paired_t_p_value(differences))
-    assert contrast.num_seeds == 3
-    assert "3 seeds of gar-grpo" in scope(groups, table, NONE)
+    table = changes(groups_of(tmp_path, *(("gar-grpo", seed, after) for seed, after in enumerate(afters))))
+    assert only(table).p_corrected == pytest.approx(paired_t_p_value([(each - BEFORE).mean() / 4 for each in afters]))
+    assert only(table).num_seeds == 3
+    assert "seeds of one method" in scope(table, 1)
 
 
 def test_equal_runs_and_an_unchanged_model_show_no_difference(tmp_path):
-    groups = groups_of(tmp_path, *((m, seed, EVALUATION["before"]) for m in ("grpo", "gar-grpo") for seed in (0, 1)))
+    groups = groups_of(tmp_path, *((method, seed, BEFORE) for method in ("grpo", "gar-grpo") for seed in (0, 1)))
     table = contests(groups, [])
-    contrast = only(table)
-    assert (contrast.difference, contrast.all_equal, contrast.verdict) == (0, True, "no difference shown")
-    assert headline(groups, NONE, table) == "No difference between these groups of runs is shown."
-    assert "does not mean that there is none" in scope(groups, NONE, table)
-    words = headline(groups[:1], changes(groups[:1], []), NONE)
-    assert words == "No difference between before and after training is shown on test."
+    assert (only(table).difference, only(table).verdict) == (0, "no difference shown")
+    assert contrast_table(table, ("reference", "these runs"))["95% interval"].tolist() == ["–"]
+    assert headline(table, []) == "gar-grpo against grpo: no difference shown on test."
+    assert "does not mean that there is none" in scope(table, 2)
+    assert headline(changes({"grpo": groups["grpo"]}), []) == "After training: no difference shown on test."
 
 
-def test_contests_of_one_seed_make_no_test(tmp_path):
-    groups = groups_of(tmp_path, ("grpo", 0, EVALUATION["before"]), ("gar-grpo", 0, AFTER))
-    table = contests(groups, [])
-    contrast = only(table)
-    assert (math.isnan(contrast.p_corrected), contrast.verdict) == (True, "no test: one seed")
-    assert contrast.low < contrast.high
-    assert headline(groups, NONE, table) == "No test: with one seed each, nothing can be said of the methods."
-
-
-def test_contests_pair_by_seed_and_name_the_winner(tmp_path):
-    runs = [("grpo", s, np.array(EVALUATION["before"]) + (s == 2)) for s in (2, 0, 1)]
-    runs += [("gar-grpo", s, np.minimum(AFTER + (s == 2), 4)) for s in (0, 1, 2)]
-    groups = groups_of(tmp_path, *runs)
-    table = contests(groups, [])
-    contrast = only(table)
-    assert (contrast.num_seeds, contrast.verdict) == (3, "better")
-    assert headline(groups, NONE, table) == "gar-grpo against grpo: better on test."
-
-
-def two_runs(tmp_path, first, second):
-    """Runs of two methods with these evaluations after training, as groups."""
-    evaluated = {"grpo": first, "gar-grpo": second}
-    runs = [make_run(tmp_path, name, settings={"method": name}, steps=1, evaluations={}) for name in evaluated]
-    for run, (counts, num_samples) in zip(runs, evaluated.values(), strict=True):
-        RunFolder(run).write_json("evaluation/after.json", evaluation(counts, num_samples))
-    return group_runs([read_run(run) for run in runs])
+def test_contests_pair_by_seed_name_the_winner_and_make_no_test_of_one_seed(tmp_path):
+    runs = [("grpo", seed, BEFORE + (seed == 2)) for seed in (2, 0, 1)]
+    runs += [("gar-grpo", seed, np.minimum(AFTER + (seed == 2), 4)) for seed in (0, 1, 2)]
+    table = contests(groups_of(tmp_path / "3", *runs), [])
+    assert (only(table).num_seeds, only(table).verdict) == (3, "better")
+    assert headline(table, []) == "gar-grpo against grpo: better on test."
+    table = contests(groups_of(tmp_path, ("grpo", 0, BEFORE), ("gar-grpo", 0, AFTER)), [])
+    assert (math.isnan(only(table).p_corrected), only(table).verdict) == (True, "no test: one seed")
+    assert only(table).low < only(table).high
+    assert headline(table, []) == "No test: with one seed each, nothing can be said of the methods."
 
 
 def test_contests_use_the_problems_that_both_were_measured_on(tmp_path):
-    groups = two_runs(tmp_path, ([1, 2, 0, 3, 4, 4], 4), ([8, 8, 8, 8], 8))
+    evaluated = {"grpo": ([1, 2, 0, 3, 4, 4], 4), "gar-grpo": ([8, 8, 8, 8], 8)}
+    runs = [make_run(tmp_path, name, settings={"method": name}, steps=1, evaluations={}) for name in evaluated]
+    for run, counts in zip(runs, evaluated.values(), strict=True):
+        RunFolder(run).write_json("evaluation/after.json", evaluation(*counts))
+    groups = group_runs([read_run(run) for run in runs])
     contrast = only(contests(groups, []))
     assert (contrast.num_problems, contrast.difference) == (4, pytest.approx(1 - 6 / 16))
-    sets = groups[1].runs[0].evaluations["after"]
+    sets = groups["gar-grpo"][0].evaluations["after"]
     sets["test"] = replace(sets["test"], problems=[ProblemCount(id="q", num_correct=1)])
     notes: list[str] = []
-    assert contests(groups, notes).empty
-    assert notes == ["gar-grpo and grpo are not compared on test: they were measured on different problems"]
-    assert headline(groups, NONE, NONE, notes) == f"No verdict: {notes[0]}."
+    table = contests(groups, notes)
+    assert "gar-grpo and grpo have no seed and problem in common" in notes[0]
+    assert headline(table, notes) == f"No verdict: {notes[0]}."
 
 
 def test_runs_on_other_training_problems_are_not_compared(tmp_path):
@@ -123,28 +94,15 @@ def test_runs_on_other_training_problems_are_not_compared(tmp_path):
     first, same, reordered = (read_run(run) for run in runs)
     same.record["data_hash"] = "other"
     for second in (same, reordered):
-        groups, notes = group_runs([first, second]), []
-        assert contests(groups, notes).empty
+        notes: list[str] = []
+        assert contests(group_runs([first, second]), notes).empty
         assert "were not trained on the same problems in the same order (seed 0)" in notes[0]
-        assert headline(groups, NONE, NONE) == "No verdict: these runs have no measurement in common."
-
-
-def test_changes_refuse_other_problems_before_and_after(tmp_path):
-    groups = groups_of(tmp_path, ("grpo", 0, [1, 2]))
-    notes: list[str] = []
-    assert changes(groups, notes).empty
-    assert "was not measured on the same problems before and after" in notes[0]
-    assert headline(groups, NONE, NONE).startswith("No verdict")
 
 
 def test_group_runs_joins_seeds_and_parts_settings_and_the_same_seed(tmp_path):
     beta = make_run(tmp_path, "beta", settings={"reward": {"bonus_weight": 0.25}})
     runs = [read_run(make_run(tmp_path, f"seed-{seed}", seed=seed)) for seed in (0, 1)] + [read_run(beta)]
-    groups = group_runs(runs)
-    assert [(group.label, len(group.runs)) for group in groups] == [
-        ("gar-grpo, reward.bonus_weight 0.5", 2), ("gar-grpo, reward.bonus_weight 0.25", 1),
-    ]  # fmt: skip
-    assert [group.color for group in groups] == ["#0072B2", "#E69F00"]
-    assert differing_settings(runs) == {"reward.bonus_weight": [0.5, 0.5, 0.25]}
-    groups = group_runs([runs[0], read_run(make_run(tmp_path, "again"))])
-    assert [group.label for group in groups] == ["gar-grpo (1)", "gar-grpo (2)"]
+    sizes = {label: len(members) for label, members in group_runs(runs).items()}
+    assert sizes == {"gar-grpo, reward.bonus_weight 0.5": 2, "gar-grpo, reward.bonus_weight 0.25": 1}
+    assert differing_settings(runs).to_numpy().tolist() == [["reward.bonus_weight", "0.5", "0.5", "0.25"]]
+    assert [*group_runs([runs[0], read_run(make_run(tmp_path, "again"))])] == ["gar-grpo (1)", "gar-grpo (2)"]

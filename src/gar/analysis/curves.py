@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from gar.analysis.intervals import mean_interval
-from gar.analysis.style import COLORS, INK, MUTED, STYLE, bare_rows, say_not_recorded
+from gar.analysis.style import COLORS, INK, MUTED, STYLE, bare_rows
 from gar.records import Run
 
 Curves = Mapping[str, Mapping[str, Sequence[float | None]]]
@@ -24,20 +24,20 @@ Rates = Mapping[str, Mapping[str, Sequence[float]]]
 _PALETTE = (INK, *COLORS, "#882255", "#999933", "#44AA99", "#332288")
 
 
-class _Panel(NamedTuple):
-    """The largest possible value is 1. The reference is drawn dashed if there is one row."""
+class Panel(NamedTuple):
+    """A metric to draw, and its smallest possible value. The reference, if any, is dashed."""
 
     metric: str
     title: str
     unit: str
-    smallest: float
+    smallest: float = -np.inf
     reference: str = ""
 
 
 _PANELS = (
-    _Panel("gar/eligible_fraction", "Correct responses in the right format", "share of responses", 0, "reward"),
-    _Panel("gar/alignment_mean", "Alignment of correct responses", "cosine with the expert solution", -1),
-    _Panel(
+    Panel("gar/eligible_fraction", "Correct responses in the right format", "share of responses", 0, "reward"),
+    Panel("gar/alignment_mean", "Alignment of correct responses", "cosine with the expert solution", -1),
+    Panel(
         "gar/zero_std_group_fraction_shaped",
         "Zero-std groups",
         "share of groups",
@@ -49,10 +49,10 @@ _PANELS = (
 
 def learning_curve_figure(run: Run) -> Figure:
     """Reward, alignment and zero-std groups of a run over its steps, and pass@k before and after training."""
-    names = [name for panel in _PANELS for name in (panel.metric, panel.reference) if name]
-    logged = {name: [(row["step"], row[name]) for row in run.metrics if name in row] for name in names}
+    names = {name for row in run.metrics for name in row}
+    logged = {name: [row for row in run.metrics if name in row] for name in names}
     curves = {
-        name: {"step": [step for step, _ in rows], "value": [value for _, value in rows]}
+        name: {"step": [row["step"] for row in rows], "value": [row[name] for row in rows]}
         for name, rows in logged.items()
     }
     rates = {
@@ -78,43 +78,32 @@ def curves_figure(curves: Mapping[str, Sequence[Curves]], rates: Rates, *, title
         for panel, place in zip(_PANELS, axes.flat, strict=False):
             _draw_curves(place, panel, [*curves.values()])
         _draw_rates(axes[1, 1], rates, title)
-        key = [
-            Line2D([], [], color=_color(i), linestyle=_dashes(i), linewidth=2.4, label=label)
-            for i, label in enumerate(curves)
-        ]
+        key = [Line2D([], [], label=label, **_look(i)) for i, label in enumerate(curves)]
         figure.legend(handles=key, loc="outside upper left", ncols=min(len(key), 7), frameon=False, handlelength=1.7)
-        seeds = sorted({len(runs) for runs in curves.values()})
-        if seeds[-1] > 1:
-            count = f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else f"{seeds[0]}"
+        seeds = [len(runs) for runs in curves.values()]
+        if max(seeds) > 1:
+            count = f"{min(seeds)} to {max(seeds)}" if len({*seeds}) > 1 else f"{seeds[0]}"
             note = f"Mean over {count} seeds with its 95% interval. Dots are seeds."
             figure.supxlabel(note, x=0.988, ha="right", size=8, color=MUTED)
     return figure
 
 
-def _draw_curves(axes: Axes, panel: _Panel, rows: Sequence[Sequence[Curves]]) -> None:
+def _draw_curves(axes: Axes, panel: Panel, rows: Sequence[Sequence[Curves]]) -> None:
     """Draw means with bands, cut to the metric's range: with few seeds an interval may be wider than that."""
     tables = [_table(seeds, panel.metric) for seeds in rows]
-    title = panel.title
-    if len(rows) == 1 and panel.reference and len(other := _table(rows[0], panel.reference)):
-        title += f" (dashed: {panel.reference.rpartition('_')[2]})"
-        axes.plot(other.index, other.mean(axis=1), color=_color(0), linestyle="--", linewidth=1.6)
-    axes.set_title(title)
-    if not any(len(table) for table in tables):
-        say_not_recorded(axes)
+    reference = _table(rows[0], panel.reference) if len(rows) == 1 else pd.DataFrame()
+    axes.set_title(panel.title + (f" (dashed: {panel.reference.rpartition('_')[2]})" if len(reference) else ""))
+    if not any(map(len, tables)):
+        _say_not_recorded(axes)
         return
+    if len(reference):
+        axes.plot(reference.index, reference.mean(axis=1), color=INK, linestyle="--", linewidth=1.6)
     for i, table in enumerate(tables):
         means = [mean_interval(values) for values in table.to_numpy()]
         low, high = np.clip(np.array([(mean.low, mean.high) for mean in means]).reshape(-1, 2), panel.smallest, 1).T
-        axes.fill_between(table.index, low, high, color=_color(i), alpha=0.14, linewidth=0)
-        axes.plot(
-            table.index,
-            [mean.mean for mean in means],
-            color=_color(i),
-            linestyle=_dashes(i),
-            linewidth=2.0,
-            marker="o" if len(table) == 1 else None,
-            zorder=2.5 if i else 2.2,
-        )
+        axes.fill_between(table.index, low, high, color=_look(i)["color"], alpha=0.14, linewidth=0)
+        marker = "o" if len(table) == 1 else None
+        axes.plot(table.index, [mean.mean for mean in means], marker=marker, zorder=2.5 if i else 2.2, **_look(i))
     window = window_size(max(map(len, tables)))
     axes.set_xlabel("training step" + (f" (mean over {window} points)" if window > 1 else ""))
     axes.set_ylabel(panel.unit)
@@ -147,35 +136,35 @@ def _draw_rates(axes: Axes, rates: Rates, title: str) -> None:
     axes.set_title(title)
     names = list(dict.fromkeys(name for sets in rates.values() for name in sets))
     if not names:
-        say_not_recorded(axes)
+        _say_not_recorded(axes)
         return
     gap = 0.72 / len(names)
     for y, sets in enumerate(rates.values()):
         for j, name in enumerate(names):
-            height, color = y + (j - (len(names) - 1) / 2) * gap, _color(y)
+            height, look = y + (j - (len(names) - 1) / 2) * gap, _look(y)
             if not (values := sets.get(name)):
                 continue
             mean = mean_interval(values)
-            axes.plot(values, np.full(len(values), height), "o", color=color, markersize=5, markeredgecolor="white")
-            axes.plot(np.clip([mean.low, mean.high], 0, 1), [height] * 2, color=color, linestyle=_dashes(y))
-            shape, filling = ("D", "white") if j else ("o", color)
-            axes.plot(mean.mean, height, shape, color=color, markersize=7, markerfacecolor=filling, zorder=3)
+            axes.plot(values, [height] * len(values), "o", color=look["color"], markersize=5, markeredgecolor="white")
+            axes.plot(np.clip([mean.low, mean.high], 0, 1), [height] * 2, **look)
+            shape, filling = ("D", "white") if j else ("o", look["color"])
+            axes.plot(mean.mean, height, shape, color=look["color"], markersize=7, markerfacecolor=filling, zorder=3)
             if y == 0:
                 at = (mean.mean, height)
                 axes.annotate(name, at, (0, 7), textcoords="offset points", ha="center", color=MUTED, size=8)
     axes.set_yticks(range(len(rates)), list(rates))
-    for i, tick in enumerate(axes.get_yticklabels()):
-        tick.set_color(_color(i))
     axes.set_ylim(len(rates) - 0.35, -0.85)
     axes.margins(x=0.12)
     axes.set_xlabel("mean over problems")
     bare_rows(axes)
 
 
-def _color(number: int) -> str:
-    return _PALETTE[number % len(_PALETTE)]
+def _say_not_recorded(axes: Axes) -> None:
+    axes.text(0.5, 0.5, "not recorded", color=MUTED, ha="center", va="center", transform=axes.transAxes)
+    axes.set_axis_off()
 
 
-def _dashes(number: int) -> Any:
-    """Solid. Dashed if the colors repeat."""
-    return "-" if number < len(_PALETTE) else (0, (2.2, 0.8))
+def _look(number: int) -> dict[str, Any]:
+    """Color and line of a row. Dashed if the colors repeat."""
+    dashes = "-" if number < len(_PALETTE) else (0, (2.2, 0.8))
+    return {"color": _PALETTE[number % len(_PALETTE)], "linestyle": dashes, "linewidth": 2.0}

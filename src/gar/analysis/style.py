@@ -21,12 +21,10 @@ STYLE: dict[Any, Any] = {
     "axes.edgecolor": MUTED,
     "axes.grid": True,
     "axes.labelcolor": INK,
-    "axes.labelsize": 9,
     "axes.spines.right": False,
     "axes.spines.top": False,
     "axes.titlelocation": "left",
-    "axes.titlepad": 10,
-    "axes.titlesize": 10.5,
+    "axes.titlesize": "large",
     "font.family": "DejaVu Sans",
     "font.size": 9,
     "grid.color": "#E6E6E6",
@@ -46,28 +44,15 @@ PAGE_WIDTH = 6.95
 _CAPTION_CHARACTERS_PER_INCH = 19
 """At 6.5 points. Ordinary text has 21, which leaves a margin."""
 
-PAPER: dict[Any, Any] = {
-    **STYLE,
-    "axes.labelsize": 7.5,
-    "axes.titlepad": 5,
-    "axes.titlesize": 8,
-    "font.size": 7.5,
-    "legend.fontsize": 7,
-    "lines.linewidth": 1.4,
-    "xtick.labelsize": 7,
-    "ytick.labelsize": 7,
-}
-"""STYLE at the size of a paper's page, for figures that are not to be scaled."""
-
 
 @contextmanager
 def paper_figure(height: float, width: float = PAGE_WIDTH) -> Iterator[Figure]:
-    """An empty figure of this size in inches, to be drawn in the style of a paper.
+    """An empty figure of this size in inches, to be drawn in small letters and not to be scaled.
 
     >>> with paper_figure(2.5) as figure:
     ...     axes = figure.subplots()
     """
-    with matplotlib.rc_context(PAPER):
+    with matplotlib.rc_context({**STYLE, "font.size": 7.5}):
         figure = Figure(figsize=(width, height))
         figure.set_layout_engine("constrained", w_pad=0.05, h_pad=0.05)
         yield figure
@@ -101,11 +86,3 @@ def bare_rows(axes: Axes) -> None:
     axes.grid(axis="y", visible=False)
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
-
-
-def say_not_recorded(axes: Axes) -> None:
-    """Write "not recorded" in place of a panel without data."""
-    axes.text(0.5, 0.5, "not recorded", color=MUTED, ha="center", va="center", transform=axes.transAxes)
-    axes.set(xticks=[], yticks=[], ylabel="")
-    for spine in axes.spines.values():
-        spine.set_visible(False)

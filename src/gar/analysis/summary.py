@@ -1,5 +1,6 @@
 """A summary of a run in a few numbers."""
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,17 +9,19 @@ from rich.table import Table
 
 from gar.records import Run
 
+NONE = "–"
+"""The text of an unknown value."""
 _EDGE_FRACTION = 0.1
 
 
 def summarize(run: Run) -> dict[str, Any]:
-    """Evaluations before and after, alignment, zero-std groups and seconds per step.
+    """Right responses, evaluations before and after, alignment, zero-std groups and seconds per step.
 
-    Plain values, None if the run recorded nothing. Beginning and end are `edges`.
+    Plain values, None if the run recorded nothing. Beginning and end are means over the first and the last tenth of the
+    steps that have the metric.
     """
     rows = [row for row in run.metrics if "time/step_seconds" in row]
     seconds = _logged(rows, "time/step_seconds")
-    first, last = edges(rows, "gar/alignment_mean")
     return {
         "steps": rows[-1]["step"] if rows else 0,
         "pass_at": {
@@ -26,7 +29,8 @@ def summarize(run: Run) -> dict[str, Any]:
             for moment, sets in run.evaluations.items()
             if sets
         },
-        "alignment_mean": {"beginning": first, "end": last},
+        "right_fraction": _edges(run.metrics, "gar/eligible_fraction"),
+        "alignment_mean": _edges(rows, "gar/alignment_mean"),
         "zero_std_group_fraction": {
             kind: _mean(_logged(rows, f"gar/zero_std_group_fraction_{kind}")) for kind in ("outcome", "shaped")
         },
@@ -35,11 +39,36 @@ def summarize(run: Run) -> dict[str, Any]:
     }
 
 
-def edges(rows: Sequence[Mapping[str, Any]], name: str) -> tuple[float | None, float | None]:
-    """Mean of a metric over the first and over the last tenth of the rows that have it. None if nothing is known."""
+def summary_texts(summary: Mapping[str, Any]) -> dict[str, str]:
+    """The summary by label, as texts. Rates are before and after training."""
+    before, after = (summary["pass_at"].get(moment, {}) for moment in ("before", "after"))
+    rates = {
+        f"{name} pass@{k}": _text([before.get(name, {}).get(k), after.get(name, {}).get(k)], ".3f")
+        for name in before | after
+        for k in (before.get(name, {}) | after.get(name, {}))
+    }
+    return {
+        "right": _text(summary["right_fraction"].values(), ".0%"),
+        "alignment": _text(summary["alignment_mean"].values(), ".2f"),
+        "zero-std groups": _text(summary["zero_std_group_fraction"].values(), ".1%"),
+        "seconds per step": _text([summary["step_seconds"]], ".2f"),
+        "GAR’s share": _text([summary["gar_time_fraction"]], ".1%"),
+        **{label: rate for label, rate in rates.items() if rate != NONE},
+    }
+
+
+def render_summary(summary: Mapping[str, Any]) -> Table:
+    """The summary as a small table for a terminal."""
+    table = Table("", "", title=f"After {summary['steps']} steps", title_justify="left", show_header=False)
+    for label, text in summary_texts(summary).items():
+        table.add_row(label, text)
+    return table
+
+
+def _edges(rows: Sequence[Mapping[str, Any]], name: str) -> dict[str, float | None]:
     having = [row for row in rows if name in row]
     size = max(1, round(len(having) * _EDGE_FRACTION))
-    return _mean(_logged(having[:size], name)), _mean(_logged(having[-size:], name))
+    return {"beginning": _mean(_logged(having[:size], name)), "end": _mean(_logged(having[-size:], name))}
 
 
 def _gar_time_fraction(rows: Sequence[Mapping[str, Any]], seconds: Sequence[float]) -> float | None:
@@ -50,34 +79,6 @@ def _gar_time_fraction(rows: Sequence[Mapping[str, Any]], seconds: Sequence[floa
     return sum(gar_seconds) / sum(seconds)
 
 
-def render_summary(summary: Mapping[str, Any]) -> Table:
-    """The summary as a small table for a terminal."""
-    table = Table(title=f"After {summary['steps']} steps", title_justify="left")
-    for heading in ("", "before", "after"):
-        table.add_column(heading, justify="right" if heading else "left")
-    before, after = (summary["pass_at"].get(name, {}) for name in ("before", "after"))
-    for set_name in before | after:
-        for k in (before | after)[set_name]:
-            numbers = (_number(moment.get(set_name, {}).get(k)) for moment in (before, after))
-            table.add_row(f"pass@{k}, {set_name}", *numbers)
-    alignment = summary["alignment_mean"]
-    table.add_row(
-        "alignment of correct responses, first and last tenth of steps",
-        _number(alignment["beginning"]),
-        _number(alignment["end"]),
-    )
-    zero_std = summary["zero_std_group_fraction"]
-    table.add_row(
-        "zero-std groups, before and after shaping", _percent(zero_std["outcome"]), _percent(zero_std["shaped"])
-    )
-    table.add_section()
-    seconds = summary["step_seconds"]
-    table.add_row("seconds per step (median)", "", "-" if seconds is None else f"{seconds:.2f}")
-    if summary["gar_time_fraction"] is not None:
-        table.add_row("GAR's share of them", "", _percent(summary["gar_time_fraction"]))
-    return table
-
-
 def _logged(rows: Sequence[Mapping[str, Any]], name: str) -> list[float]:
     return [row[name] for row in rows if row.get(name) is not None]
 
@@ -86,9 +87,6 @@ def _mean(known: Sequence[float]) -> float | None:
     return statistics.fmean(known) if known else None
 
 
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3f}"
-
-
-def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{100 * value:.1f}%"
+def _text(values: Any, form: str) -> str:
+    texts = [NONE if each is None or math.isnan(each) else f"{each:{form}}".replace("-", "−") for each in values]
+    return NONE if {*texts} == {NONE} else " → ".join(texts)

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from gar.cli.arguments import parse
 from gar.errors import ConfigError, UsageError
-from gar.report.options import ReportOptions
+from gar.report import ReportOptions
 
 # Blank lines and indentation as tyro lays them out.
 _DESCRIPTION = """Write one page about one or several runs, readable without a network:
@@ -51,7 +51,7 @@ def main(arguments: list[str]) -> int:
     out = settings.out
     report = write_report(settings.runs, out, settings, overwrite=settings.overwrite)
     print(report.headline)
-    for note in (*report.notes, *report.rollouts.notes):
+    for note in (*report.notes, *report.rollout_notes):
         print(f"- {note}")
     print(f"Report  {out} ({out.stat().st_size / 1e6:.1f} MB)")
     while settings.watch is not None:

@@ -1,1 +1,24 @@
-"""`gar report`: one self-contained HTML page about one or several runs."""
+"""`gar report`: one self-contained HTML page about one or several runs. Importing this imports no torch."""
+
+from typing import Annotated, Literal
+
+import tyro
+from pydantic import Field
+
+from gar.settings import Settings
+
+
+class ReportOptions(Settings):
+    """Options of a report.
+
+    Example: ReportOptions(max_rollouts=100, token_shares="final")
+    """
+
+    max_rollouts: Annotated[int, Field(ge=1)] = 2000
+    """Rollouts to show over all runs, and as many samples of evaluations. The page says how they were drawn."""
+    problems: Annotated[str | None, tyro.conf.arg(metavar="FILE")] = None
+    """The training problems with their expert solutions, if the runs' own source is not available."""
+    histogram_steps: tuple[Annotated[int, Field(ge=1)], ...] = ()
+    """First steps of the histograms of alignment. By default four, evenly over the run."""
+    token_shares: Literal["final", "start"] | None = None
+    """Run the model to show what each token adds to the alignment, under the final or the initial weights of a run."""

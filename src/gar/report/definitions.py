@@ -1,15 +1,18 @@
-"""The meaning of every number on the page, shown on hover. The words are those of the glossary."""
+"""The meaning of every number on the page by its label in small letters, shown on hover. `pass@k` is for any k."""
 
 DEFINITIONS = {
     "pass@k": "The chance that at least one of k responses to a problem is right and in format, estimated without bias "
-    "from all its samples (Chen et al. 2021). The mean over the problems of a set.",
+    "from all its samples (Chen et al. 2021). The mean over the problems of a set. Two numbers: before and after "
+    "training.",
     "before": "Measured on the same problems, with the same seed of sampling, before the first step.",
     "after": "Measured after the last step.",
+    "reference": "The first group of runs, after training.",
+    "these runs": "The runs that are compared with the reference, after training.",
     "difference": "The second value minus the first, as pass@k: +0.100 is ten more problems in a hundred.",
-    "interval": "95% bootstrap interval of the difference: its range if other problems of the kind, and other seeds "
-    "where there are several, had been drawn. With few seeds it is too narrow: the test decides. None if all "
+    "95% interval": "95% bootstrap interval of the difference: its range if other problems of the kind, and other "
+    "seeds where there are several, had been drawn. With few seeds it is too narrow: the test decides. None if all "
     "differences are equal.",
-    "p-value": "Chance of a difference at least as large if there were none: by a paired t-test over seeds, or by "
+    "p": "Chance of a difference at least as large if there were none: by a paired t-test over seeds, or by "
     "flipping signs over problems for a single run. Corrected (Holm) for all tests of one k in this report.",
     "detectable": "The true difference that a test of this many pairs with this spread detects with 80% power. "
     "Smaller ones may exist and go unseen.",
@@ -19,29 +22,29 @@ DEFINITIONS = {
     "problems": "Problems of the set.",
     "steps": "Optimizer steps that were logged.",
     "rollouts": "Recorded responses, one row each in the rollouts folder.",
-    "right": "Share of responses that are verified and keep the format.",
+    "right": "Share of responses that are verified and keep the format. Two numbers: in the first and the last tenth "
+    "of the steps.",
     "alignment": "Cosine of a response's gradient-activation vector with that of the expert solution: 1 if the two "
-    "vectors point the same way, 0 if they are orthogonal. Means are over the right responses that were scored.",
-    "zero std": "In a zero-std group all rewards are equal, so nothing is learned from it. First, and dashed, by the "
-    "outcome alone, then with GAR's bonus. Between the lines: groups that gain a training signal from the bonus.",
-    "step time": "Median wall time of an optimizer step, generation and scoring included.",
-    "gar share": "GAR's part of that time: forward passes for anchors and vectors.",
+    "vectors point the same way, 0 if they are orthogonal. Means are over the right responses that were scored. Two "
+    "numbers: in the first and the last tenth of the steps.",
+    "zero-std groups": "In a zero-std group all rewards are equal, so nothing is learned from it. First, and dashed, "
+    "by the outcome alone, then with GAR's bonus. Between the lines: groups that gain a signal from the bonus.",
+    "seconds per step": "Median wall time of an optimizer step, generation and scoring included.",
+    "gar’s share": "GAR's part of that time: forward passes for anchors and vectors.",
     "reward": "Base reward where right and in format, plus penalty, plus the bonus.",
     "bonus": "What alignment adds to the reward: beta times the part of the alignment above the mean of its group.",
     "penalty": "What bad format adds to the reward. At most 0.",
     "advantage": "The reward after normalization in its group: above 0 the response is made more likely. A mean size "
     "of 0 means that nothing is learned.",
-    "num_tokens": "Tokens of the response, end token included.",
-    "num_scored_tokens": "Tokens that enter the gradient-activation vector.",
-    "signal_norm": "Length of the gradient-activation vector before it is scaled to one.",
+    "tokens": "Tokens of the response, end token included.",
+    "scored tokens": "Tokens that enter the gradient-activation vector.",
+    "signal norm": "Length of the gradient-activation vector before it is scaled to one.",
     "entropy": "Mean entropy of the policy over the next token.",
-    "grad_norm": "Norm of the gradient of the loss, before clipping.",
+    "gradient norm": "Norm of the gradient of the loss, before clipping.",
     "token share": "What the token adds to the alignment. The shares of all scored tokens sum to it.",
-    "status": "How verification ended. Unparsed, timeout and error say nothing about the answer. Such a response is "
-    "not eligible, and is counted apart from wrong answers.",
     "verdict of a response": "right: verified and in format. right, not in format: verified alone. Else how "
-    "verification ended.",
-    "eval": "pass@k measured during training.",
-    "config_hash": "SHA-256 of the resolved settings: equal hashes are equal settings.",
-    "data_hash": "SHA-256 of the training problems with their anchors.",
+    "verification ended. Unparsed, timeout and error say nothing about the answer. Such a response is not eligible, "
+    "and is counted apart from wrong answers.",
+    "config hash": "SHA-256 of the resolved settings: equal hashes are equal settings.",
+    "data hash": "SHA-256 of the training problems with their anchors.",
 }

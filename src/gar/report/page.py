@@ -10,9 +10,11 @@ import hashlib
 import html
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from importlib import resources
-from typing import Any, Literal
+from typing import Any
+
+import pandas as pd
 
 MAX_BYTES = 8_000_000
 MARK = '<meta name="generator" content="gar report">'
@@ -20,41 +22,6 @@ MARK = '<meta name="generator" content="gar report">'
 SCRIPTS = ("dom.js", "address.js", "charts.js", "tables.js", "rollouts.js", "page.js")
 
 _ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Tile:
-    """A number of the summary. `term` names its definition."""
-
-    term: str
-    label: str
-    value: str
-    detail: str = ""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Column:
-    """A column of a table. `term` names the definition of its heading, if it needs one."""
-
-    heading: str
-    term: str | None = None
-    kind: Literal["text", "number", "verdict"] = "number"
-
-
-def columns(*texts: str, **numbers: str) -> list[Column]:
-    """Columns of texts by their headings, then of numbers by heading and term."""
-    named = [Column(heading=heading, kind="text") for heading in texts]
-    return named + [Column(heading=heading, term=term) for heading, term in numbers.items()]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Table:
-    """A table with formatted cells."""
-
-    title: str
-    caption: str
-    columns: Sequence[Column]
-    rows: Sequence[Sequence[str]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,7 +41,6 @@ class Series:
 class Chart:
     """A metric over the training steps."""
 
-    term: str
     title: str
     unit: str
     from_zero: bool
@@ -87,14 +53,6 @@ class Picture:
 
     title: str
     source: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ShownText:
-    """A text without its last `num_cut` characters."""
-
-    text: str
-    num_cut: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -112,7 +70,7 @@ class ShownResponse:
 
     index: int
     verdict: str
-    text: ShownText
+    text: str
     answer: str | None
     numbers: Mapping[str, float | None]
     truncated: bool | None
@@ -121,7 +79,7 @@ class ShownResponse:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ShownGroup:
-    """The responses to one problem at one step of training, or in an evaluation.
+    """The responses to one problem at one step of training, or before or after it in an evaluation.
 
     `run` is the position of the run, `index` the group of the step or the problem of the set. The step is None for an
     evaluation, set and moment are None for training.
@@ -131,56 +89,48 @@ class ShownGroup:
     step: int | None
     index: int
     set_name: str | None
-    moment: Literal["before", "after"] | None
+    moment: str | None
     problem_id: str
-    prompt: ShownText
+    prompt: str
     gold: str
-    expert: ShownText | None
+    expert: str
     responses: Sequence[ShownResponse]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ShownRollouts:
-    """The rollout browser. `notes` say how its groups were drawn, and what is missing."""
-
-    groups: Sequence[ShownGroup]
-    notes: Sequence[str]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class RunFacts:
-    """The origin of the numbers of one run."""
+    """The origin of the numbers of one run: its group, the facts in its run.json, and its settings as text."""
 
     name: str
     label: str
-    color: str
-    facts: Sequence[tuple[str, str, str | None]]
+    facts: Mapping[str, str]
     config: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Report:
-    """The whole page.
+    """The whole page. Tables hold formatted cells.
 
-    `headline` is the verdict, `sentences` say what it is about, and `notes` are what cannot be shown. `tables` and
-    `tiles` belong to the summary, `all_runs` has a line per run, and `settings` are those that differ.
+    `headline` is the verdict, `scope` says what it is about, and `notes` are what cannot be shown. `tables` belong to
+    the summary by their titles, `all_runs` has a line per run, and `differing` has the settings that differ.
+    `rollout_notes` say how the groups were drawn, and what is missing.
     """
 
     title: str
     subtitle: str
     tags: Sequence[str]
     headline: str
-    sentences: Sequence[str]
+    scope: str
     notes: Sequence[str]
-    tiles: Sequence[Tile]
-    tables: Sequence[Table]
-    all_runs: Table
+    tables: Mapping[str, pd.DataFrame]
+    all_runs: pd.DataFrame
     charts: Sequence[Chart]
-    rollouts: ShownRollouts
     pictures: Sequence[Picture]
     runs: Sequence[RunFacts]
-    settings: Table | None
+    differing: pd.DataFrame
     definitions: Mapping[str, str]
+    groups: Sequence[ShownGroup] = field(default_factory=list)
+    rollout_notes: Sequence[str] = field(default_factory=list)
 
 
 def page(report: Report) -> bytes:
@@ -225,9 +175,11 @@ def _hash(text: str) -> str:
 
 
 def content_json(content: object) -> str:
-    """Records, and lists and mappings of them, as compact JSON."""
+    """Records, tables, and lists and mappings of them, as compact JSON."""
 
     def values(record: Any) -> dict[str, Any]:
-        return {field.name: getattr(record, field.name) for field in fields(record)}
+        if isinstance(record, pd.DataFrame):
+            return {"columns": [*record.columns], "rows": record.to_numpy().tolist()}
+        return {each.name: getattr(record, each.name) for each in fields(record)}
 
     return json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=values)

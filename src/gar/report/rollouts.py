@@ -1,102 +1,205 @@
-"""The rollout browser: drawn groups, their expert solutions and token shares, within a limit of bytes.
+"""The rollout browser: whole groups, drawn whatever their verdicts, within a limit of bytes.
 
 Rollouts hold no expert solutions, which are read again from the run's own source.
 """
 
+import itertools
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from gar.data.rows import source_name
 from gar.data.run_problems import evaluation_data, iter_run_problems
 from gar.errors import DataError
 from gar.records import Run
-from gar.report.options import ReportOptions
-from gar.report.page import ShownGroup, ShownResponse, ShownRollouts, ShownText, content_json
-from gar.report.sample import (
-    SEED,
-    DrawnGroup,
-    Experts,
-    ProblemKey,
-    draw_groups,
-    draw_samples,
-    drawing_words,
-    readable_prompt,
-    samples_words,
-    verdict_word,
-)
-from gar.report.shares import add_shares
+from gar.records.run import MOMENTS
+from gar.report import ReportOptions
+from gar.report.page import ShownGroup, ShownResponse, ShownShares, content_json
+from gar.report.shares import ProblemKey, Rows, key_of, recorded_prompt, token_shares
 from gar.settings import EMBEDDED_TASKS, DataSettings
 from gar.types import Problem
 
-NUMBERS = ["alignment", "bonus", "penalty", "reward", "advantage", "num_tokens", "num_scored_tokens", "signal_norm"]
+_SEED = 0
+_MAX_STEPS = 25
+_NUMBERS = ["alignment", "bonus", "penalty", "reward", "advantage", "num_tokens", "num_scored_tokens", "signal_norm"]
 """Columns of a rollout that the page shows as numbers."""
-_MAX_CHARACTERS = 120_000
 _SHARE_BYTES = 24
 """Upper bound for a token and its share."""
 _DIGITS = 5
 
 
-def browser_rollouts(runs: Sequence[Run], options: ReportOptions, max_bytes: int) -> ShownRollouts:
-    """Draw groups, keep those that fit in `max_bytes` as JSON, and add expert solutions and token shares."""
-    most = options.max_rollouts // max(1, sum(bool(run.num_rows) for run in runs))
-    drawn = [group for number, run in enumerate(runs) for group in draw_groups(run, number, most)]
+def browser_rollouts(runs: Sequence[Run], options: ReportOptions, max_bytes: int) -> tuple[list[ShownGroup], list[str]]:
+    """Draw groups, and keep those that fit in `max_bytes` as JSON. Adds expert solutions and token shares.
+
+    Returns the groups, and notes on how they were drawn and what is missing.
+    """
+    shown: list[ShownGroup] = []
     notes: list[str] = []
-    num_samples = 0
+    most, num_recorded, num_samples = options.max_rollouts // len(runs), 0, 0
     for number, run in enumerate(runs):
-        groups, count = draw_samples(run, number, options.max_rollouts // len(runs), notes)
-        drawn += groups
-        num_samples += count
-    experts = _expert_problems(runs, drawn, options.problems, notes)
-    shown = _fitting(drawn, experts, max_bytes, with_shares=options.token_shares is not None)
-    kept = [drawn[place] for place in shown]
-    notes.insert(0, drawing_words(runs, _num_rows(kept), _num_rows(drawn)))
-    if num_samples:
-        notes.insert(1, samples_words(_num_rows(kept, evaluated=True), num_samples))
-    if options.token_shares is not None:
-        add_shares(shown, runs, drawn, experts, options.token_shares, notes)
-    elif shown:
+        recorded, samples = run.rollouts(["step", "group_index"]), {m: run.samples(m) for m in MOMENTS}
+        num_recorded, num_samples = num_recorded + len(recorded), num_samples + sum(map(len, samples.values()))
+        notes += [
+            f"{run.name}: the samples of the evaluation {moment} training are not shown: none can be read."
+            for moment, table in samples.items()
+            if run.evaluations[moment] and not len(table)
+        ]
+        drawn = [*_drawn_groups(run, recorded, most), *_drawn_samples(samples, most)]
+        problems = _expert_problems(run, [rows for unit in drawn for rows in unit], options.problems, notes)
+        room = (max_bytes - len(content_json(shown).encode("utf-8", "replace"))) // (len(runs) - number)
+        kept = _fitting(number, drawn, problems, room, with_shares=options.token_shares is not None)
+        shares = token_shares(run, kept, problems, options.token_shares, notes)
+        shown += [_shown(number, rows, problems, each) for rows, each in zip(kept, shares, strict=True)]
+    if shown and options.token_shares is None:
         notes.append("Token shares were not asked for: --token-shares computes them from a model.")
-    return ShownRollouts(groups=list(shown.values()), notes=notes)
+    return shown, [*_drawing_notes(shown, num_recorded, num_samples), *notes]
 
 
-def _num_rows(groups: Sequence[DrawnGroup], *, evaluated: bool = False) -> int:
-    return sum(len(group.rows) for group in groups if (group.moment is not None) == evaluated)
+def _drawn_groups(run: Run, recorded: pa.Table, most: int) -> Iterator[list[Rows]]:
+    """Whole groups of a run with at most `most` rollouts, but at least one group. Fewer steps if there are many."""
+    steps = [*run.num_rows]
+    if len(recorded) > most:
+        size = len(recorded) // len(recorded.group_by(["step", "group_index"]).aggregate([]))
+        num_steps = max(1, min(_MAX_STEPS, most // size, len(steps)))
+        steps = [steps[i] for i in np.linspace(len(steps) - 1, 0, num_steps).round().astype(int)[::-1]]
+        recorded = recorded.filter(pc.field("step").isin(steps))
+    chosen = _drawn(recorded, most)
+    for step in steps:
+        rows = run.rollouts(steps=[step])
+        yield from ([group] for group in _by_group(rows) if (step, group[0]["group_index"]) in chosen)
+
+
+def _drawn_samples(samples: Mapping[str, pa.Table], most: int) -> Iterator[list[Rows]]:
+    """Problems of each evaluation set, with all their samples before and after training."""
+    chosen = _drawn(pa.concat_tables(table.select(["set_name", "group_index"]) for table in samples.values()), most)
+    units: dict[tuple[str, int], list[Rows]] = {key: [] for key in sorted(chosen)}
+    for moment, table in samples.items():
+        for name in {name for name, _ in units}:
+            of_set = pc.field("set_name") == name
+            indices = [index for set_name, index in units if set_name == name]
+            for rows in _by_group(table.filter(of_set & pc.field("group_index").isin(indices))):
+                units[name, rows[0]["group_index"]].append([{**row, "moment": moment} for row in rows])
+    yield from units.values()
+
+
+def _drawn(rows: pa.Table, most: int) -> set[tuple[Any, int]]:
+    """Draw (place, group) at random from the rows with these two columns, in turn from each place."""
+    place, group = rows.column_names
+    sizes = rows.to_pandas().groupby([place, group]).size().rename("size").reset_index()
+    mixed = sizes.sample(frac=1, random_state=_SEED)
+    turns = mixed.assign(turn=mixed.groupby(place).cumcount()).sort_values(["turn", place], kind="stable")
+    kept = turns[(turns["size"].cumsum() <= most) | (np.arange(len(turns)) == 0)]
+    return {*zip(kept[place], kept[group], strict=True)}
+
+
+def _by_group(table: pa.Table) -> Iterator[Rows]:
+    """Rows of each group, in the order of groups and responses."""
+    rows = table.sort_by([("group_index", "ascending"), ("response_index", "ascending")]).to_pylist()
+    for _, group in itertools.groupby(rows, lambda row: row["group_index"]):
+        yield [{"eligible": row["verified"] and row["well_formatted"]} | row for row in group]
+
+
+def _fitting(
+    number: int, drawn: Sequence[list[Rows]], problems: Mapping[ProblemKey, Problem], room: int, *, with_shares: bool
+) -> list[Rows]:
+    """As many groups as fit, taken in random order, in the order in which they were drawn.
+
+    `with_shares` leaves room for token shares.
+    """
+    kept = []
+    for place in random.Random(_SEED).sample(range(len(drawn)), len(drawn)):
+        for rows in drawn[place]:
+            room -= len(content_json(_shown(number, rows, problems)).encode("utf-8", "replace"))
+            room -= _SHARE_BYTES * sum(row["num_tokens"] for row in rows) if with_shares else 0
+        if room < 0:
+            break
+        kept.append(place)
+    return [rows for place in sorted(kept) for rows in drawn[place]]
+
+
+def _shown(
+    number: int,
+    rows: Rows,
+    problems: Mapping[ProblemKey, Problem],
+    shares: Sequence[ShownShares | None] | None = None,
+) -> ShownGroup:
+    first, problem = rows[0], problems.get(key_of(rows))
+    prompt = recorded_prompt(first["prompt"])
+    if not isinstance(prompt, str):
+        prompt = "\n\n".join(f"{message['role']}:\n{message['content']}" for message in prompt)
+    return ShownGroup(
+        run=number,
+        step=first.get("step"),
+        index=first["group_index"],
+        set_name=first.get("set_name"),
+        moment=first.get("moment"),
+        problem_id=first["problem_id"],
+        prompt=prompt,
+        gold=first["gold"],
+        expert="\n\n".join(anchor.text for anchor in problem.anchors) if problem else "",
+        responses=[
+            ShownResponse(
+                index=row["response_index"],
+                verdict=verdict_word(row),
+                text=row["response"],
+                answer=row["answer"],
+                numbers={name: _rounded(row.get(name)) for name in _NUMBERS},
+                truncated=row["truncated"],
+                shares=share,
+            )
+            for row, share in zip(rows, shares or [None] * len(rows), strict=True)
+        ],
+    )
+
+
+def _rounded(value: float | None) -> float | None:
+    """The number rounded. None if it is not finite, since JSON has no such numbers."""
+    return None if value is None or not math.isfinite(value) else round(value, _DIGITS)
+
+
+def verdict_word(row: Mapping[str, Any]) -> str:
+    """How a response ended, in the words of the filter."""
+    if row["eligible"]:
+        return "right"
+    return "right, not in format" if row["verified"] else row["status"]
 
 
 def _expert_problems(
-    runs: Sequence[Run], groups: Sequence[DrawnGroup], problems: str | None, notes: list[str]
-) -> Experts:
+    run: Run, drawn: Sequence[Rows], problems: str | None, notes: list[str]
+) -> dict[ProblemKey, Problem]:
     """The problems of the drawn groups. If its answer differs from the recorded one, a problem is left out.
 
-    `problems` is a file to read in place of the runs' own source. What was not found goes to `notes`.
+    `problems` is a file to read in place of the run's own source. What was not found goes to `notes`.
     """
     experts: dict[ProblemKey, Problem] = {}
-    for number, run in enumerate(runs):
-        golds: dict[str | None, dict[str, Any]] = {}
-        for group in groups:
-            if group.run == number:
-                golds.setdefault(group.set_name, {})[group.problem[2]] = group.first["gold"]
-        if golds and run.config is None:
-            notes.append(f"{run.name}: the source of its problems is unknown, so expert solutions are not shown.")
+    golds: dict[str | None, dict[str, str]] = {}
+    for rows in drawn:
+        name, problem_id = key_of(rows)
+        golds.setdefault(name, {})[problem_id] = rows[0]["gold"]
+    if golds and run.config is None:
+        notes.append(f"{run.name}: the source of its problems is unknown, so expert solutions are not shown.")
+        return experts
+    for name, gold in golds.items():
+        try:
+            known = _find_problems(_data_of(run, name), set(gold), problems if name is None else None)
+        except DataError as error:
+            if (note := f"Expert solutions are not shown: {error}") not in notes:  # runs share their source
+                notes.append(note)
             continue
-        for name, gold in golds.items():
-            try:
-                known = _find_problems(_data_of(run, name), set(gold), problems if name is None else None)
-            except DataError as error:
-                if (note := f"Expert solutions are not shown: {error}") not in notes:  # runs share their source
-                    notes.append(note)
-                continue
-            same = {key: problem for key, problem in known.items() if gold[key] in (None, problem.answer)}
-            experts |= {(number, name, key): problem for key, problem in same.items()}
-            if len(same) < len(gold):
-                what = run.name if name is None else f"{run.name}, {name}"
-                notes.append(
-                    f"{what}: {len(gold) - len(same)} of {len(gold)} drawn problems were not found in their source "
-                    "with the recorded answer. Their expert solutions are not shown."
-                )
+        same = {key: problem for key, problem in known.items() if gold[key] == problem.answer}
+        experts |= {(name, key): problem for key, problem in same.items()}
+        if len(same) < len(gold):
+            what = run.name if name is None else f"{run.name}, {name}"
+            notes.append(
+                f"{what}: {len(gold) - len(same)} of {len(gold)} drawn problems were not found in their source "
+                "with the recorded answer. Their expert solutions are not shown."
+            )
     return experts
 
 
@@ -119,61 +222,18 @@ def _find_problems(data: DataSettings, ids: set[str], problems: str | None) -> d
     return {problem.id: problem for problem in read if problem.id in ids}
 
 
-def _fitting(
-    drawn: Sequence[DrawnGroup], experts: Experts, max_bytes: int, *, with_shares: bool
-) -> dict[int, ShownGroup]:
-    """As many groups as fit, taken in random order, with those of one evaluated problem together.
-
-    The result is keyed by the position in `drawn`, in its order. Texts longer than 120,000 characters are cut, and
-    marked as cut. `with_shares` leaves room for token shares.
-    """
-    keys = [group.problem if group.moment else place for place, group in enumerate(drawn)]
-    ranks = dict.fromkeys(keys)
-    rank_of = dict(zip(ranks, random.Random(SEED).sample(range(len(ranks)), len(ranks)), strict=True))
-    shown: dict[int, ShownGroup] = {}
-    for place in sorted(range(len(drawn)), key=lambda place: rank_of[keys[place]]):
-        group = _shown(drawn[place], experts)
-        max_bytes -= len(content_json(group).encode("utf-8", "replace"))
-        if with_shares:
-            rows = drawn[place].rows
-            max_bytes -= _SHARE_BYTES * sum(row["num_tokens"] or len(row["response"] or "") for row in rows)
-        if max_bytes < 0:
-            break
-        shown[place] = group
-    return {place: shown[place] for place in sorted(shown)}
-
-
-def _shown(drawn: DrawnGroup, experts: Experts) -> ShownGroup:
-    first, problem = drawn.first, experts.get(drawn.problem)
-    anchors = "\n\n".join(anchor.text for anchor in problem.anchors) if problem else ""
-
-    def text(value: str) -> ShownText:
-        return ShownText(text=value[:_MAX_CHARACTERS], num_cut=max(0, len(value) - _MAX_CHARACTERS))
-
-    return ShownGroup(
-        run=drawn.run,
-        step=drawn.step,
-        index=first["group_index"],
-        set_name=drawn.set_name,
-        moment=drawn.moment,
-        problem_id=drawn.problem[2],
-        prompt=text(readable_prompt(first["prompt"] or "")),
-        gold=first["gold"] if first["gold"] is not None else "",
-        expert=text(anchors) if anchors else None,
-        responses=[
-            ShownResponse(
-                index=row["response_index"],
-                verdict=verdict_word(row),
-                text=text(row["response"] or ""),
-                answer=row["answer"],
-                numbers={name: _rounded(row.get(name)) for name in NUMBERS},
-                truncated=row["truncated"],
-            )
-            for row in drawn.rows
-        ],
-    )
-
-
-def _rounded(value: float | None) -> float | None:
-    """The number rounded. None if it is not finite, since JSON has no such numbers."""
-    return None if value is None or not math.isfinite(value) else round(value, _DIGITS)
+def _drawing_notes(shown: Sequence[ShownGroup], num_recorded: int, num_samples: int) -> list[str]:
+    """How many rollouts and samples are shown, and how they were chosen."""
+    num_shown = [sum(len(group.responses) for group in shown if bool(group.moment) == of) for of in (False, True)]
+    notes = ["No rollouts were recorded."] if not num_recorded else []
+    for count, total, what in zip(
+        num_shown, (num_recorded, num_samples), ("recorded rollouts", "samples of evaluations"), strict=True
+    ):
+        notes += [f"This page shows {'all' if count == total else f'{count:,} of'} {total:,} {what}."] * bool(total)
+    if sum(num_shown) < num_recorded + num_samples:
+        notes.append(
+            f"The others were left out at random (seed {_SEED}), without regard to verdict or alignment. Groups are "
+            f"shown whole, from at most {_MAX_STEPS} steps spread evenly, and a problem of an evaluation with all its "
+            "samples, before and after. Numbers and curves outside this list use everything."
+        )
+    return notes

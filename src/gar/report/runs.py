@@ -1,11 +1,22 @@
-"""The runs below a folder."""
+"""What a report is about: the runs below a folder, their groups, the settings in which they differ, what they lack."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
+
+import pandas as pd
 
 from gar.errors import ConfigError, RecordError
-from gar.records import is_run_folder
+from gar.records import ROLLOUT_SCHEMA, Run, canonical_hash, is_run_folder, leaves, open_run
+from gar.report.page import RunFacts
+
+_NOT_COMPARED = ("seed", "records", "evaluate.eval_steps")
+"""Settings that may differ within one experiment."""
+
+Groups = Mapping[str, Sequence[Run]]
+"""Runs that differ only in their seed, one per seed, by the label of their group."""
 
 
 def find_runs(paths: Sequence[str | Path]) -> list[Path]:
@@ -35,3 +46,108 @@ def _below(folder: Path) -> Iterator[Path]:
         if is_run_folder(Path(place)):
             names.clear()
             yield Path(place)
+
+
+def read_run(path: str | Path) -> Run:
+    """Read a run as far as possible. Each column is read once. Texts are read only for the steps shown.
+
+    Raises:
+        RecordError: The folder does not exist, or holds nothing of a run.
+    """
+    run = open_run(path, strict=False)
+    run.rollouts([name for name in ROLLOUT_SCHEMA.names if name not in ("prompt", "response")])
+    return run
+
+
+def missing(run: Run) -> list[str]:
+    """What cannot be shown of a run, as clauses."""
+    lost = [fault for fault in run.faults if fault.file.startswith("rollouts/")]
+    clauses = run.unfinished + [f"{fault}: it is left out" for fault in run.faults if fault not in lost]
+    if lost:
+        clauses.append(f"the rollouts of {len(lost)} steps are left out, the first of them: {lost[0]}")
+    if not run.trained:
+        return [*clauses, "this is an evaluation by gar eval: the model that was measured stands as after"]
+    faulty = {fault.file for fault in run.faults}
+    if not run.metrics and "metrics.jsonl" not in faulty:
+        clauses.append("no step was logged yet, so there are no curves")
+    for moment, sets in run.evaluations.items():
+        if not sets and f"evaluation/{moment}.json" not in faulty:
+            clauses.append(f"there is no evaluation/{moment}.json, so nothing is known of the model {moment} training")
+    if not run.steps and not lost:
+        clauses.append("no rollouts were recorded: no step was finished")
+    return clauses
+
+
+def group_runs(runs: Sequence[Run]) -> dict[str, list[Run]]:
+    """Group runs, in the given order, by all their settings but the seed.
+
+    A run without settings is a group by itself, and so is a run whose seed is already in its group.
+    """
+    groups: dict[str, list[Run]] = {}
+    for run in runs:
+        key = canonical_hash(_compared(run)) if run.settings else str(run.path)
+        while any(run.seed == other.seed for other in groups.get(key, [])):
+            key += " again"
+        groups.setdefault(key, []).append(run)
+    differing = differing_settings(runs)["setting"].tolist()
+    labels = [_label(members[0], differing) for members in groups.values()]
+    count, seen = Counter(labels), Counter[str]()
+    named: dict[str, list[Run]] = {}
+    for label, members in zip(labels, groups.values(), strict=True):
+        seen[label] += 1
+        named[label if count[label] == 1 else f"{label} ({seen[label]})"] = members
+    return named
+
+
+def differing_settings(runs: Sequence[Run]) -> pd.DataFrame:
+    """Settings that differ between runs, except seed and names of folders: a row for each, a column for each run."""
+    tables = [_compared(run) for run in runs]
+    names = dict.fromkeys(name for table in tables for name in table)
+    rows = [[name, *(table.get(name) for table in tables)] for name in names]
+    rows = [
+        [name, *("not set" if value is None else str(value) for value in values)]
+        for name, *values in rows
+        if any(value != values[0] for value in values)
+    ]
+    return pd.DataFrame(rows, columns=["setting", *(run.name for run in runs)])
+
+
+def _compared(run: Run) -> dict[str, Any]:
+    """The settings of the experiment by dotted name, without seed and names."""
+    return {
+        name: value
+        for name, value in leaves(run.settings)
+        if not any(name == other or name.startswith(f"{other}.") for other in _NOT_COMPARED)
+    }
+
+
+def _label(run: Run, differing: Sequence[str]) -> str:
+    if not run.settings:
+        return run.name
+    values = _compared(run)
+    rest = [f"{name} {values[name]}" for name in differing if name != "method" and name in values]
+    return ", ".join([str(values.get("method", run.name)), *rest[:3]])
+
+
+def run_facts(label: str, run: Run) -> RunFacts:
+    """The origin of a run, of the group with this label."""
+    record = run.record
+    error, versions = record.get("error") or {}, record.get("versions") or {}
+    facts = {
+        "status": record.get("status", "unknown"),
+        "error": error.get("text"),
+        "place of the error": error.get("place"),
+        "start time": record.get("start_time"),
+        "end time": record.get("end_time"),
+        "resumed": ", ".join(map(str, record.get("resume_times") or ())),
+        "changed when resumed": record.get("overrides"),
+        "seed": run.seed,
+        "command": record.get("command"),
+        "machine": record.get("platform"),
+        "cores": record.get("cpu_count"),
+        "config hash": record.get("config_hash"),
+        "data hash": record.get("data_hash"),
+        **{package: version or "not installed" for package, version in versions.items()},
+    }
+    shown = {name: str(value) for name, value in facts.items() if value or value == 0}
+    return RunFacts(name=run.name, label=label, facts=shown, config=run.config_text)

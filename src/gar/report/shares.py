@@ -1,58 +1,77 @@
 """The share of each token of a shown response in its alignment, under a run's weights. Needs a model."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+import ast
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from gar.config import RunConfig
 from gar.errors import GarError
 from gar.records import Run
-from gar.report.page import ShownGroup, ShownShares
-from gar.report.sample import DrawnGroup, Experts, recorded_prompt
+from gar.report.page import ShownShares
 from gar.settings import ModelSettings
-from gar.types import Problem
+from gar.types import Problem, Prompt
 
 _DIGITS = 4
 
+Rows = Sequence[Mapping[str, Any]]
+"""The recorded rows of one group, in the order of the responses."""
+ProblemKey = tuple[str | None, str]
+"""Evaluation set (None: the training problems) and problem id."""
 
-def add_shares(
-    shown: dict[int, ShownGroup],
-    runs: Sequence[Run],
-    drawn: Sequence[DrawnGroup],
-    experts: Experts,
-    weights: Literal["final", "start"],
+
+def key_of(rows: Rows) -> ProblemKey:
+    """The problem of a group."""
+    return rows[0].get("set_name"), rows[0]["problem_id"]
+
+
+def recorded_prompt(prompt: str) -> Prompt:
+    """Parse chat messages, which are recorded as the text of a Python list. Any other prompt is returned unchanged."""
+    if not prompt.startswith("[{'"):
+        return prompt
+    try:
+        messages = ast.literal_eval(prompt)
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return prompt
+    whole = isinstance(messages, list) and all(
+        isinstance(message, dict) and {"role", "content"} <= message.keys() for message in messages
+    )
+    return messages if whole else prompt
+
+
+def token_shares(
+    run: Run,
+    groups: Sequence[Rows],
+    problems: Mapping[ProblemKey, Problem],
+    weights: Literal["final", "start"] | None,
     notes: list[str],
-) -> None:
-    """Add token shares to every shown response that has an expert solution. This runs the model of each run.
+) -> list[list[ShownShares | None] | None]:
+    """The token shares of every group that has an expert solution. This runs the model of the run.
 
-    `shown` has the groups by their position in `drawn`, and is changed. `weights` are those in the run's `model` folder
-    ("final"), or those that it was trained from ("start"). Which were used, and what is missing, goes to `notes`.
+    `weights` are those in the run's `model` folder ("final"), or those that it was trained from ("start"). None asks
+    for no shares. Which were used, and what is missing, goes to `notes`.
     """
-    for number, run in enumerate(runs):
-        places = [place for place in shown if drawn[place].run == number and drawn[place].problem in experts]
-        if not places:
-            continue
-        if run.config is None:
-            notes.append(f"{run.name}: no token shares, since its settings are unknown.")
-            continue
-        path = str(run.path / "model") if weights == "final" else run.config.model.path
-        if weights == "final" and not Path(path).is_dir():
-            notes.append(f"{run.name}: no token shares, since it has no final model (not finished, or removed).")
-            continue
-        try:
-            scorer = _scorer(run.config, path)
-            for place in places:
-                group = drawn[place]
-                shown[place] = _with_shares(shown[place], _group_scores(scorer, group, experts[group.problem]))
-        except GarError as error:
-            notes.append(f"{run.name}: no further token shares, since the model cannot be used: {error}")
-            continue
-        name = f"the final weights (after step {run.last_step})" if weights == "final" else f"the weights of {path}"
-        notes.append(
-            f"{run.name}: token shares are under {name}. The alignment beside a response was recorded in training, "
-            "under the weights of its own step, and may differ from the sum of the shares."
-        )
+    shares: list[list[ShownShares | None] | None] = [None] * len(groups)
+    config, places = run.config, [place for place, rows in enumerate(groups) if key_of(rows) in problems]
+    if weights is None or config is None or not places:
+        return shares
+    path = str(run.path / "model") if weights == "final" else config.model.path
+    if weights == "final" and not Path(path).is_dir():
+        notes.append(f"{run.name}: no token shares, since it has no final model (not finished, or removed).")
+        return shares
+    try:
+        scorer = _scorer(config, path)
+        for place in places:
+            shares[place] = _group_shares(scorer, groups[place], problems[key_of(groups[place])])
+    except GarError as error:
+        notes.append(f"{run.name}: no further token shares, since the model cannot be used: {error}")
+        return shares
+    name = f"the final weights (after step {run.last_step})" if weights == "final" else f"the weights of {path}"
+    notes.append(
+        f"{run.name}: token shares are under {name}. The alignment beside a response was recorded in training, "
+        "under the weights of its own step, and may differ from the sum of the shares."
+    )
+    return shares
 
 
 def _scorer(config: RunConfig, path: str) -> Any:
@@ -68,27 +87,22 @@ def _scorer(config: RunConfig, path: str) -> Any:
     return GARScorer(model.eval(), tokenizer, verifier=verifier, signal=signal, score_all=True)
 
 
-def _group_scores(scorer: Any, group: DrawnGroup, problem: Problem) -> Sequence[Any]:
+def _group_shares(scorer: Any, rows: Rows, problem: Problem) -> list[ShownShares | None]:
     from gar.scoring import ResponseGroup
 
-    responses = ResponseGroup(
-        prompt=recorded_prompt(group.first["prompt"]),
-        responses=[row["response"] for row in group.rows],
+    group = ResponseGroup(
+        prompt=recorded_prompt(rows[0]["prompt"]),
+        responses=[row["response"] for row in rows],
         anchors=[anchor.text for anchor in problem.anchors],
-        eligible=[bool(row["eligible"]) for row in group.rows],
+        eligible=[bool(row["eligible"]) for row in rows],
     )
-    return scorer.score([responses], tokens=True)
-
-
-def _with_shares(group: ShownGroup, scores: Sequence[Any]) -> ShownGroup:
-    def shares(score: Any) -> ShownShares | None:
-        if score.token_shares is None:
-            return None
-        return ShownShares(
+    return [
+        ShownShares(
             tokens=list(score.tokens),
             shares=[None if share is None else round(share, _DIGITS) for share in score.token_shares],
             alignment=round(score.alignment, _DIGITS),
         )
-
-    responses = zip(group.responses, scores, strict=True)
-    return replace(group, responses=[replace(response, shares=shares(score)) for response, score in responses])
+        if score.token_shares is not None
+        else None
+        for score in scorer.score([group], tokens=True)
+    ]

@@ -4,187 +4,126 @@ Pairs are seeds if a group has several. With one run, before and after are paire
 only to that model. Two methods with one seed each get an interval over problems and no test.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Any
 
 import pandas as pd
 
-from gar.evaluation.paired import NO_TEST, NOT_SHOWN, Measures, contrasts, problem_counts
-from gar.evaluation.text_tables import rows_of
+from gar.analysis.summary import NONE
+from gar.evaluation.paired import NO_TEST, Measures, contrasts, problem_counts
+from gar.evaluation.text_tables import difference_cells, rows_of
 from gar.records import Run
-from gar.records.evaluations import EvaluatedSet
-from gar.report.groups import RunGroup
+from gar.report.runs import Groups
 
-_Compared = tuple[str, str, str, EvaluatedSet | None]
-"""Label, key of the pair, name of the set, and its evaluation."""
+_SCOPES = {
+    ("group", "seed"): "This is one run: the test is over its problems and compares this one model before and after. "
+    "Another seed may give another result, and a method is judged by comparing it with another.",
+    ("group", "seeds"): "The pairs of the test are seeds of one method. That training changes a model says nothing "
+    "about this method compared with another.",
+    ("groups", "seed"): "One seed each: the interval covers the choice of problems but not that of the seed, which may "
+    "reverse the difference. For a test, train several seeds of both (gar compare).",
+    ("groups", "seeds"): "Paired by seed. P-values are corrected for all sets and groups of one k (Holm). No "
+    "difference shown does not mean that there is none.",
+}
 
 
-def changes(groups: Sequence[RunGroup], notes: list[str]) -> pd.DataFrame:
-    """Compare every group after training with itself before, per set and k, as `contrasts` does.
+def changes(groups: Groups) -> pd.DataFrame:
+    """Compare every group after training with itself before, per set and k, as `contrasts` does."""
+    against = {label: [_before(label)] for label in groups}
+    return contrasts(_counts(groups), against=against, measures=_measures(groups))
+
+
+def contests(groups: Groups, notes: list[str]) -> pd.DataFrame:
+    """Compare every further group with the first, after training, paired by seed.
 
     What could not be compared, and why, goes to `notes`.
     """
-    counts, measured = list[_Compared](), dict[str, set[int]]()
-    for group in groups:
-        both = [run for run in group.runs if run.evaluations["before"] and run.evaluations["after"]]
-        for name, k in _columns(both):
-            measured.setdefault(name, set()).add(k)
-        for key, run in zip(map(str, range(len(both))), both, strict=True):
-            for name, after in run.evaluations["after"].items():
-                before = run.evaluations["before"].get(name)
-                if not after.num_correct or not before or [*after.num_correct] != [*before.num_correct]:
-                    notes.append(
-                        f"{run.name}: {name} was not measured on the same problems before and after, problem by "
-                        "problem: no test"
-                    )
-                    continue
-                counts += [(group.label, key, name, after), (_before(group), key, name, before)]
-    against = {group.label: [_before(group)] for group in groups}
-    return _contrasts(counts, against, measured, "seed or problem").assign(against="before")
-
-
-def contests(groups: Sequence[RunGroup], notes: list[str]) -> pd.DataFrame:
-    """Compare every further group with the first, after training, paired by seed. Arguments as in `changes`."""
-    counts, measured = list[_Compared](), dict[str, set[int]]()
-    first, compared = groups[0], list[RunGroup]()
-    for group in groups[1:]:
-        matched = [(run, other) for run in group.runs for other in first.runs if run.seed == other.seed]
-        unlike = [run for run, other in matched if not _same_training(run, other)]
+    (first, references), *others = groups.items()
+    against: dict[str, list[str]] = {}
+    for label, runs in others:
+        pairs = [(run, other) for run in runs for other in references if run.seed == other.seed]
+        unlike = [run.seed for run, other in pairs if not _same_training(run, other)]
         if unlike:
             notes.append(
-                f"{group.label} and {first.label} were not trained on the same problems in the same order (seed "
-                f"{unlike[0].seed}), so that the methods cannot be compared"
+                f"{label} and {first} were not trained on the same problems in the same order (seed {unlike[0]}), so "
+                "that the methods cannot be compared"
             )
-            continue
-        finished = [(run, other) for run, other in matched if run.evaluations["after"] and other.evaluations["after"]]
-        if not finished:
-            notes.append(f"{group.label} and {first.label} have no seed that both have finished: nothing to compare")
-        for name, k in _columns([run for pair in finished for run in pair]):
-            measured.setdefault(name, set()).add(k)
-        for run, other in finished:
-            sides = run.evaluations["after"], other.evaluations["after"]
-            notes += [
-                f"{run.name} and {other.name} are not compared on {name}: they were measured on different problems"
-                for name in sides[0].keys() & sides[1].keys()
-                if not sides[0][name].num_correct.keys() & sides[1][name].num_correct.keys()
-            ]
-        compared += [group] if finished else []
-    for group in [first, *compared]:
-        sets = [(run, name, part) for run in group.runs for name, part in run.evaluations["after"].items()]
-        counts += [(group.label, str(run.seed), name, part) for run, name, part in sets]
-    return _contrasts(counts, {group.label: [first.label] for group in compared}, measured, "seed")
+        else:
+            against[label] = [first]
+    table = contrasts(_counts(groups), against=against, measures=_measures(groups), pair_by="seed")
+    unmeasured = [label for label in against if label not in set(table["label"])]
+    notes += [f"{label} and {first} have no seed and problem in common after training" for label in unmeasured]
+    return table
 
 
-def headline(
-    groups: Sequence[RunGroup], changes: pd.DataFrame, contests: pd.DataFrame, reasons: Sequence[str] = ()
-) -> str:
-    """The verdict in one sentence, or the first reason why there is none."""
-    tested = contests if len(groups) > 1 else changes
-    verdicts, by_set = {*tested["verdict"]}, _by_set(changes)
-    if not verdicts and len(groups) > 1:
-        return f"No verdict: {reasons[0] if reasons else 'these runs have no measurement in common'}."
-    if not verdicts:
-        return "No verdict: there is no measurement before and after training to compare."
-    if verdicts == {NO_TEST}:
+def headline(tested: pd.DataFrame, reasons: Sequence[str]) -> str:
+    """The verdict of `changes` or `contests` in one sentence, or the first reason why there is none."""
+    if tested.empty:
+        return f"No verdict: {[*reasons, 'these runs have no measurement in common'][0]}."
+    if {*tested["verdict"]} == {NO_TEST}:
         return "No test: with one seed each, nothing can be said of the methods."
-    if len(groups) > 1 and verdicts == {NOT_SHOWN}:
-        return "No difference between these groups of runs is shown."
-    if len(groups) > 1:
-        pairs = {group.label: _by_set(contests, group.label) for group in groups[1:]}
-        clauses = [f"{label} against {groups[0].label}: {_clauses(sets)}" for label, sets in pairs.items() if sets]
-        return f"{'. '.join(clauses)}."
-    if all(contrast.verdict == NOT_SHOWN for contrast in by_set.values()):
-        return f"No difference between before and after training is shown on {_listed([*by_set])}."
-    return f"After training the model is {_clauses(by_set)}."
+    deciding: Any = tested.sort_values("k", kind="stable").drop_duplicates(["label", "set_name"])
+    sentences = []
+    for label, reference in dict.fromkeys(zip(tested["label"], tested["against"], strict=True)):
+        sets: dict[str, list[str]] = {}
+        for contrast in rows_of(deciding[deciding["label"] == label]):
+            sets.setdefault(contrast.verdict, []).append(contrast.set_name)
+        clauses = [f"{verdict} on {' and '.join(names)}" for verdict, names in sorted(sets.items())]
+        who = "After training" if reference == _before(label) else f"{label} against {reference}"
+        sentences.append(f"{who}: {'; '.join(clauses)}.")
+    return " ".join(sentences)
 
 
-def scope(groups: Sequence[RunGroup], changes: pd.DataFrame, contests: pd.DataFrame) -> str:
+def scope(tested: pd.DataFrame, num_groups: int) -> str:
     """What the tests behind the headline are about. Empty without a test."""
-    tested = contests if len(groups) > 1 else changes
     if tested.empty:
         return ""
-    most = max(tested["num_seeds"])
-    if len(groups) == 1 and most == 1:
-        return (
-            "This is one run: the test is over its problems and compares this one model before and after. Another "
-            "seed may give another result, and a method is judged by comparing it with another."
-        )
-    if len(groups) == 1:
-        return (
-            f"The pairs of the test are {most} seeds of {groups[0].label}. That training changes a model says nothing "
-            "about this method compared with another."
-        )
-    if most == 1:
-        return (
-            "One seed each: the interval covers the choice of problems but not that of the seed, which may reverse "
-            "the difference. For a test, train several seeds of both (gar compare)."
-        )
-    return (
-        f"Paired by seed, {most} seeds at most. P-values are corrected for all sets and groups of one k (Holm). No "
-        "difference shown does not mean that there is none."
+    several = max(tested["num_seeds"]) > 1
+    return _SCOPES["groups" if num_groups > 1 else "group", "seeds" if several else "seed"]
+
+
+def contrast_table(contrasts: pd.DataFrame, sides: Sequence[str]) -> pd.DataFrame:
+    """The contrasts as tested, as texts. `sides` are the headings of the reference and of what is compared with it."""
+    rows = []
+    for row in rows_of(contrasts):
+        difference, interval, p, detectable, verdict = difference_cells(row)
+        rates = [f"{row.reference:.3f}", f"{row.score:.3f}"]
+        tested = [difference, NONE if row.all_equal else interval, p, detectable, row.num_seeds, row.num_problems]
+        rows.append([row.label, f"{row.set_name} pass@{row.k}", *rates, *map(str, tested), verdict])
+    numbers = ["difference", "95% interval", "p", "detectable", "seeds", "problems", "verdict"]
+    return pd.DataFrame(rows, columns=["runs", "on", *sides, *numbers])
+
+
+def _measures(groups: Groups) -> Measures:
+    """Every k of pass@k that a run was measured with, by set, in their order."""
+    known: dict[str, set[int]] = {}
+    for run in (run for runs in groups.values() for run in runs):
+        for sets in run.evaluations.values():
+            for name, part in sets.items():
+                known.setdefault(name, set()).update(part.known_rates)
+    return {name: [("pass", k) for k in sorted(ks)] for name, ks in known.items()}
+
+
+def _counts(groups: Groups) -> pd.DataFrame:
+    """The counts of all groups, before and after training."""
+    return problem_counts(
+        (label if moment == "after" else _before(label), str(run.seed), name, problem, part.num_samples, correct, ())
+        for label, runs in groups.items()
+        for run in runs
+        for moment, sets in run.evaluations.items()
+        for name, part in sets.items()
+        for problem, correct in part.num_correct.items()
     )
+
+
+def _before(label: str) -> str:
+    return f"{label} before"
 
 
 def _same_training(run: Run, other: Run) -> bool:
     """Whether two runs saw the same problems in the same order, as far as the records tell."""
     if run.record.get("data_hash") != other.record.get("data_hash"):
         return False
-    both = run.num_rows and other.num_rows
+    both: Any = run.num_rows and other.num_rows
     columns = ["step", "problem_id"]
     return not both or run.rollouts(columns).equals(other.rollouts(columns))
-
-
-def _columns(runs: Sequence[Run]) -> list[tuple[str, int]]:
-    """(set, k) of any evaluation after training, sets in their order."""
-    results = [run.evaluations["after"] for run in runs]
-    names = dict.fromkeys(name for sets in results for name in sets)
-    return [
-        (name, k)
-        for name in names
-        for k in sorted({k for sets in results if name in sets for k in sets[name].known_rates})
-    ]
-
-
-def _before(group: RunGroup) -> str:
-    return f"{group.label} before"
-
-
-def _contrasts(
-    compared: Sequence[_Compared],
-    against: Mapping[str, Sequence[str]],
-    measured: Mapping[str, set[int]],
-    pair_by: Literal["seed", "seed or problem"],
-) -> pd.DataFrame:
-    """Every method against its references. Those of one k are corrected together."""
-    counts = problem_counts(
-        (label, key, name, problem, part.num_samples, num_correct, ())
-        for label, key, name, part in compared
-        if part
-        for problem, num_correct in part.num_correct.items()
-    )
-    measures: Measures = {name: [("pass", k) for k in sorted(ks)] for name, ks in measured.items()}
-    return contrasts(counts, against=against, measures=measures, pair_by=pair_by)
-
-
-def _by_set(contrasts: pd.DataFrame, label: str | None = None) -> Mapping[str, Any]:
-    """The contrast at the smallest k of each set, which decides the verdict. Only those of `label`, if given."""
-    smallest: dict[str, Any] = {}
-    for contrast in rows_of(contrasts):
-        name = contrast.set_name
-        if label in (None, contrast.label) and (name not in smallest or contrast.k < smallest[name].k):
-            smallest[name] = contrast
-    return smallest
-
-
-def _clauses(by_set: Mapping[str, Any]) -> str:
-    """`better on test and harder; on hard no difference is shown`."""
-    clauses = []
-    for verdict in ("better", "worse", NOT_SHOWN, NO_TEST):
-        if names := [name for name, contrast in by_set.items() if contrast.verdict == verdict]:
-            where = f"on {_listed(names)}"
-            clauses.append(f"{where} no difference is shown" if verdict == NOT_SHOWN else f"{verdict} {where}")
-    return "; ".join(clauses)
-
-
-def _listed(names: Sequence[str]) -> str:
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)

@@ -158,7 +158,7 @@ function drawChart(chart, group, dialog) {
     pointercancel: () => { start = null; selection.setAttribute('visibility', 'hidden'); },
   }, grid(frame), chart.series.map((line) => lineShapes(line, frame)), selection, cursor);
   const enlarge = dialog ? null : h('button', { class: 'plain', 'aria-label': `${chart.title}, large`, click: () => openChart(chart) }, '⤢');
-  return h('div', { class: 'chart' }, h('div', { class: 'head' }, h('h3', {}, term(chart.term, chart.title)), enlarge), h('p', {}, chart.unit), picture, read);
+  return h('div', { class: 'chart' }, h('div', { class: 'head' }, h('h3', {}, term(chart.title)), enlarge), h('p', {}, chart.unit), picture, read);
 }
 
 function openChart(chart) {

@@ -41,9 +41,9 @@ function hideTip() {
   tip.hidden = true;
 }
 
-// A word with its definition, shown where it is pointed at or focused.
-function term(key, label) {
-  const words = report.definitions[key && key.startsWith('eval/') ? 'eval' : key];
+// A label with its definition, shown where it is pointed at or focused.
+function term(label, key = label) {
+  const words = report.definitions[key.toLowerCase().replace(/.*pass@\d+$/, 'pass@k')];
   if (!words) return label;
   const show = (event) => showTip(event.currentTarget, words);
   return h('span', { class: 'term', tabindex: 0, 'data-term': key, 'aria-describedby': 'tip',

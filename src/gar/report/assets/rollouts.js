@@ -22,13 +22,13 @@ const ORDERS = {
   recorded: ['as recorded', null],
   high: ['alignment, highest first', (item) => -(item.response.numbers.alignment ?? -Infinity)],
   low: ['alignment, lowest first', (item) => item.response.numbers.alignment ?? Infinity],
-  long: ['longest first', (item) => -(item.response.numbers.num_tokens ?? item.response.text.text.length)],
+  long: ['longest first', (item) => -(item.response.numbers.num_tokens ?? item.response.text.length)],
 };
 const FACTS = [['alignment', 'alignment'], ['bonus', 'bonus'], ['penalty', 'penalty'], ['reward', 'reward'], ['advantage', 'advantage'],
   ['num_tokens', 'tokens'], ['num_scored_tokens', 'scored tokens'], ['signal_norm', 'signal norm']];
 
 function searchable(item) {
-  item.words ??= [item.group.problem_id, item.group.prompt.text, item.response.text.text, item.response.answer ?? ''].join('\n').toLowerCase();
+  item.words ??= [item.group.problem_id, item.group.prompt, item.response.text, item.response.answer ?? ''].join('\n').toLowerCase();
   return item.words;
 }
 
@@ -112,8 +112,8 @@ function filters() {
     report.runs.length > 1 ? choice('run', 'Run', [all, ...report.runs.map((run, i) => [i, run.name])]) : null,
     origins.length > 1 ? choice('from', 'From', [all, ...origins.map((origin) => [origin, origin === 'training' ? origin : `${origin} training`])]) : null,
     choice('step', 'Step', [all, ...steps.map((step) => [step, step])]),
-    choice('verdict', term('verdict of a response', 'Verdict'), [all, ...verdicts.map((verdict) => [verdict, verdict])]),
-    field('low', term('alignment', 'Alignment from'), { type: 'number', step: 0.05, min: -1, max: 1 }),
+    choice('verdict', term('Verdict', 'verdict of a response'), [all, ...verdicts.map((verdict) => [verdict, verdict])]),
+    field('low', term('Alignment from', 'alignment'), { type: 'number', step: 0.05, min: -1, max: 1 }),
     field('high', 'to', { type: 'number', step: 0.05, min: -1, max: 1 }),
     field('query', 'Text', { type: 'search', placeholder: 'prompt, response, answer' }),
     choice('order', 'Order', Object.entries(ORDERS).map(([key, [words]]) => [key, words])));
@@ -177,8 +177,7 @@ function modes({ response }) {
 }
 
 function textBox(text) {
-  const cut = text.num_cut ? h('span', { class: 'out' }, `\n[${text.num_cut.toLocaleString('en')} more characters are not in this file]`) : null;
-  return h('div', { class: 'text', dir: 'auto', tabindex: 0 }, text.text, cut);
+  return h('div', { class: 'text', dir: 'auto', tabindex: 0 }, text);
 }
 
 function sharesBox(shares) {
@@ -192,7 +191,7 @@ function sharesBox(shares) {
   const largest = shares.tokens.map((token, i) => [token, shares.shares[i] ?? 0]).sort((a, b) => Math.abs(b[1]) - Math.abs(a[1])).slice(0, 5);
   return [
     h('div', { class: 'text', dir: 'auto', tabindex: 0 }, tokens),
-    h('p', { class: 'scale' }, term('token share', 'Token shares'), ` sum to ${numberText(shares.alignment)}.`,
+    h('p', { class: 'scale' }, term('Token shares', 'token share'), ` sum to ${numberText(shares.alignment)}.`,
       h('i', { style: { background: 'var(--accent)' } }), 'toward the expert', h('i', { style: { background: 'var(--bad)' } }), 'away from it. Gray: not scored. Largest: ',
       largest.map(([token, share], i) => [i ? ', ' : '', h('bdi', {}, `“${token.trim()}”`), ` ${numberText(share)}`]), '.'),
   ];
@@ -238,9 +237,9 @@ function facts(item) {
   const number = (key) => (key === 'alignment' && response.numbers[key] === null ? 'not scored' : numberText(response.numbers[key]));
   const pair = (name, value) => h('div', {}, h('dt', {}, name), h('dd', {}, h('bdi', {}, value)));
   return h('dl', { class: 'facts' },
-    pair(term('verdict of a response', 'verdict'), response.verdict + (response.truncated ? ', cut off at the length limit' : '')),
+    pair(term('verdict', 'verdict of a response'), response.verdict + (response.truncated ? ', cut off at the length limit' : '')),
     pair('answer', response.answer ?? 'none found'), pair('gold', group.gold || '–'),
-    FACTS.filter(([key]) => !group.moment || response.numbers[key] !== null).map(([key, label]) => pair(term(key, label), number(key))));
+    FACTS.filter(([key]) => !group.moment || response.numbers[key] !== null).map(([key, label]) => pair(term(label), number(key))));
 }
 
 function responseSection(item, title, mode) {
@@ -280,8 +279,8 @@ function drawDetail() {
 }
 
 function rolloutsPanel() {
-  responses = report.rollouts.groups.flatMap((group) => group.responses.map((response) => ({ group, response })));
+  responses = report.groups.flatMap((group) => group.responses.map((response) => ({ group, response })));
   view.drawn = false;
-  const notes = report.rollouts.notes.map((note) => h('p', { class: 'soft small' }, note));
+  const notes = report.rollout_notes.map((note) => h('p', { class: 'soft small' }, note));
   return responses.length ? [...notes, filters(), stepNote, count, h('div', { class: 'browser' }, list, detail)] : notes;
 }

@@ -10,9 +10,15 @@ function cellNumber(text) {
   return numbers ? Number(numbers[numbers.length - 1]) : null;
 }
 
+// Names stand in the first column. Any other is of verdicts, or of numbers if each of its cells is one or two.
+function kindOf(table, j) {
+  if (table.columns[j] === 'verdict') return 'verdict';
+  return j && table.rows.every((row) => /^(?=.)[<+−-]?[\d.,]*[%–]?( (→|to) [+−-]?[\d.,]*[%–]?| \(\d+%\))?$/.test(row[j])) ? 'number' : 'text';
+}
+
 // Positions of the rows in order of a column; cells without a number come last either way.
 function sortedRows(table, column, down) {
-  const key = (row) => (table.columns[column].kind === 'number' ? cellNumber(row[column]) : row[column]);
+  const key = (row) => (kindOf(table, column) === 'number' ? cellNumber(row[column]) : row[column]);
   const compare = (a, b) => (typeof a === 'number' ? a - b : a.localeCompare(b, 'en', { numeric: true }));
   return table.rows.map((row, i) => [key(row), i])
     .sort(([a, i], [b, j]) => (a === null || b === null ? (a === null) - (b === null) : (down ? -1 : 1) * compare(a, b)) || i - j)
@@ -21,14 +27,14 @@ function sortedRows(table, column, down) {
 
 function tableRow(table, i) {
   return h('tr', {}, table.rows[i].map((text, j) => {
-    const { kind, heading } = table.columns[j];
+    const [kind, heading] = [kindOf(table, j), table.columns[j]];
     const content = kind === 'verdict' ? h('span', { class: VERDICT_CLASS[text] }, text) : text;
     return h('td', { class: `is-${kind}`, 'data-heading': heading }, content);
   }));
 }
 
 // `order` is the column and direction to begin with; `chosen` hears of another choice.
-function dataTable(table, { order = [null, false], rows = table.rows.map((_, i) => i), chosen = null } = {}) {
+function dataTable(title, table, { order = [null, false], rows = table.rows.map((_, i) => i), chosen = null } = {}) {
   const body = h('tbody');
   let [column, down] = order;
   const draw = () => {
@@ -37,38 +43,40 @@ function dataTable(table, { order = [null, false], rows = table.rows.map((_, i) 
     body.replaceChildren(...places.map((i) => tableRow(table, i)));
     heads.forEach((head, j) => (j === column ? head.setAttribute('aria-sort', down ? 'descending' : 'ascending') : head.removeAttribute('aria-sort')));
   };
-  const heads = table.columns.map(({ kind, heading, term: key }, j) => {
+  const heads = table.columns.map((heading, j) => {
+    const kind = kindOf(table, j);
     const sort = h('button', { class: 'sort', 'aria-label': `Sort by ${heading}`, click: () => {
       [column, down] = [j, j === column ? !down : kind === 'number'];
       draw();
       chosen?.(column, down);
     } });
-    return h('th', { scope: 'col', class: `is-${kind}` }, key ? term(key, heading) : heading, table.rows.length > 1 ? sort : null);
+    return h('th', { scope: 'col', class: `is-${kind}` }, term(heading), table.rows.length > 1 ? sort : null);
   });
   draw();
-  return h('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': table.title },
+  return h('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': title },
     h('table', { class: 'data' }, h('thead', {}, h('tr', {}, heads)), body));
 }
 
-function drawTable(table) {
-  return h('section', { class: 'block' }, h('h2', {}, table.title), h('p', {}, table.caption), dataTable(table));
+function drawTable(title, table) {
+  return h('section', { class: 'block' }, h('h2', {}, title), dataTable(title, table));
 }
 
 // ------------------------------------------------------------------------------------------------------------ panels
 
 function summaryPanel(params) {
-  const tiles = report.tiles.map((tile) => h('div', { class: 'tile' },
-    h('span', {}, term(tile.term, tile.label)), h('b', {}, tile.value), h('span', {}, tile.detail)));
+  const { columns, rows } = report.all_runs;
+  const numbers = columns.flatMap((heading, j) => (rows.length === 1 && !['tags', 'seed'].includes(heading) && kindOf(report.all_runs, j) === 'number' ? [[heading, rows[0][j]]] : []));
+  const tiles = numbers.filter(([, value]) => value !== '–').map(([heading, value]) => h('div', { class: 'tile' }, h('span', {}, term(heading)), h('b', {}, value)));
   const first = report.charts.slice(0, 2);
   return [
     h('h2', { class: 'verdict' }, report.headline),
-    h('div', { class: 'said' }, report.sentences.map((sentence) => h('p', {}, sentence))),
+    h('p', { class: 'said' }, report.scope),
     tiles.length ? h('div', { class: 'tiles' }, tiles) : null,
     first.length ? h('section', { class: 'block' }, legend(), ...chartGroup(first, params)) : null,
     report.notes.length
       ? h('aside', { class: 'notes' }, h('h2', {}, 'What this report cannot show'), h('ul', {}, report.notes.map((note) => h('li', {}, note))))
       : null,
-    ...report.tables.map(drawTable),
+    ...Object.entries(report.tables).map(([title, table]) => drawTable(title, table)),
   ].filter(Boolean);
 }
 
@@ -81,7 +89,7 @@ function runsPanel(params) {
     const { sort, down } = readAddress().params;
     place.replaceChildren(
       h('p', { class: 'soft small', role: 'status', id: 'num-runs' }, `${found.length.toLocaleString('en')} of ${table.rows.length.toLocaleString('en')} runs`),
-      dataTable(table, { rows: found, order: [sort === undefined ? null : Number(sort), down === '1'],
+      dataTable('Runs', table, { rows: found, order: [sort === undefined ? null : Number(sort), down === '1'],
         chosen: (column, descending) => keep({ sort: column, down: descending ? 1 : 0 }) }));
   };
   draw(params.q ?? '');
@@ -90,7 +98,6 @@ function runsPanel(params) {
       h('label', {}, 'Search', h('input', { type: 'search', 'data-filter': 'q', value: params.q ?? '', placeholder: 'name, tag, method, model',
         input: (event) => { keep({ q: event.target.value }); draw(event.target.value); } }))),
     place,
-    h('p', { class: 'soft small said' }, table.caption),
   ];
 }
 
@@ -108,11 +115,11 @@ function picturesPanel() {
 function settingsPanel() {
   const runs = report.runs.map((run) => h('section', { class: 'run' },
     h('h2', {}, run.name === run.label ? run.name : `${run.name} · ${run.label}`),
-    h('dl', {}, run.facts.map(([label, value, key]) => [h('dt', {}, key ? term(key, label) : label), h('dd', {}, value)])),
+    h('dl', {}, Object.entries(run.facts).map(([label, value]) => [h('dt', {}, term(label)), h('dd', {}, value)])),
     run.config
       ? h('details', {}, h('summary', {}, 'All settings (config.yaml)'), h('pre', { tabindex: 0 }, run.config))
       : h('p', { class: 'soft small' }, 'The settings are not available.')));
-  return [report.settings ? drawTable(report.settings) : null, ...runs].filter(Boolean);
+  return [report.differing.rows.length ? drawTable('Settings that differ', report.differing) : null, ...runs].filter(Boolean);
 }
 
 function definitionsPanel() {

@@ -1,0 +1,122 @@
+"""Charts of the metrics over the training steps, one line per group with a band, and figures as images."""
+
+import base64
+import io
+from collections.abc import Sequence
+from typing import Any
+
+import matplotlib
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from gar.analysis.curves import Panel, window_size
+from gar.analysis.rollouts import alignment_figure, zero_std_groups_figure
+from gar.analysis.style import COLORS, STYLE
+from gar.records import Run
+from gar.report.page import Chart, Picture, Series
+from gar.report.runs import Groups
+
+_POINTS_OF_ALL_LINES = 8000
+"""Points of one chart: enough to zoom into, few enough for forty lines."""
+_MAX_POINTS = (160, 1000)
+"""Limit of points per line: with many lines, and with few."""
+_DIGITS = 5
+
+_PANELS = (
+    Panel("reward", "Reward", "mean over responses"),
+    Panel("gar/eligible_fraction", "Right", "share of responses, right and in format", 0),
+    Panel("gar/alignment_mean", "Alignment", "of right responses, cosine with the expert solution"),
+    Panel(
+        "gar/zero_std_group_fraction_shaped",
+        "Zero-std groups",
+        "share of groups, dashed by the outcome alone",
+        0,
+        "gar/zero_std_group_fraction_outcome",
+    ),
+    Panel("gar/bonus_mean", "Bonus", "mean over scored responses", 0),
+    Panel("gar/advantage_abs_mean", "Advantage", "mean size", 0),
+    Panel("completions/mean_length", "Tokens", "of a response", 0),
+    Panel("entropy", "Entropy", "nats per token", 0),
+    Panel("grad_norm", "Gradient norm", "before clipping", 0),
+    Panel("time/step_seconds", "Seconds per step", "wall time", 0),
+)
+
+
+def charts(groups: Groups) -> list[Chart]:
+    """A chart for each metric that any run has logged, including evaluations during training."""
+    logged = {name for runs in groups.values() for run in runs for row in run.metrics for name in row}
+    evaluations = [
+        Panel(name, name.removeprefix("eval/").replace("/", ", "), "share of problems")
+        for name in sorted(logged)
+        if name.startswith("eval/")
+    ]
+    shown = [panel for panel in (*_PANELS, *evaluations) if panel.metric in logged]
+    return [chart for panel in shown if (chart := _chart(groups, panel)).series]
+
+
+def _chart(groups: Groups, panel: Panel) -> Chart:
+    longest = max(len(run.metrics) for runs in groups.values() for run in runs)
+    window = 1 if panel.metric.startswith("eval/") else window_size(longest)
+    num_points = int(np.clip(_POINTS_OF_ALL_LINES // len(groups), *_MAX_POINTS))
+    series = []
+    for number, (label, runs) in enumerate(groups.items()):
+        for metric in filter(None, (panel.reference, panel.metric)):
+            lines = [line for run in runs if (line := _logged(run, metric)).notna().any()]
+            if not len(table := _band(lines, window)):
+                continue
+            table = table.iloc[np.linspace(0, len(table) - 1, min(len(table), num_points)).round().astype(int)]
+            dashed = metric == panel.reference
+            series.append(
+                Series(
+                    label=label if len(runs) == 1 else f"{label}, {len(lines)} seeds",
+                    color=COLORS[number % len(COLORS)],
+                    dashed=dashed,
+                    steps=table.index.tolist(),
+                    values=_plain(table["mean"]),
+                    low=[] if dashed else _plain(table["min"]),
+                    high=[] if dashed else _plain(table["max"]),
+                )
+            )
+    return Chart(title=panel.title, unit=panel.unit, from_zero=panel.smallest == 0, series=series)
+
+
+def _logged(run: Run, metric: str) -> Any:
+    """A metric by step. NaN if it is unknown."""
+    return pd.Series({row["step"]: row[metric] for row in run.metrics if metric in row}, dtype=float)
+
+
+def _band(lines: Sequence[Any], window: int) -> Any:
+    """Mean, smallest and largest value by step: of the window in one run, else of the running means of the seeds."""
+    rolling = [line.rolling(window, center=True, min_periods=1) for line in lines]
+    if len(rolling) == 1:
+        return rolling[0].agg(["mean", "min", "max"])
+    if not rolling:
+        return pd.DataFrame()
+    means = pd.concat([each.mean() for each in rolling], axis=1, join="inner").sort_index()
+    table = pd.DataFrame({"mean": means.mean(axis=1), "min": means.min(axis=1), "max": means.max(axis=1)})
+    return table.mask(means.isna().any(axis=1))
+
+
+def _plain(values: Any) -> list[float | None]:
+    return [round(float(value), _DIGITS) if np.isfinite(value) else None for value in values]
+
+
+def pictures(groups: Groups, steps: Sequence[int] = ()) -> list[Picture]:
+    """Histograms of the alignment from `steps` on, and zero-std groups, of the first run of each group."""
+    shown = []
+    for run in (runs[0] for runs in groups.values() if runs[0].num_rows):
+        if figure := alignment_figure(run, steps):
+            shown.append(_picture(f"Alignment of correct responses, {run.name}", figure))
+        if figure := zero_std_groups_figure(run):
+            shown.append(_picture(f"Groups of {run.name}", figure))
+    return shown
+
+
+def _picture(title: str, figure: Figure) -> Picture:
+    """An SVG inside an image cannot run scripts or load anything."""
+    file = io.BytesIO()
+    with matplotlib.rc_context(STYLE):
+        figure.savefig(file, format="svg", metadata={"Date": None})
+    source = "data:image/svg+xml;base64," + base64.b64encode(file.getvalue()).decode("ascii")
+    return Picture(title=title, source=source)

@@ -1,0 +1,65 @@
+"""Tables of the page: a line for each run, and how its responses ended. Cells are texts."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+
+from gar.analysis.summary import NONE, summarize, summary_texts
+from gar.records import Run
+from gar.report.rollouts import verdict_word
+
+
+def runs_table(runs: Sequence[Run]) -> pd.DataFrame:
+    """One line for each run, with its course and its results. Runs of one name are told apart by their paths."""
+    names = [run.name for run in runs]
+    rows = [
+        {
+            "run": run.name if names.count(run.name) == 1 else str(run.path),
+            "tags": ", ".join(tags(run)),
+            "status": run.status,
+            "method": run.settings.get("method"),
+            "model": setting(run, "model", "path"),
+            "data": setting(run, "data", "source"),
+            "seed": run.seed,
+            "start": (run.record.get("start_time") or NONE)[:16].replace("T", " "),
+            "steps": f"{run.last_step:,}",
+            "rollouts": f"{sum(run.num_rows.values()):,}",
+            **summary_texts(summarize(run)),
+        }
+        for run in runs
+    ]
+    return pd.DataFrame(rows, dtype=object).fillna(NONE).astype(str)
+
+
+def status_table(runs: Sequence[Run], counts: Sequence[Counter[str]]) -> pd.DataFrame:
+    """How the responses ended, over all recorded rollouts. Without rows if there are none."""
+    words = sorted({word for count in counts for word in count}, key=lambda word: (word != "right", word))
+    rows = [
+        [run.name, *(f"{count[word]:,} ({count[word] / count.total():.0%})" for word in words)]
+        for run, count in zip(runs, counts, strict=True)
+        if count
+    ]
+    return pd.DataFrame(rows, columns=["run", *words])
+
+
+def verdict_counts(run: Run) -> Counter[str]:
+    """Responses of all rollouts by how they ended."""
+    counts: Counter[str] = Counter()
+    columns = ["eligible", "verified", "status"]
+    for row in run.rollouts(columns).group_by(columns).aggregate([([], "count_all")]).to_pylist():
+        counts[verdict_word(row)] += row["count_all"]
+    return counts
+
+
+def tags(run: Run) -> list[str]:
+    """Tags of a run, from its settings."""
+    values = setting(run, "records", "tags")
+    return [str(tag) for tag in values] if isinstance(values, list | tuple) else []
+
+
+def setting(run: Run, section: str, name: str) -> Any:
+    """A setting of a run as it was written. None if it has none."""
+    values = run.settings.get(section)
+    return values.get(name) if isinstance(values, dict) else None

@@ -39,7 +39,7 @@ class Rule:
     Attributes:
         names: Settings or flags, to each of which the row applies, with spaces between them.
         allowed: Values with which GAR runs, a condition, or the name of a fact that holds the values.
-        why: The reason, and what else to do. `{name}` stands for the value of a fact.
+        why: The reason, and what else to do. `{name}` becomes the value of a fact.
         when: Other facts with the values under which the row applies. Empty means always.
         where: Name of the engine, "gar train", or "" for all.
         level: "error" is raised. "unread" is a warning: nothing reads the setting. "resume" is a reason
@@ -124,8 +124,8 @@ def _filled(text: str, facts: Facts) -> str:
 _WHITENING = ("reinforce-plus-plus", "reinforce-plus-plus-baseline")
 _IN_GROUPS, _WHITENED = {"estimator": ("group",)}, {"estimator": _WHITENING}
 _OFF = (None, False)
-_ALL_CORRECT = "it drops groups whose outcomes are all equal, and GAR gives all-correct groups a signal"
-_QUANTIZED = "quantized weights are not those of the closed form"
+_ALL_CORRECT = "it drops groups with equal outcomes, and GAR gives all-correct groups a signal"
+_QUANTIZED = "the closed form needs the weights before quantization"
 _GATE = {"method.gate": (True,)}
 _VECTORS = {"method.reads_vectors": (True,)}
 _OWN_KIND = _VECTORS | {"method.kind": (None,)}  # the run may choose, and has
@@ -329,11 +329,11 @@ _VERL = (
     Rule("actor_rollout_ref.actor.qat.enable actor_rollout_ref.actor.megatron.qat.enable", _OFF, _QUANTIZED),
     Rule("algorithm.filter_groups.enable", _OFF, _ALL_CORRECT),
     Rule("algorithm.rollout_correction.bypass_mode", _OFF, "it leaves out the pass in which GAR reads hidden states"),
-    Rule("reward.reward_manager.name", ("gar",), "it says which responses are verified and well formatted"),
+    Rule("reward.reward_manager.name", ("gar",), "it marks which responses are verified and well formatted"),
     Rule(
         "actor_rollout_ref.rollout.agent.agent_loop_manager_class",
         (None, AGENT_LOOP_MANAGER),
-        "it says which tokens a tool wrote, so that they are not graded",
+        "it marks the tokens of tools, so that they are not graded",
     ),
     Rule(
         "reward.custom_reward_function.path", (None,), "nothing would call it. Name your grader in gar.verify.verifier"

@@ -22,8 +22,7 @@ from gar.scoring import GARScorer, ResponseGroup
 from gar.sequences import SequenceReader
 from gar.settings import ModelSettings, SignalSettings, VerifySettings
 from paper.tasks.word_problems import load_word_problems
-from tests.docs.pages import ROOT, shown_commands
-from tests.docs.test_notebooks import outputs_of
+from tests.docs.pages import ROOT, outputs_of, shown_commands
 from tests.support.autograd import own_means
 
 MODEL = str(Path(os.environ.get("GAR_TEST_MODEL", "smollm2")).absolute())

@@ -1,4 +1,7 @@
-"""Pages write formulas in LaTeX between dollars. The site has them as MathML, which needs no script and no font."""
+"""Pages write formulas in LaTeX between dollars. The site has them as MathML, which needs no script and no font.
+
+A number keeps its standard deviation on its line.
+"""
 
 import html
 import re
@@ -28,7 +31,7 @@ def mathml(latex: str, *, display: bool) -> str:
 
 
 def on_page_content(content: str, page: "Page", **_: object) -> str:
-    """Replace every formula of a page. One that cannot be converted ends the build."""
+    """Replace every formula of a page, and the spaces around ±. A formula that cannot be converted ends the build."""
 
     def replacement(match: re.Match[str]) -> str:
         latex = html.unescape(match[3])
@@ -39,4 +42,4 @@ def on_page_content(content: str, page: "Page", **_: object) -> str:
 
             raise PluginError(f"{page.file.src_path}: cannot convert the formula {latex!r}: {error}") from error
 
-    return _MARKED.sub(replacement, content)
+    return _MARKED.sub(replacement, content).replace(" ± ", "\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}")

@@ -24,9 +24,9 @@ trl: {learning_rate: 1.0e-6}
 ```
 
 A flag overrides a file, and a file overrides a preset. An unknown name raises an error with the nearest one.
-`gar train --help` lists the common settings, `--help-all` all of them. slime and verl read the same sections under
-`gar`. [What does not go together](rules.md) lists the combinations that raise an error. `docs/site/settings.py` prints
-this page from the source.
+`gar train --help` lists the common settings, `--help-all` all of them. The files of slime and verl have the same
+sections under `gar`. [What does not go together](rules.md) lists the combinations that raise an error.
+`docs/site/settings.py` prints this page from the source.
 """
 TYPES = {str: "text", int: "integer", float: "number", bool: "true, false", dict: "names and values"}
 

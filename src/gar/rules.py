@@ -39,7 +39,7 @@ class Rule:
     Attributes:
         names: Settings or flags, to each of which the row applies, with spaces between them.
         allowed: Values with which GAR runs, a condition, or the name of a fact that holds the values.
-        why: The reason, and what else to do. `{name}` stands for the value of a fact.
+        why: The reason, and what else to do. `{name}` becomes the value of a fact.
         when: Other facts with the values under which the row applies. Empty means always.
         where: Name of the engine, "gar train", or "" for all.
         level: "error" is raised. "unread" is a warning: nothing reads the setting. "resume" is a reason
@@ -126,8 +126,8 @@ _WHITENING = ("reinforce-plus-plus", "reinforce-plus-plus-baseline")
 _IN_GROUPS, _WHITENED = {"estimator": ("group",)}, {"estimator": _WHITENING}
 _UNDIVIDED = _IN_GROUPS | {"rewards are divided": (False,)}
 _OFF = (None, False)
-_ALL_CORRECT = "it drops groups whose outcomes are all equal, and GAR gives all-correct groups a signal"
-_QUANTIZED = "quantized weights are not those of the closed form"
+_ALL_CORRECT = "it drops groups with equal outcomes, and GAR gives all-correct groups a signal"
+_QUANTIZED = "the closed form needs the weights before quantization"
 _SAVES = {"trl.save_strategy": ("steps", "epoch", "best")}
 _GATE = {"method.gate": (True,)}
 _VECTORS = {"method.reads_vectors": (True,)}
@@ -153,7 +153,7 @@ LOG_PROB_HOOK = {"custom_megatron_before_log_prob_hook_path": "gar.integrations.
 
 _LOG_PROB = {"gar.capture": ("logprob",)}
 _PARTIAL = {"--partial-rollout": (True,)}
-_SAYS_TOOLS = "it says which tokens a tool wrote, so that they are not graded"
+_SAYS_TOOLS = "it marks the tokens of tools, so that they are not graded"
 _NO_PASS = "slime makes no log-probability pass then. Set gar.capture to own"
 
 AGENT_LOOP_MANAGER = "gar.integrations.verl.agents.GarAgentLoopManager"
@@ -297,7 +297,7 @@ _VERL = (
     Rule("actor_rollout_ref.actor.qat.enable actor_rollout_ref.actor.megatron.qat.enable", _OFF, _QUANTIZED),
     Rule("algorithm.filter_groups.enable", _OFF, _ALL_CORRECT),
     Rule("algorithm.rollout_correction.bypass_mode", _OFF, "it leaves out the pass in which GAR reads hidden states"),
-    Rule("reward.reward_manager.name", ("gar",), "it says which responses are verified and well formatted"),
+    Rule("reward.reward_manager.name", ("gar",), "it marks which responses are verified and well formatted"),
     Rule("actor_rollout_ref.rollout.agent.agent_loop_manager_class", (None, AGENT_LOOP_MANAGER), _SAYS_TOOLS),
     Rule("reward.custom_reward_function.path", (None,), "nothing would call it. Use gar.verify.verifier"),
     Rule("reward.reward_model.enable", _OFF, "GAR's rewards come from a verifier"),

@@ -15,7 +15,7 @@ from gar.types import Tags
 TokenPieces = Callable[[Sequence[int]], list[str]]
 
 _BREAK = "\n"
-"""Stands between two turns of the policy, so that no tag or number forms across them."""
+"""Separates two turns of the policy, so that no tag or number forms across them."""
 
 
 def token_pieces(tokenizer: Any) -> TokenPieces:
@@ -47,7 +47,7 @@ class SpanRule:
         max_tokens: Largest number of scored tokens. None scores all.
         limit_from: Which part of a longer span to keep: "end" or "start".
         tags: The markers of the thinking part.
-        special_ids: Ids to strip from the end of a response (eos, padding), never those of tags.
+        special_ids: Ids to strip from the end of a response (eos, padding), never ids of tags.
     """
 
     thinking: bool

@@ -97,8 +97,8 @@ class DataSettings(SourceSettings):
     source: str = "arithmetic"
     """A .jsonl, .parquet, .csv or .json file, a Hub id, or arithmetic, the task that the package generates."""
     template: Literal["auto", "plain", "think-answer", "boxed"] = "auto"
-    """How a problem becomes a prompt: unchanged, or with an instruction that asks for the format. auto: plain for
-    embedded models and tasks and for verify.format none, else the template of verify.format."""
+    """How a problem becomes a prompt: unchanged, or with an instruction that asks for the format. With auto it is
+    plain for embedded models and tasks and for verify.format none, else the template of verify.format."""
     max_prompt_tokens: Annotated[int, Field(ge=1)] | None = None
     """Drop problems with longer prompts, and print how many."""
     max_problems: Annotated[int, Field(ge=1)] | None = None
@@ -164,7 +164,7 @@ class SignalSettings(Settings):
     max_tokens: Annotated[int, Field(ge=1)] | Literal["auto"] | None = "auto"
     """Score at most this many tokens of the span. None scores all.
 
-    auto is 768, except for g2rl, whose vector covers the whole response."""
+    auto is 768, and all tokens for g2rl."""
     limit_from: Literal["end", "start"] = "end"
     """Keep the last tokens of the span (the released code) or the first (cheaper)."""
     activation_threshold: Annotated[float, Field(ge=0, le=1)] = 0.0
@@ -231,7 +231,7 @@ class EvaluateSettings(Settings):
     max_problems: Annotated[int, Field(ge=1)] | None = None
     """Use only this many problems of each source, from the start."""
     temperature: Annotated[float, Field(gt=0)] = 1.0
-    """Sampling temperature of evaluations. --trl.temperature is that of training."""
+    """Sampling temperature of evaluations. --trl.temperature is for training."""
     batch_size: Annotated[int, Field(ge=1)] = 256
     """Responses generated at one time."""
     eval_steps: Annotated[int, Field(ge=0)] = 0

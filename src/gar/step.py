@@ -32,7 +32,7 @@ from gar.types import Status, Verdict
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ResponseFacts:
-    """Facts about a response that need no vector. They are small, so every rank can hold those of all responses.
+    """Facts about a response that need no vector. They are small, so every rank can hold the facts of all responses.
 
     Example: ResponseFacts(group_index=2, status="ok", verified=True, well_formatted=True, num_anchors=1,
         num_scored_tokens=768)
@@ -128,7 +128,7 @@ class Aligned(NamedTuple):
 class Step:
     """The responses of one optimizer step, on their way from verdicts to rewards.
 
-    On several ranks each has the rows of its own responses and the facts of all, so that all decide equally. An error
+    On several ranks each has its rows and the facts of all responses, so that all decide equally. An error
     on one rank alone would leave the others waiting. Each anchor is formed on one rank: the one that has the first
     response of its group that needs a vector.
 

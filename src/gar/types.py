@@ -31,7 +31,7 @@ class Problem:
     """One verifiable problem. A problem without an anchor is legal: its responses earn no bonus, and are counted.
 
     `prompt` is plain text or chat messages (`[{"role": "user", "content": ...}]`). `choices` are the texts behind the
-    letters of a multiple-choice problem, whose `answer` is a letter.
+    letters of a multiple-choice problem, with a letter as `answer`.
 
     Example: Problem(id="train-17", prompt="3+4*7-2=", answer="7", anchors=(Anchor(text="..."),), source="arithmetic")
     """
@@ -45,7 +45,7 @@ class Problem:
 
 
 class Status(StrEnum):
-    """The outcome of a verification. Only OK and WRONG say something about the answer."""
+    """The outcome of a verification. Only OK and WRONG judge the answer."""
 
     OK = "ok"
     WRONG = "wrong"

@@ -1,9 +1,11 @@
 """The pages a user reads, and the commands they show."""
 
+import json
 import re
+import runpy
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -23,62 +25,42 @@ PAGE_MARK = re.compile(r"commands on this page " + MARK.pattern[2:], re.IGNORECA
 """Anywhere on a page: none of its commands is."""
 
 _COMMAND = re.compile(rf"(?:\$ )?((?:[A-Z_]+=\S+ )*(?:{'|'.join(PROGRAMS)}) \S.*)")
-_FENCE = re.compile(r"^(`{3,})(\w*)$")
 _INLINE = re.compile(rf"`((?:{'|'.join(PROGRAMS)}) [^`]+)`")
 _REMARK = re.compile(r"\s+# .*$")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Command:
-    """A command as a page shows it. `inline` ones stand in a sentence, and may be no more than a name."""
+class Command(NamedTuple):
+    """A command as a page shows it. `inline` ones are in a sentence, and may be no more than a name."""
 
     page: str
-    line: int
     text: str
     inline: bool
     marked: bool
 
-    def __str__(self) -> str:
-        return f"{self.page}:{self.line}: {self.text}"
-
 
 def shown_commands(path: Path) -> Iterator[Command]:
     """Every command in the code blocks and sentences of a page, continued lines put together."""
-    page = path.relative_to(ROOT).as_posix()
-    text = path.read_text(encoding="utf-8")
+    page, text = path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")
     page_marked = bool(PAGE_MARK.search(" ".join(text.split())))
-    above = ""
-    for line, code in _code_lines(text):
-        remark, above = above, code if code.startswith("#") else ""
-        if found := _COMMAND.fullmatch(code.strip()):
-            command = _REMARK.sub("", found[1])
-            marked = page_marked or bool(MARK.search(code) or MARK.search(remark))
-            yield Command(page=page, line=line, text=command, inline=False, marked=marked)
-    for line, prose in enumerate(text.splitlines(), start=1):
-        for found in _INLINE.finditer(prose):
-            marked = page_marked or bool(MARK.search(prose))
-            yield Command(page=page, line=line, text=found[1], inline=True, marked=marked)
-
-
-def _code_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines of fenced and indented blocks; where one ends in a backslash, with the next."""
-    fence, joined, start = "", "", 0
-    for number, line in enumerate(text.splitlines(), start=1):
-        opening = _FENCE.match(line)
-        if opening and not fence:
-            fence = opening[1]
-        elif line.strip() == fence:
-            fence = ""
-        elif fence or line.startswith("    "):
-            start = start if joined else number
-            joined += line.strip()
-            if joined.endswith("\\"):
-                joined = joined.removesuffix("\\").rstrip() + " "
-                continue
-            yield start, joined
-            joined = ""
+    above, fenced = "", False
+    for line in re.sub(r" *\\\n *", " ", text).splitlines():
+        fenced ^= line.startswith("```")
+        if fenced or line.startswith("    "):
+            remark, above = above, line if line.lstrip().startswith("#") else ""
+            if found := _COMMAND.fullmatch(line.strip()):
+                marked = page_marked or bool(MARK.search(line) or MARK.search(remark))
+                yield Command(page, _REMARK.sub("", found[1]), inline=False, marked=marked)
+        for found in () if fenced else _INLINE.finditer(line):
+            yield Command(page, found[1], inline=True, marked=page_marked or bool(MARK.search(line)))
 
 
 def python_blocks(path: Path) -> list[str]:
     """The code of a page's Python blocks."""
     return re.findall(r"^```python\n(.*?)^```", path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+
+
+def outputs_of(notebook: Path) -> list[Any]:
+    """Run the code cells of a notebook in one namespace. Returns what they print and show."""
+    execute = runpy.run_path(str(ROOT / "scripts" / "execute_notebooks.py"))["execute"]
+    done = execute(json.loads(notebook.read_text(encoding="utf-8")), notebook.name)
+    return [output for cell in done["cells"] for output in cell.get("outputs", [])]

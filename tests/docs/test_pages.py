@@ -1,4 +1,4 @@
-"""What the pages say: examples run, links lead somewhere, and the site has every page."""
+"""Pages and notebooks: examples run, links lead somewhere, and the site has every page."""
 
 import ast
 import doctest
@@ -10,9 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
-import yaml
 
-from tests.docs.pages import DOCS, PAGES, ROOT, python_blocks
+from tests.docs.pages import DOCS, PAGES, ROOT, outputs_of, python_blocks
 
 _LINK = re.compile(r"(?<!`)\[[^\]]*\]\(([^)\s]+)\)")
 ENGINES = [ROOT / "src/gar/step.py", *sorted((ROOT / "src/gar/integrations").rglob("*.py"))]
@@ -49,15 +48,9 @@ def test_equations_name_tests_that_there_are():
 
 
 def test_the_site_shows_every_page_once():
-    nav = yaml.safe_load(re.sub(r"(?s).*?(\nnav:.*?\n)\n.*", r"\1", (ROOT / "mkdocs.yml").read_text()))["nav"]
-
-    def pages(entry) -> list[str]:
-        if isinstance(entry, str):
-            return [entry]
-        return [page for each in (entry.values() if isinstance(entry, dict) else entry) for page in pages(each)]
-
+    nav = re.findall(r"^ {6}- .*: (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
     written = {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")} - {"log.md"}  # for contributors
-    assert sorted(pages(nav)) == sorted(written)
+    assert sorted(nav) == sorted(written)
 
 
 def test_the_page_of_the_settings_is_that_of_the_source():
@@ -71,8 +64,8 @@ STUDIES = {"evidence": "signals", "shorthand": "shorthand"}
 def test_the_drawn_pictures_are_those_of_the_script(tmp_path):
     drawn = runpy.run_path(str(DOCS / "site" / "pictures.py"))
     for scheme, colors in drawn["SCHEMES"].items():
-        evidence = {name: drawn["evidence"](colors, study) for name, study in STUDIES.items()}
-        for name, drawing in {"method": drawn["method"](colors), **evidence}.items():
+        pictures = {name: drawn["evidence"](colors, study) for name, study in STUDIES.items()}
+        for name, drawing in [("method", drawn["method"](colors)), *pictures.items()]:
             drawing.write(tmp_path / "picture.svg")
             committed = (DOCS / "images" / f"{name}-{scheme}.svg").read_text()
             assert (tmp_path / "picture.svg").read_text() == committed, f"python -m docs.site.pictures {name}"
@@ -98,6 +91,20 @@ def test_the_glossary_defines_every_metric():
     assert {"gar/outcome_mean", "gar/seconds"} <= logged
     glossary = (DOCS / "glossary.md").read_text()
     assert not {name for name in logged if f"`{name}`" not in glossary}
+
+
+def test_the_quick_start_notebook_scores_and_trains(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    outputs = outputs_of(ROOT / "examples" / "quick_start.ipynb")
+    printed = "".join(line for output in outputs for line in output.get("text", []))
+    table = re.findall(r"^(ok|wrong|unparsed) +(-|-?\d\.\d\d)  +(\d\.\d\d)  +(-?\d\.\d\d) ", printed, re.MULTILINE)
+    right = [(float(alignment), float(bonus)) for verdict, alignment, bonus, _ in table if verdict == "ok"]
+    mean = sum(alignment for alignment, _ in right) / len(right)
+    assert len(table) == 8
+    assert max(bonus for _, bonus in right) > 0.1
+    assert all(bonus == pytest.approx(0.5 * max(0, alignment - mean), abs=0.01) for alignment, bonus in right)
+    assert re.findall(r"^(\d) \{'reward'", printed, re.MULTILINE) == ["1", "2", "3"]
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.slow

@@ -124,7 +124,7 @@ def test_runs_with_no_right_response_or_almost_nothing_make_a_page(tmp_path):
     assert report.headline.startswith("No verdict")
     run = make_run(tmp_path, "bare", steps=0, rollouts={}, evaluations={}, status="running")
     report = write_report([run], tmp_path / "bare.html")
-    assert (report.charts, report.groups, report.pictures, len(report.notes)) == ([], [], [], 6)
+    assert (report.charts, report.groups, report.pictures, len(report.notes)) == ([], [], [], 5)
     assert report.rollout_notes[0] == "No rollouts were recorded."
 
 

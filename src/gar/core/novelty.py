@@ -77,7 +77,7 @@ def novelty_rewards(
 
     nubar is the novelty between the least and the most novel response of the group:
     `(nu_i - min nu) / (max nu - min nu)`. The factor is `1 + lambda nubar`, lambda = `novelty_weight`: a novel right
-    answer gains, a novel wrong one loses, as the paper's text says. Its formula has `1 + lambda r nubar`, with which a
+    answer gains, a novel wrong one loses, as in the paper's text. Its formula has `1 + lambda r nubar`, with which a
     novel wrong answer would gain, too.
 
     Args:

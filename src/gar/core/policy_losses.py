@@ -30,7 +30,7 @@ def maspo_weights(
     These are A > 0 with rho > 1, and A < 0 with rho < 1, for `rho = exp(clip(log_probs - old_log_probs, -20, 20))`.
     `sigma = m * clip(a, 0.1, 10)`: the width for the token's probability
     `m = clip(p_old^-0.3, 1, 10)` times a factor for the advantage, `a = 1 + 0.03 A` where A > 0 and
-    `a = 1 / (1 - 0.03 A)` where A < 0. The constants are those of the released code.
+    `a = 1 / (1 - 0.03 A)` where A < 0. The constants come from the released code.
 
     Args:
         log_probs: Log-probabilities of the sampled tokens under the current policy.

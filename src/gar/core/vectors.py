@@ -296,7 +296,7 @@ def _strongest_tokens(
 ) -> Tensor:
     """Mask of the `ceil(p_f * n)` tokens of each response with the largest norms. Of equal norms the first is kept.
 
-    With `context`, the tokens of a response are those of all its ranks, and the mask is that of this rank's.
+    With `context`, a response has tokens on all its ranks, and the mask covers this rank's.
     """
     if context is not None:
         ranks = torch.full_like(norms, dist.get_rank(context))

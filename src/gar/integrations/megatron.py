@@ -37,7 +37,7 @@ def watch_head(
 ) -> Callable[[], None]:
     """From now on, add what the head is given in each micro-batch, in their order, to `seen`. Returns what ends it.
 
-    With `spare_logits` the head works on a single token, for a pass whose logits nobody reads.
+    With `spare_logits` the head works on a single token, for a pass without a reader of its logits.
     """
     token_ids: list[Tensor] = []
 
@@ -99,7 +99,7 @@ def head_means(
 
     A collective of these ranks, on the last pipeline stage.
 
-    `rows` are those of this context rank's tokens that predict a scored one, `targets` what they predict, the response
+    `rows` are this context rank's tokens that predict a scored one, `targets` what they predict, the response
     of each, and the number of responses. Rows of the head from `vocab_size` on are padding. None means no padding.
     """
     from megatron.core import mpu

@@ -41,7 +41,7 @@ _FAULTS = {
 
 
 def warn(collapse: Collapse) -> None:
-    """Say it in a warning."""
+    """Issue the collapse as a warning."""
     warnings.warn(f"WATCHDOG: {collapse.text}", stacklevel=2)
 
 
@@ -69,7 +69,7 @@ class Watchdog:
         self._count(step, [(fact.empty, fact.truncated, right) for fact, right in pairs])
 
     def _count(self, step: int, responses: Sequence[tuple[bool, bool, bool]]) -> None:
-        """Count a step, whose responses are each empty or not, cut off or not, right or not."""
+        """Count a step: which responses are empty, which are cut off, which are right."""
         if self._settings.mode == "off" or not responses:
             return
         empty, cut_off, right = zip(*responses, strict=True)

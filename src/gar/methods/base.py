@@ -81,7 +81,7 @@ class Method:
         trains_on_experts: The expert solutions are trained on, so they are required.
         samples: Every optimizer step has responses, so that runs can be paired by their prompts.
         check: Takes a run's configuration and TRL's arguments before anything is loaded. Raises `ConfigError`.
-        reads: For a trainer of its own: what a run with these sections reads of signal, reward, advantage,
+        reads: For a method with a trainer: what a run with these sections reads of signal, reward, advantage,
             watchdog, trl and the method's section, as "section.name". Of trl without the fields that transformers'
             `TrainingArguments` has, which are always read. None: what the fields above imply.
         cannot_resume: Why an interrupted run starts anew, in one sentence. Such a run writes no checkpoints.

@@ -188,7 +188,7 @@ def plan_shaping(
     Args:
         engine: What the engine can do.
         method: Name of a registered method, or the method itself.
-        sections: The sections of settings that the engine takes, by name. None stands for its defaults.
+        sections: The sections of settings that the engine takes, by name. None selects its defaults.
         flags: The engine's own flags by their own names. None: its rules are checked elsewhere.
         quiet: Do not warn of settings that this method does not read: the driver has done so.
 

@@ -1,4 +1,4 @@
-"""The methods by name: those of this package, and those that you register."""
+"""The methods by name: this package's, and the ones that you register."""
 
 from typing import get_args
 

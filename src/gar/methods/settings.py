@@ -50,7 +50,7 @@ def own_rules(method: Method) -> list[Rule]:
 def run_facts(method: Method, sections: Mapping[str, Any]) -> dict[str, Any]:
     """A run's settings by dotted name, which of them are chosen, and what decides whether they are read.
 
-    `sections` are those that the driver takes, by name. `dict(config)` gives those of a `gar.config.RunConfig`.
+    `sections` has the driver's sections by name: `dict(config)` for a `gar.config.RunConfig`.
     """
     own = method.reads is not None and "trl" in sections  # it says itself what it reads
     facts: dict[str, Any] = {

@@ -72,7 +72,7 @@ def _check_hub(name: str, revision: str | None) -> None:
 
 
 def context_before_loading(name: str, revision: str | None = None) -> int | None:
-    """Context length of a model in tokens, from its config.json on this machine. None if that does not say."""
+    """Context length of a model in tokens, from its config.json on this machine. None if the file has none."""
     folder = Path(model_path(name))
     file: Any = folder / "config.json"
     if not folder.is_dir():

@@ -24,7 +24,7 @@ def load_policy(settings: ModelSettings) -> tuple[Any, Any]:
 
     Raises:
         ConfigError: The model is an adapter, and peft is not installed.
-        ModelError: The folder or Hub id cannot be loaded. Says the library's reason. Weights are missing from the
+        ModelError: The folder or Hub id cannot be loaded, with the library's reason. Weights are missing from the
             checkpoint. An adapter's base cannot be loaded or does not fit, or the tokenizer is empty, has no
             end-of-sequence token, or does not fit the embeddings.
     """
@@ -54,10 +54,10 @@ def load_tokenizer(name: str, revision: str | None = None, kind: tuple[str, str]
     Args:
         name: As `ModelSettings.path`.
         revision: Branch, tag or commit on the Hub. Folders ignore it.
-        kind: What the error says was looked for, and in which files.
+        kind: The object that the error names, and its files.
 
     Raises:
-        ModelError: It cannot be loaded. Says the library's reason.
+        ModelError: It cannot be loaded, with the library's reason.
     """
     from transformers import AutoTokenizer
 

@@ -169,7 +169,7 @@ class _Progress(LogitsProcessor):
 
 
 def _end_ids(model: PreTrainedModel, tokenizer: Any, chosen: int | list[int] | None) -> list[int]:
-    """Ids that end a response: `chosen`, or the tokenizer's and those of the model's generation config."""
+    """Ids that end a response: `chosen`, or the ids of the tokenizer and of the model's generation config."""
     if chosen is not None:
         return [chosen] if isinstance(chosen, int) else list(chosen)
     if tokenizer.eos_token_id is None:
@@ -257,7 +257,7 @@ def _generate_batch(
 
 
 class _RefuseNan(LogitsProcessor):
-    """Rejects a model whose first logits are NaN. Checking those of later tokens would stall a GPU."""
+    """Rejects a model whose first logits are NaN. Checking later tokens would stall a GPU."""
 
     def __init__(self) -> None:
         self.is_first = True

@@ -46,7 +46,7 @@ class GARScorer:
             is "think".
         signal: Which tokens are scored, and how. `max_batch_tokens` bounds the memory of a forward pass.
         reward: How verdicts and alignments become rewards.
-        advantage: Group normalization. Unset values are those of the variant `paper`: ddof 0, eps 1e-6.
+        advantage: Group normalization. Unset values come from the variant `paper`: ddof 0, eps 1e-6.
         score_all: Compute the alignment of every response, even if no bonus is possible. Rewards stay the same.
 
     Raises:

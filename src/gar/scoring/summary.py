@@ -46,7 +46,7 @@ class ScoreTally:
         """Counts, means and quantiles as plain values, None if they are undefined.
 
         Alignment is given for all scored responses, for the verified ones, and for the others. `outcome_mean` and the
-        zero-std groups `before` are those of the outcome, without bonuses.
+        zero-std groups `before` count the outcome alone, without bonuses.
         """
         sums, verified, others = self._sums, np.array(self._alignment[True]), np.array(self._alignment[False])
         scored = {"scored": np.concatenate([verified, others]), "verified": verified, "others": others}

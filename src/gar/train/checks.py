@@ -92,11 +92,12 @@ def _check_reporters(config: RunConfig) -> None:
         if name in (None, "none", "all"):
             continue
         if name not in REPORTERS:
-            hint = did_you_mean(str(name), REPORTERS)
-            raise ConfigError(f"trl.report_to is {name}, expected none or some of {', '.join(REPORTERS)}.{hint}")
+            text = f"trl.report_to is {name}, expected none or some of {', '.join(REPORTERS)}."
+            raise ConfigError(text + did_you_mean(str(name), REPORTERS), code="trl.report_to")
         packages = REPORTERS[name].split()
         if packages and not any(map(find_spec, packages)):
-            raise ConfigError(f"trl.report_to is {name}, which is not installed: {install_command(packages[0])}.")
+            text = f"trl.report_to is {name}, which is not installed: {install_command(packages[0])}."
+            raise ConfigError(text, code="trl.report_to")
 
 
 REPORTERS = {

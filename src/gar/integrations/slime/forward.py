@@ -103,7 +103,7 @@ def sequence_means(
 
 
 def pack(lengths: Sequence[int], capacity: int) -> list[list[int]]:
-    """Indices of sequences in micro-batches of at most `capacity` tokens. A longer one gets a batch of its own."""
+    """Indices of sequences in micro-batches of at most `capacity` tokens. A longer one gets a separate batch."""
     batches: list[list[int]] = []
     room: list[int] = []
     for i in sorted(range(len(lengths)), key=lambda i: -lengths[i]):

@@ -61,7 +61,7 @@ def postprocess(args: Any, rollout_id: int, rollout_data: dict[str, Any]) -> Non
 
 
 def slime_rewards(args: Any, shaping: Shaping, rewards: Tensor, group_index: Tensor) -> Tensor:
-    """Shaped rewards as slime's estimators expect them: normalized within groups if its flags say so."""
+    """Shaped rewards as slime's estimators expect them: normalized within groups if its flags ask for it."""
     estimator = shaping.estimator
     if estimator == "reinforce-plus-plus" or not args.rewards_normalization:
         return rewards

@@ -29,7 +29,7 @@ _PLAIN = {"int": (int, "a whole number"), "float": ((int, float), "a number"), "
 
 
 def check_fields(values: Mapping[str, Any], more: Mapping[str, Any] | None = None) -> None:
-    """Reject fields that no `trl.GRPOConfig` can hold, and what the rules of `gar train` say of them and of `more`."""
+    """Reject fields that no `trl.GRPOConfig` can hold, and values that break a rule. `more` adds facts."""
     types = field_types()
     wrong = [(f"trl.{name}", text) for name, value in values.items() if (text := _type_fault(name, value, types))]
     facts = {f"trl.{name}": value for name, value in values.items()} | dict(more or {})

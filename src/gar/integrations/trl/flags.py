@@ -20,7 +20,7 @@ TRL = Engine(
     ddof=1,
     eps=1e-4,
 )
-"""TRL runs every method. ddof and eps are those of its own advantages."""
+"""TRL runs every method. ddof and eps come from its advantages."""
 
 
 def trl_flags(args: Any, processing_class: Any = None) -> dict[str, Any]:

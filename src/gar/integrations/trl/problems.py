@@ -1,4 +1,4 @@
-"""TRL trains and evaluates on rows, GAR grades problems: which problem a row stands for."""
+"""From TRL's rows to GAR's problems: which problem a row belongs to."""
 
 import warnings
 from collections.abc import Mapping, Sequence

@@ -7,7 +7,7 @@ from trl import GRPOTrainer
 
 
 class ResumableTrainer(GRPOTrainer):
-    """`GRPOTrainer` that goes on from a checkpoint with the problems that an uninterrupted run would have next."""
+    """`GRPOTrainer` that continues from a checkpoint with the next problems of an uninterrupted run."""
 
     def _get_train_sampler(self, dataset: Any = None) -> Any:
         self._train_sampler: Any = super()._get_train_sampler(dataset)

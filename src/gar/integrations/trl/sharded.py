@@ -60,7 +60,7 @@ def _as_trl_generates(model: Any, trainer: Any) -> Iterator[None]:
 
 
 def _lead(work: Callable[[], Result], model: Any) -> Result:
-    """Do the work. Tell the other ranks of each call of `generate`, and of the end."""
+    """Do the work. Announce each call of `generate`, and the end, to the other ranks."""
     generate, outcome, others_wait = model.generate, ("failed", None), True
 
     def generate_on_all(**inputs: Any) -> Any:

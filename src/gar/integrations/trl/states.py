@@ -89,7 +89,7 @@ class InitialWeights:
 
     @contextmanager
     def on(self) -> Iterator[None]:
-        """While open, passes of the model are those of the initial policy. Open it outside of autocast."""
+        """While open, the model computes as the initial policy. Open it outside of autocast."""
         self._check_trained()
         trained = {weight: weight.data for weight in self._weights}
         try:

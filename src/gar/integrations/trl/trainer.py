@@ -50,7 +50,7 @@ class GARTrainer(ResumableTrainer):
     What decides whether a response is right:
 
     * `reward_funcs` alone: the first function: a value above 0 is right. None is neither right nor scored. TRL's
-      columns are those of your functions. What the method adds follows as the column `gar`, with the first's weight.
+      columns are your functions. The method's bonus follows as the column `gar`, with the first function's weight.
     * `verifier`: the verifier. The method's reward is column 0, `gar`, and every function adds
       (`args.reward_weights`: the method's first).
     * Neither: `Verifier(format="none")`, which finds the answer anywhere in the text. No format is required.
@@ -59,7 +59,7 @@ class GARTrainer(ResumableTrainer):
         model: As in `GRPOTrainer`: a causal LM, or a Hub id or folder.
         reward_funcs: As in `GRPOTrainer`. With token-level rewards they are paid on the last token.
         args: As in `GRPOTrainer`. Fields that belong to the method (`Method.trl`) take its values. The others keep
-            TRL's own defaults, not those of `gar train`: TRL's default loss averages over all tokens of the batch
+            TRL's own defaults, which differ from `gar train`: TRL's default loss averages over all tokens of the batch
             ("dapo"), and the paper's is `loss_type="grpo"`.
         train_dataset: A `datasets.Dataset` or a list of rows with the columns `prompt` (text or messages), `answer`
             (not read if a reward function decides) and `expert_solution` (a text or a list of texts), or in another
@@ -70,7 +70,7 @@ class GARTrainer(ResumableTrainer):
         prompt_field: Other name of the column of the prompt.
         answer_field: Other name of the column of the answer.
         anchor_fields: Other names of columns of the expert solution. The first that is not empty counts.
-        method: Name of a method in `gar.methods.METHODS`, or a method of your own.
+        method: Name of a method in `gar.methods.METHODS`, or your own method.
         signal: Which tokens are scored, and how.
         reward: From verdicts and alignment to rewards.
         advantage: From rewards to advantages. Unset values leave TRL's own.
@@ -157,7 +157,7 @@ class GARTrainer(ResumableTrainer):
     # To be overridden by trainers of methods.
 
     def token_advantages(self, batch: RolloutBatch, inputs: dict[str, Any], in_loss: Tensor) -> Tensor:
-        """Advantages of a generation, [responses] or [responses, tokens]. Override it to set those of single tokens.
+        """Advantages of a generation, [responses] or [responses, tokens]. Override it for token advantages.
 
         Args:
             batch: This rank's responses with the rewards of all ranks.

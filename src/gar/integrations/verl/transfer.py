@@ -56,7 +56,7 @@ def _span(sequence: TokenSequence) -> tuple[int, int]:
 
 
 def write_spans(keys: Sequence[str], partition: str, needed: Mapping[str, TokenSequence]) -> None:
-    """Mark the tokens to score: those of the needed sequences, without verl's padding."""
+    """Mark the tokens to score: the needed sequences without verl's padding."""
     fields = tu.get_tensordict(span_fields([needed.get(key) for key in keys]))
     tq.kv_batch_put(keys=list(keys), partition_id=partition, fields=fields)
 

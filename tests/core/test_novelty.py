@@ -106,14 +106,6 @@ def test_novelty_rewards_agree_with_a_loop(rows, weight: float):
         assert found[i].item() == pytest.approx(expected, abs=1e-6 / max(spread, 2e-6) * weight + 1e-6)
 
 
-def test_novelty_rewards_are_the_outcome_where_novelty_says_nothing():
-    """A group of one; a group of two, whose one cosine serves both; a group without vectors."""
-    for vectors in (torch.tensor([[1.0, 0.0]]), torch.tensor([[1.0, 0.0], [0.6, 0.8]]), torch.zeros(3, 2)):
-        eligible = torch.arange(len(vectors)) == 0
-        found = shaped(vectors, eligible, torch.zeros(len(vectors)), one_group(len(vectors)))
-        assert found.tolist() == [1.0, -1.0, -1.0][: len(vectors)]
-
-
 def test_novelty_of_copies_is_not_blown_up():
     """Eight copies in float32, as different batch positions leave them: scaled without tolerance, 0 to 1."""
     generator = torch.Generator().manual_seed(0)

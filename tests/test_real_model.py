@@ -21,7 +21,6 @@ from gar.rollouts.generate import encode_prompt
 from gar.scoring import GARScorer, ResponseGroup
 from gar.sequences import SequenceReader
 from gar.settings import ModelSettings, SignalSettings, VerifySettings
-from paper.tasks.word_problems import load_word_problems
 from tests.docs.pages import ROOT, shown_commands
 from tests.docs.test_notebooks import outputs_of
 from tests.support.autograd import own_means
@@ -104,15 +103,6 @@ def test_tags_merged_with_their_neighbors_are_left_out_of_the_span(reader, token
     assert "".join(reader.pieces(sequence.scored_ids)) == WORKING
     assert reader.text([*ids, tokenizer.eos_token_id]) == text
     assert reader.prefilled(prompt) == bool(opening)
-
-
-def test_anchors_and_responses_of_the_same_text_have_the_same_scored_tokens(reader, tokenizer):
-    prompt = encode_prompt(tokenizer, load_word_problems("train")[0].prompt)
-    text = load_word_problems("train")[0].anchors[0].text
-    response = reader.response(prompt, tokenizer.encode(text, add_special_tokens=False))
-    anchor = reader.anchor(prompt, text)
-    bare = reader.anchor(prompt, text.removeprefix("<think>").partition("</think>")[0])  # as in a data set without tags
-    assert response.scored_ids == anchor.scored_ids == bare.scored_ids
 
 
 @pytest.mark.data

@@ -232,65 +232,25 @@ def test_choose_device_takes_an_accelerator_that_has_float64(monkeypatch, found,
 # Interruption. A command that is killed at its write operations: tests/faults.
 
 
-class Interrupted(BaseException):
-    """Stands for a kill: nothing of ours runs after it."""
-
-
-@pytest.fixture
-def interrupt(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[int]]:
-    """Let so many windows be scored, then stop; the list grows by the size of each window that is scored."""
-    score = GARScorer.score
-
-    def interrupt(after: int) -> list[int]:
-        sizes: list[int] = []
-
-        def limited(self: GARScorer, groups: Any, **options: Any) -> Any:
-            if len(sizes) == after:
-                raise Interrupted
-            sizes.append(len(groups))
-            return score(self, groups, **options)
-
-        monkeypatch.setattr(GARScorer, "score", limited)
-        return sizes
-
-    return interrupt
-
-
-def test_score_file_goes_on_where_it_stopped_and_gives_the_same_bytes(write_rows, score, interrupt, tmp_path):
-    file, window = write_rows(*rows_of(5), "{broken", *rows_of(6)[5:]), 2 * RESPONSES
-    expected = score(file, out="expected.jsonl", window=window)
-    for kept, expected_rows in ((4, 2), (3, 4), (0, 6)):  # whole windows stay, half a one is scored again
-        interrupt(2)
-        with pytest.raises(Interrupted):
-            score(file, out=f"{kept}.jsonl", window=window)
-        partial = tmp_path / f"{kept}.partial.jsonl"
-        lines = partial.read_bytes().splitlines(keepends=True)
-        assert len(lines) == 4
-        partial.write_bytes(b"".join(lines[:kept]))
-        sizes = interrupt(99)
-        with writer_lock(partial), raises(LockedError):
-            score(file, out=f"{kept}.jsonl", window=window)
-        found = score(file, out=f"{kept}.jsonl", window=window)
-        assert found.files.out.read_bytes() == expected.files.out.read_bytes()
-        assert found.files.errors.read_bytes() == expected.files.errors.read_bytes()
-        assert sum(sizes) == expected_rows
-        assert found.summary["alignment"] == expected.summary["alignment"]
-        assert not list(tmp_path.glob("*.partial*"))
-
-
-def test_score_file_goes_on_with_the_same_settings_input_and_model_alone(write_rows, score, interrupt, tmp_path):
+def test_score_file_goes_on_with_the_same_settings_input_and_model_alone(write_rows, score, monkeypatch, tmp_path):
     rows = rows_of(3)
     file = write_rows(*rows)
+    whole = score(file, out="whole.jsonl", window=RESPONSES).files.out.read_bytes()
     first = score(write_rows(*rows_of(1), "{broken", name="first.jsonl")).files
     before = first.out.read_bytes()
     with raises(ConfigError, "output-exists"):
         score(file)
-    interrupt(1)
-    with pytest.raises(Interrupted):
-        score(file, window=RESPONSES, overwrite=True)
+    windows, score_groups = [1], GARScorer.score
+
+    def one_window(self: GARScorer, groups: Any, **options: Any) -> Any:
+        return score_groups(self, groups, **options) if windows.pop() else None
+
+    with monkeypatch.context() as patch:
+        patch.setattr(GARScorer, "score", one_window)
+        with pytest.raises(IndexError):  # as a kill
+            score(file, window=RESPONSES, overwrite=True)
     assert first.out.read_bytes() == before  # until there is something to replace it with
     first.out.unlink()
-    interrupt(99)
     model, tokenizer = load_embedded()
     with torch.no_grad():
         model.lm_head.weight.mul_(2)
@@ -308,5 +268,10 @@ def test_score_file_goes_on_with_the_same_settings_input_and_model_alone(write_r
     changed = write_rows(*rows[1:], rows[0])
     with raises(ConfigError, "other-settings"):
         score(changed)
+    write_rows(*rows)
+    with writer_lock(first.out.with_name("scores.partial.jsonl")), raises(LockedError):
+        score(file, window=RESPONSES)
+    assert score(file, window=RESPONSES).files.out.read_bytes() == whole
+    write_rows(*rows[1:], rows[0])
     assert len(read(score(changed, overwrite=True))) == 3 * RESPONSES
     assert not first.errors.exists()  # they were the other file's

@@ -4,7 +4,6 @@ Engine, packing, schedule, log-probabilities and their collection are verl's and
 in the tests of slime: verl's bridges build it of layers of Transformer Engine, which needs a GPU.
 """
 
-import importlib.util
 import warnings
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-if importlib.util.find_spec("verl") is None or importlib.util.find_spec("megatron") is None:
-    pytest.skip("verl and Megatron are not both installed: make test-engines runs this", allow_module_level=True)
+pytest.importorskip("megatron", reason="Megatron is not installed beside verl: make test-engines runs this")
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

@@ -17,8 +17,6 @@ from gar.integrations.slime import capture
 from gar.integrations.slime.forward import pack
 from gar.integrations.slime.postprocess import slime_rewards
 from gar.integrations.slime.settings import read_shaping
-from gar.methods import METHODS
-from gar.settings import RewardSettings
 from gar.step import Row, Step
 from tests.engines import rollouts
 from tests.engines.rollouts import (
@@ -26,7 +24,6 @@ from tests.engines.rollouts import (
     make_arguments,
     make_capturing,
     make_data,
-    scored_batch,
     sequences_of,
     true_rewards,
 )
@@ -42,7 +39,6 @@ WAYS: dict[str, tuple[Any, dict[str, int]]] = {
     "normalized": (make_arguments(gar={"advantage": {"ddof": 1, "eps": 1e-6}}), {}),
     "not divided": (make_arguments(gar={}, grpo_std_normalization=False), {}),
     "static": (make_arguments(gar={}, **SHAPED, use_dynamic_batch_size=False, max_tokens_per_gpu=None), {}),
-    "two anchors": (make_arguments(gar={}, **SHAPED), {"num_anchors": 2}),
     "grpo": (make_arguments(gar={"method": "grpo"}, **SHAPED), {}),
     "alignment": (make_arguments(gar={"method": "alignment-only"}, **SHAPED), {}),
     "captured": (make_capturing(**SHAPED), {}),
@@ -66,21 +62,21 @@ def setting() -> Any:
     return megatron_standin.DistributedDataParallel(megatron_standin.Policy(VOCAB, HIDDEN))
 
 
-def shared(num_anchors: int = 1) -> dict[str, Any]:
+def shared() -> dict[str, Any]:
     """This rank's share."""
     import torch.distributed as dist
 
     from tests.engines.slime_standin import split_by_data_parallel_rank
 
-    return split_by_data_parallel_rank(make_data(num_anchors), dist.get_world_size())[dist.get_rank()]
+    return split_by_data_parallel_rank(make_data(), dist.get_world_size())[dist.get_rank()]
 
 
-def step(args: Any, policy: Any, *, num_anchors: int = 1, num_passes: int = 1) -> dict[str, Any]:
+def step(args: Any, policy: Any, *, num_passes: int = 1) -> dict[str, Any]:
     """One of slime's steps: its passes before the advantages, those of the reference included, then `postprocess`."""
     from gar.integrations.slime import postprocess
     from tests.engines.slime_standin import compute_log_prob
 
-    share, head = shared(num_anchors), policy.module.output_layer
+    share, head = shared(), policy.module.output_layer
     head.rows_seen.clear()
     for _ in range(num_passes):
         with torch.no_grad():
@@ -166,13 +162,13 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> list[Found]:
 
 
 @torch.no_grad()
-def truth(method: str = "gar-grpo", anchor: int = 0) -> tuple[Tensor, Tensor]:
-    """Rewards and alignments by the core alone, for one anchor of each group."""
+def truth(method: str = "gar-grpo") -> tuple[Tensor, Tensor]:
+    """Rewards and alignments by the core alone."""
     from tests.engines.megatron_standin import Policy
 
     policy = Policy(VOCAB, HIDDEN)
     means = []
-    for part in sequences_of(make_data(2), anchor):
+    for part in sequences_of(make_data()):
         hidden = [policy.hidden_states(torch.tensor([*s.context_ids, *s.ids], dtype=torch.long)) for s in part]
         means.append(rollouts.core_means(hidden, part, policy.output_layer.weight, {}, [1.0] * len(part)))
     return true_rewards(make_data(), *means, method=method)
@@ -196,16 +192,6 @@ def test_postprocess_gives_the_method_s_rewards(one, two):
         rewards, _ = truth(method)
         torch.testing.assert_close(of_one(one, way), rewards, rtol=0, atol=1e-6)
         torch.testing.assert_close(of_two(two, way), rewards, rtol=0, atol=1e-6)
-
-
-def test_postprocess_takes_the_best_of_several_anchors(one, two):
-    first, second = truth()[1], truth(anchor=1)[1]
-    best = torch.fmax(first, second)
-    assert bool((first > second).any())
-    assert bool((second > first).any())
-    rewards = METHODS["gar-grpo"].shape(scored_batch(make_data(), best), RewardSettings()).rewards
-    torch.testing.assert_close(of_one(one, "two anchors"), rewards, rtol=0, atol=1e-6)
-    torch.testing.assert_close(of_two(two, "two anchors"), rewards, rtol=0, atol=1e-6)
 
 
 def test_postprocess_normalizes_by_slime_s_flags(one, two):

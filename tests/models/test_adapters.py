@@ -243,11 +243,3 @@ def test_save_merged_rejects_weights_that_are_not_finite(tmp_path):
     with raises(ModelError, "not-finite"):
         save_merged(adapted, word_tokenizer(WORDS), tmp_path)
     assert not list(tmp_path.iterdir())
-
-
-def test_save_adapter_leaves_out_a_reference_copy(tmp_path):
-    adapted = new_adapter(tiny("Qwen3"))
-    adapted.add_adapter("ref", adapted.peft_config["default"])
-    save_adapter(adapted, word_tokenizer(WORDS), tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} >= {CONFIG, WEIGHTS}
-    assert not [path for path in tmp_path.iterdir() if path.is_dir()]

@@ -31,13 +31,10 @@ def test_novelty_scores_by_hand():
     assert novelty_scores(opposite, flags("100"), one_group(3)).tolist() == pytest.approx([0.0] * 3, abs=1e-15)
 
 
-def test_relative_novelties_by_hand():
+def test_novelty_rewards_by_hand():
     novelty = f64(0.25, 0.75, 0.5, 0.9, math.nan, 0.3)
     groups, scored = torch.tensor([7, 7, 7, 2, 7, 2]), flags("111101")
     assert relative_novelties(novelty, groups, scored=scored).tolist() == [0.0, 1.0, 0.5, 1.0, 0.0, 0.0]
-
-
-def test_novelty_rewards_by_hand():
     # nubar 0, 1, 1/4, 1, unscored. lambda 0.8. Last but one: the wrong and most novel one, badly formatted.
     novelty, penalty = f64(0.1, 0.5, 0.2, 0.5, math.nan), f64(0, 0, 0, -0.6, 0)
     found = novelty_rewards(flags("11001"), novelty, penalty, one_group(5), scored=flags("11110"), novelty_weight=0.8)

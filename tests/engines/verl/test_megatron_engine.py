@@ -32,7 +32,6 @@ from gar.integrations.verl.megatron_engine import GarMegatronEngine
 from gar.integrations.verl.settings import read_settings, read_shaping
 from gar.integrations.verl.transfer import read_means
 from gar.models.embedded import embedded_path
-from gar.sequences import TokenSequence
 from tests.engines.megatron.policy import build_policy, hidden_states, redirect_cuda
 from tests.engines.rollouts import VOCAB, core_means
 from tests.engines.verl.workers import PLAIN, make_batch, make_sequences
@@ -111,14 +110,7 @@ def vectors(folder: Path, layouts: list[str]) -> dict[tuple[str, bool], dict[str
 
 def truth(folder: Path) -> dict[tuple[bool, str], torch.Tensor]:
     """From the unsplit model, one sequence at a time, in float64 from the hidden states on."""
-    found = {}
-    sequences = [
-        TokenSequence(
-            context_ids=ids[:prompt].tolist(), ids=ids[prompt:].tolist(),
-            positions=[s - prompt for s in range(start, end) if mask[s - prompt]],
-        )
-        for ids, prompt, mask, start, end in make_sequences()
-    ]  # fmt: skip
+    found, sequences = {}, make_sequences()
     for tied in (True, False):
         model = unwrap_model(make_engine(folder, tied=tied).module[0])
         hidden = [hidden_states(model, sequence) for sequence in sequences]

@@ -4,6 +4,7 @@ import math
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -100,10 +101,6 @@ def steps() -> Found:
     return {name: step(args, policy, **options) for name, (args, options) in WAYS.items()}
 
 
-def steps_and_refusals() -> tuple[Found, list[str]]:
-    return steps(), refusals()
-
-
 def refusals() -> list[str]:
     """Codes of what a rank is told where a hook or a pass is missing, or the model has no head."""
     from gar.integrations.slime import on_megatron_init, postprocess
@@ -147,18 +144,14 @@ def refusals() -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def alone(tmp_path_factory: pytest.TempPathFactory) -> tuple[Found, list[str]]:
-    return run_ranks(steps_and_refusals, 1, tmp_path_factory.mktemp("one"))[0]
+def worlds(tmp_path_factory: pytest.TempPathFactory) -> list[list[Found]]:
+    """What one rank finds, and what each of two finds."""
+    return [run_ranks(steps, number, tmp_path_factory.mktemp("ranks")) for number in (1, 2)]
 
 
 @pytest.fixture(scope="module")
-def one(alone: tuple[Found, list[str]]) -> Found:
-    return alone[0]
-
-
-@pytest.fixture(scope="module")
-def two(tmp_path_factory: pytest.TempPathFactory) -> list[Found]:
-    return run_ranks(steps, 2, tmp_path_factory.mktemp("two"))
+def one(worlds: list[list[Found]]) -> Found:
+    return worlds[0][0]
 
 
 @torch.no_grad()
@@ -174,37 +167,32 @@ def truth(method: str = "gar-grpo") -> tuple[Tensor, Tensor]:
     return true_rewards(make_data(), *means, method=method)
 
 
-def of_one(one: Found, way: str) -> Tensor:
-    return torch.tensor(one[way]["rewards"], dtype=torch.float64)
-
-
-def of_two(two: list[Found], way: str) -> Tensor:
+def rewards_of(ranks: list[Found], way: str) -> Tensor:
     whole = torch.zeros(len(make_data()["tokens"]), dtype=torch.float64)
-    for rank, found in enumerate(two):
-        whole[rank::2] = of_one(found, way)
+    for rank, found in enumerate(ranks):
+        whole[rank :: len(ranks)] = torch.tensor(found[way]["rewards"], dtype=torch.float64)
     return whole
 
 
-def test_postprocess_gives_the_method_s_rewards(one, two):
+def test_postprocess_gives_the_method_s_rewards(worlds):
     captured = dict.fromkeys([way for way in WAYS if way.startswith("captured")], "gar-grpo")
     ways = {"shaped": "gar-grpo", "static": "gar-grpo", "grpo": "grpo", "alignment": "alignment-only"}
     for way, method in (captured | ways | {"captured for nothing": "grpo"}).items():
-        rewards, _ = truth(method)
-        torch.testing.assert_close(of_one(one, way), rewards, rtol=0, atol=1e-6)
-        torch.testing.assert_close(of_two(two, way), rewards, rtol=0, atol=1e-6)
+        for ranks in worlds:
+            torch.testing.assert_close(rewards_of(ranks, way), truth(method)[0], rtol=0, atol=1e-6)
 
 
-def test_postprocess_normalizes_by_slime_s_flags(one, two):
+def test_postprocess_normalizes_by_slime_s_flags(worlds, one):
     groups = torch.tensor([payload.facts.group_index for payload in make_data()["prompt"]])
     for way, scale in (("normalized", "std"), ("not divided", "none")):
-        expected = group_advantages(of_one(one, "shaped"), groups, scale=scale, ddof=1, eps=1e-6)
-        assert one[way]["rewards"] == expected.tolist()
+        expected = group_advantages(rewards_of(worlds[0], "shaped"), groups, scale=scale, ddof=1, eps=1e-6)
+        for ranks in worlds:  # 1e-6 over a spread of 0.01
+            torch.testing.assert_close(rewards_of(ranks, way), expected, rtol=0, atol=1e-4)
         for advantage, reward in zip(one[way]["advantages"], one[way]["rewards"], strict=True):
             assert torch.equal(advantage, torch.full_like(advantage, reward))  # slime's own code computes them
-        torch.testing.assert_close(of_two(two, way), expected, rtol=0, atol=1e-4)  # 1e-6 over a spread of 0.01
 
 
-def test_postprocess_logs_the_same_numbers_on_all_ranks(one, two):
+def test_postprocess_logs_the_same_numbers_on_all_ranks(worlds, one):
     needed = Step(read_shaping(make_arguments()), [Row(facts=row.facts) for row in make_data()["prompt"]]).needed
     share = one["shaped"]
     assert share["gar/alignment_mean"][0] == pytest.approx(float(truth()[1][needed].mean()), abs=1e-6)
@@ -213,7 +201,7 @@ def test_postprocess_logs_the_same_numbers_on_all_ranks(one, two):
     assert share["gar/zero_std_group_fraction_outcome"][0] == pytest.approx(1 / 7)  # all right
     assert math.isnan(one["grpo"]["gar/alignment_mean"][0])
     names = {name for name in share if "/" in name} - {"gar/seconds"}
-    for rank in two:
+    for rank in worlds[1]:
         assert {name for name in rank["shaped"] if "/" in name} - {"gar/seconds"} == names
         for name in names:
             assert rank["shaped"][name] == [pytest.approx(share[name][0], abs=1e-6, nan_ok=True)] * 14
@@ -230,8 +218,8 @@ def test_the_head_has_next_to_nothing_to_do_and_slime_s_own_pass_is_left_as_it_i
     assert {(found["hooks"], found["training"]) for found in one.values()} == {(0, True)}  # nobody listens any more
 
 
-def test_a_missing_hook_or_pass_is_named(alone):
-    assert alone[1] == [
+def test_a_missing_hook_or_pass_is_named(tmp_path: Path):
+    assert run_ranks(refusals, 1, tmp_path)[0] == [
         "no-payload", "collapse", "no-pass", "other-schedule", "other-schedule", "no-policy", "no-head",
         "slime-version",
     ]  # fmt: skip

@@ -75,32 +75,6 @@ def own_rows(trainer: GARTrainer) -> list[int]:
     return rows
 
 
-@pytest.mark.parametrize(
-    ("args", "room", "more_rows"),
-    [
-        ({"steps_per_generation": 4, "per_device_train_batch_size": 8}, 2**30, 32),
-        ({}, 2**30, 0),  # on policy: the states of sampling
-        ({}, 64 * 128 * 4, None),  # they would take too much memory: a pass of our own over what is scored
-    ],
-    ids=["accumulated", "sampling", "too large"],
-)
-def test_alignment_of_captured_hidden_states_is_that_of_an_own_pass(
-    make_trainer: TrainerFactory, first_step, monkeypatch, args: dict, room: int, more_rows: int | None
-):
-    monkeypatch.setattr("gar.integrations.trl.states.MOST_CAPTURED_BYTES", room)
-    trainer, captured = make_trainer(args=args | {"learning_rate": 0.0})
-    rows_of_passes = own_rows(trainer)
-    trainer.train()
-    assert [r.response for r in captured] == [r.response for r in first_step]
-    assert [r.alignment is None for r in captured] == [r.alignment is None for r in first_step]
-    scored = [(a.alignment, b.alignment) for a, b in zip(captured, first_step, strict=True) if a.alignment is not None]
-    assert scored
-    assert all(a == pytest.approx(b, abs=1e-5) for a, b in scored)
-    # Besides TRL's own log-prob pass over the 32 rollouts, only anchors went through the backbone.
-    anchors = len({r.group_index for r in captured if r.alignment is not None})
-    assert sum(rows_of_passes) == anchors + (len(scored) if more_rows is None else more_rows)
-
-
 def test_states_of_responses_that_trl_hides_from_attention_are_not_taken(make_trainer: TrainerFactory):
     """`mask_truncated_completions` does that to truncated ones, in the pass whose hidden states are captured."""
     short = {"max_completion_length": 20, "learning_rate": 0.0}
@@ -135,14 +109,12 @@ def test_responses_of_only_special_tokens_give_a_defined_result(make_trainer: Tr
     assert all(tensor.isfinite().all() for tensor in trainer.model.state_dict().values())
 
 
-def test_signal_settings_reach_the_vectors(make_trainer: TrainerFactory, first_step):
-    trainer, records = make_trainer(signal=SignalSettings(max_tokens=2, kind="hidden"), args={"learning_rate": 0.0})
+def test_signal_settings_reach_the_vectors(make_trainer: TrainerFactory):
+    trainer, _ = make_trainer(args={"cache_implementation": "quantized"})
+    assert not trainer._states.come_from_sampling()
+    trainer, records = make_trainer(signal=SignalSettings(max_tokens=2))
     trainer.train()
-    pairs = [(a, b) for a, b in zip(records, first_step, strict=True) if b.alignment is not None]
-    assert all(a.alignment != pytest.approx(b.alignment, abs=1e-4) for a, b in pairs)
-    assert {a.num_scored_tokens for a, _ in pairs} == {2}
-    quantized, _ = make_trainer(args={"cache_implementation": "quantized"})
-    assert not quantized._states.come_from_sampling()
+    assert {row.num_scored_tokens for row in records if row.alignment is not None} == {2}
 
 
 def test_trainer_refuses_what_would_make_rewards_wrong(make_trainer: TrainerFactory):

@@ -1,14 +1,21 @@
 """What GARTrainer relies on in TRL and TRL does not promise. A failure says what a new release changed."""
 
+import dataclasses
 import inspect
 import re
 
 import pytest
 import torch
 import trl
+from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 from transformers.trainer_utils import rotate_checkpoints
 from trl import GRPOConfig, GRPOTrainer
+from trl.trainer import grpo_trainer
 from trl.trainer.utils import RepeatSampler, nanstd
+
+from gar.integrations.trl.fields import check_fields, default_of, field_types
+from gar.rules import RULES
+from gar.train.checks import REPORTERS
 
 
 def parameters(name: str) -> list[str]:
@@ -86,3 +93,30 @@ def test_config_has_the_fields_that_we_read():
     read = """multi_objective_aggregation scale_rewards num_iterations steps_per_generation max_completion_length
               chat_template_kwargs reward_weights disable_dropout generation_batch_size num_generations"""
     assert set(read.split()) <= GRPOConfig.__dataclass_fields__.keys()
+
+
+# The tables of `gar.integrations.trl.fields` fit the installed TRL and transformers.
+
+FIELDS = {field.name: field for field in dataclasses.fields(GRPOConfig) if field.init}
+NAMED = {name for rule in RULES for name in rule.names.split() if name.startswith("trl.")}
+OWNED = {name for rule in RULES if rule.why.startswith("use ") for name in rule.names.split()}
+
+
+def test_fields_are_those_of_the_class():
+    assert field_types().keys() == FIELDS.keys()
+    assert NAMED - {"trl.reward_funcs", "trl.dynamic_sampling"} <= {f"trl.{name}" for name in FIELDS}
+
+
+def test_defaults_are_those_of_the_class_and_pass():
+    for name in ("learning_rate", "num_generations", "max_completion_length", "temperature", "max_steps"):
+        assert default_of(name) == str(FIELDS[name].default)
+    defaults = {name: field.default for name, field in FIELDS.items() if f"trl.{name}" not in OWNED}
+    check_fields({name: value for name, value in defaults.items() if isinstance(value, (int, float, str))})
+
+
+def test_words_are_those_that_are_compared_with():
+    assert REPORTERS.keys() == INTEGRATION_TO_CALLBACK.keys()
+    source = inspect.getsource(grpo_trainer) + inspect.getsource(inspect.getmodule(GRPOConfig))
+    allowed = [rule.allowed for rule in RULES if rule.where == "gar train" and isinstance(rule.allowed, tuple)]
+    words = [word for words in allowed for word in words if isinstance(word, str)]
+    assert not [word for word in words if f'"{word}"' not in source]

@@ -146,16 +146,6 @@ def test_score_file_summary_by_hand(write_rows, score):
 # Bad input.
 
 
-def test_score_file_goes_on_after_bad_responses(write_rows, score):
-    row = rows_of(1)[0]
-    responses = [row["responses"][0], "", [5, 99, -1, 10**30], "3 " * 520, row["expert_solution"]]
-    rows = [row | {"responses": responses}, row | {"expert_solution": "   "}, row | {"prompt": [10**30, -1]}, row]
-    found = read(score(write_rows(*rows), tokens=True))
-    signals = [row["signal"] for row in found]
-    assert signals[:5] == ["scored", "no tokens", "unknown tokens", "too long", "scored"]
-    assert signals[5:] == [signal for signal in ("no anchor", "unknown tokens", "scored") for _ in range(RESPONSES)]
-
-
 def test_score_file_leaves_bad_rows_out_and_names_them(write_rows, score):
     row = rows_of(1)[0]
     chat = [{"role": "user", "content": "3+4="}]

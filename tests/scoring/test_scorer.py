@@ -149,17 +149,6 @@ def test_settings_reach_rewards_and_advantages(new, groups):
     assert [s.advantage for s in scores] == pytest.approx(expected, rel=1e-12)
 
 
-def test_the_best_of_several_anchors_counts(scorer, groups):
-    group = groups[0]
-    texts = group.responses[:6:2]
-    separate = [scorer.score([replace(group, anchors=[text])]) for text in texts]
-    together = scorer.score([replace(group, anchors=[*texts, "", "  ", "7 " * 520])])
-    for i in range(6):
-        best = max(scores[i].alignment for scores in separate)
-        assert together[i].alignment == pytest.approx(best, abs=CLOSE)
-        assert "its anchor cannot be used (too long)" in together[i].detail
-
-
 def test_a_response_equal_to_its_anchor_has_alignment_one_and_is_named(scorer, groups):
     copied = replace(groups[0], responses=[*groups[0].responses[:4], groups[0].anchors[0]])
     *others, last = scorer.score([copied])

@@ -45,7 +45,7 @@ def test_agent_loop_tells_the_reward_manager_what_the_policy_wrote(tied):
 @pytest.mark.usefixtures("cluster")
 def test_verls_reward_worker_asks_a_grader_in_its_own_processes(tied):
     """In a Ray actor, whose main module is Ray's, the verifier can still start its workers."""
-    config = compose_config(tied, "+gar.verify.verifier=operator:contains")
+    config = compose_config(tied, "+gar.verify.verifier=tests.engines.verl.graders:grade_last_character")
     worker = ray.remote(RewardLoopWorker).remote(config)
     tokenizer = AutoTokenizer.from_pretrained(tied)
     for gold, status in (("9", "ok"), ("8", "wrong")):

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import torch
 
-from gar.cli.main import main
 from gar.config import RunConfig, make_config
 from gar.models.load import load_policy
 from gar.records import RunFolder, open_run
@@ -55,15 +54,9 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
 
 def test_run_leaves_the_adapter_and_a_merged_model(finished: RunFolder):
     adapted, merged, base = (policy(path) for path in (finished.path / "adapter", finished.path / "model", "embedded"))
-    assert type(adapted).__name__ == "PeftModelForCausalLM"
-    assert type(merged) is type(base)
     expected = logits(adapted)
     assert float((logits(merged) - expected).abs().max() / expected.abs().max()) < 1e-5
     assert float((logits(base) - expected).abs().max() / expected.abs().max()) > 1e-2  # something was learned
-    assert torch.equal(merged.lm_head.weight, base.lm_head.weight)
-    assert torch.equal(merged.model.embed_tokens.weight, base.model.embed_tokens.weight)
-    with adapted.disable_adapter():
-        assert torch.equal(logits(adapted), logits(base))
     trained, total = adapted.get_nb_trainable_parameters()
     assert f"Adapter: {trained:,} of {total:,} parameters are trained ({trained / total:.1%})." in SAID
     assert f"Adapter         {finished.path / 'adapter'}" in SAID
@@ -116,13 +109,3 @@ def test_run_that_goes_on_training_an_adapter_resumes_exactly(
     base = json.loads((whole.path / "adapter" / "adapter_config.json").read_text())["base_model_name_or_path"]
     assert Path(base).name == "arithmetic-qwen3"
     assert_equal_runs(cut_and_resume(settings, tmp_path, monkeypatch), whole)
-
-
-def test_an_adapter_that_does_not_fit_is_an_error_before_anything_is_run(tmp_path, capsys):
-    start = ["train", "--preset", "demo", "--records.output_dir", str(tmp_path / "runs"), "--adapter.rank", "4"]
-    for target, words in (("lm_head", "carries an adapter"), ("q_porj", "Did you mean 'q_proj'?")):
-        assert main([*start, "--adapter.target_modules", target]) == 1
-        captured = capsys.readouterr()
-        assert words in captured.err
-        assert "Preflight" not in captured.out
-        assert not (tmp_path / "runs").exists()

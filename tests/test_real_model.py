@@ -15,13 +15,11 @@ from typing import Any
 import pytest
 import torch.nn.functional as F
 
-from gar.cli.main import main
 from gar.models.load import load_policy, load_tokenizer
 from gar.rollouts.generate import encode_prompt
 from gar.scoring import GARScorer, ResponseGroup
 from gar.sequences import SequenceReader
 from gar.settings import ModelSettings, SignalSettings, VerifySettings
-from paper.tasks.word_problems import load_word_problems
 from tests.docs.pages import ROOT, outputs_of, shown_commands
 from tests.support.autograd import own_means
 
@@ -34,10 +32,6 @@ pytestmark = [
 ]
 
 SOLUTIONS = ("6b_finetuning", "6b_verification", "175b_finetuning", "175b_verification")
-COLUMNS = [
-    "--prompt-field", "question", "--responses-fields", *(f"{name}.solution" for name in SOLUTIONS),
-    "--answer-field", "ground_truth", "--answer-in-solution", "--anchor-fields", "ground_truth", "--format", "none",
-]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -48,19 +42,6 @@ def tokenizer() -> Any:
 @pytest.fixture(scope="module")
 def reader(tokenizer) -> SequenceReader:
     return SequenceReader.from_settings(tokenizer, SignalSettings(), VerifySettings())
-
-
-@pytest.mark.data
-def test_twenty_real_solutions_have_the_verdicts_of_their_labels_and_an_alignment(data_dir, tmp_path):
-    source, out = data_dir / "gsm8k_model_solutions_300.jsonl", tmp_path / "scores.jsonl"
-    options = ["--limit", "5", "--dtype", "bfloat16", "--out", str(out)]
-    assert main(["score", MODEL, str(source), *COLUMNS, *options]) == 0
-    rows = [json.loads(line) for line in out.read_text().splitlines()]
-    given = [json.loads(line) for line in source.read_text().splitlines()[:5]]
-    labels = [row[name]["is_correct"] for row in given for name in SOLUTIONS]
-    assert [row["verified"] for row in rows] == labels
-    assert all(row["signal"] == "scored" and -1 <= row["alignment"] <= 1 for row in rows)
-    assert len({row["alignment"] for row in rows}) == len(rows)
 
 
 @pytest.mark.data
@@ -103,15 +84,6 @@ def test_tags_merged_with_their_neighbors_are_left_out_of_the_span(reader, token
     assert "".join(reader.pieces(sequence.scored_ids)) == WORKING
     assert reader.text([*ids, tokenizer.eos_token_id]) == text
     assert reader.prefilled(prompt) == bool(opening)
-
-
-def test_anchors_and_responses_of_the_same_text_have_the_same_scored_tokens(reader, tokenizer):
-    prompt = encode_prompt(tokenizer, load_word_problems("train")[0].prompt)
-    text = load_word_problems("train")[0].anchors[0].text
-    response = reader.response(prompt, tokenizer.encode(text, add_special_tokens=False))
-    anchor = reader.anchor(prompt, text)
-    bare = reader.anchor(prompt, text.removeprefix("<think>").partition("</think>")[0])  # as in a data set without tags
-    assert response.scored_ids == anchor.scored_ids == bare.scored_ids
 
 
 @pytest.mark.data

@@ -7,9 +7,9 @@ engine gives the rewards to 1e-6, and advantages that follow from them by its ow
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -34,20 +34,13 @@ TOLERANCE = 1e-6
 """In a reward. In an advantage it is this over what the engine divides the group by."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Rule:
-    """An engine's documented way from a group's rewards to advantages: (reward - mean) / (std + eps)."""
-
-    ddof: int
-    eps: float
-
-
-RULES = {
-    "paper": Rule(ddof=0, eps=1e-6),
-    "trl": Rule(ddof=1, eps=1e-4),
-    "slime": Rule(ddof=1, eps=1e-6),
-    "verl": Rule(ddof=1, eps=1e-6),
+RULES: dict[str, dict[str, Any]] = {
+    "paper": {"ddof": 0, "eps": 1e-6},
+    "trl": {"ddof": 1, "eps": 1e-4},
+    "slime": {"ddof": 1, "eps": 1e-6},
+    "verl": {"ddof": 1, "eps": 1e-6},
 }
+"""Each engine's documented way from a group's rewards to advantages: (reward - mean) / (std + eps)."""
 
 
 @cache
@@ -68,14 +61,13 @@ def expected_rewards() -> Tensor:
 
 def expected_advantages(engine: str) -> Tensor:
     """Advantages of all responses by the engine's rule, float64."""
-    rule = RULES[engine]
-    return group_advantages(expected_rewards(), group_index(), scale="std", ddof=rule.ddof, eps=rule.eps)
+    return group_advantages(expected_rewards(), group_index(), scale="std", **RULES[engine])
 
 
 def divisors(rule: str) -> Tensor:
     """What the rule divides each response's group by."""
-    spread = group_standard_deviations(expected_rewards(), group_index(), ddof=RULES[rule].ddof)
-    return spread + RULES[rule].eps
+    spread = group_standard_deviations(expected_rewards(), group_index(), ddof=RULES[rule]["ddof"])
+    return spread + RULES[rule]["eps"]
 
 
 def group_index() -> Tensor:
@@ -92,7 +84,7 @@ def check_engine(engine: str, *, version: str, rewards: Sequence[float], advanta
 
 def check_numbers(rule: str, rewards: Sequence[float], advantages: Sequence[float]) -> None:
     """Compare rewards with the expected ones, and advantages with those of a rule in `RULES`."""
-    expected, zero_std = expected_advantages(rule), divisors(rule) == RULES[rule].eps
+    expected, zero_std = expected_advantages(rule), divisors(rule) == RULES[rule]["eps"]
     torch.testing.assert_close(torch.tensor(rewards).double(), expected_rewards(), rtol=0, atol=TOLERANCE)
     errors = (torch.tensor(advantages).double() - expected).abs()
     assert bool((errors <= TOLERANCE / divisors(rule)).all()), errors * divisors(rule)

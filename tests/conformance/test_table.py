@@ -1,6 +1,5 @@
 """The expectation itself, and that the page in the docs says what was found."""
 
-from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -39,7 +38,7 @@ def test_expected_rewards_are_what_each_kind_must_get():
 def test_saved_expectation_is_current():
     expected: dict[str, Any] = {
         "tolerance": TOLERANCE,
-        "rules": {name: asdict(rule) for name, rule in RULES.items()},
+        "rules": RULES,
         "responses": [[rollout.group, rollout.kind] for rollout in make_rollouts()],
         "rewards": expected_rewards().tolist(),
         "advantages": {name: expected_advantages(name).tolist() for name in RULES},

@@ -33,29 +33,20 @@ def names(function: ast.FunctionDef) -> list[str]:
     return [each.arg for each in (*function.args.args, *function.args.kwonlyargs)]
 
 
-def test_llm_takes_model_revision_dtype_and_seed():
-    assert {"model", "revision", "dtype", "seed"} <= set(names(method("entrypoints/llm.py", "LLM", "__init__")))
-    assert "self.llm_engine = " in ast.unparse(method("entrypoints/llm.py", "LLM", "__init__"))
-
-
-def test_generate_takes_prompts_then_sampling_params_and_use_tqdm():
-    generate = method("entrypoints/llm.py", "LLM", "generate")
+def test_what_the_engine_calls_and_reads_is_there():
+    start, generate = (method("entrypoints/llm.py", "LLM", name) for name in ("__init__", "generate"))
+    assert {"model", "revision", "dtype", "seed"} <= set(names(start))
+    assert "self.llm_engine = " in ast.unparse(start)
     assert names(generate)[:3] == ["self", "prompts", "sampling_params"]
     assert "use_tqdm" in names(generate)
     assert ast.unparse(generate.args).count("Sequence[SamplingParams]") == 1  # a set of its own for each prompt
-
-
-def test_tokenizer_and_context_are_where_we_look():
     assert names(method("entrypoints/llm.py", "LLM", "get_tokenizer")) == ["self"]
     assert "self.model_config = " in ast.unparse(method("v1/engine/llm_engine.py", "LLMEngine", "__init__"))
-    assert "max_model_len" in fields("config/model.py", "ModelConfig")
-
-
-def test_sampling_params_have_the_fields_that_we_set():
-    assert {"n", "temperature", "top_p", "max_tokens", "seed"} <= fields("sampling_params.py", "SamplingParams")
-
-
-def test_outputs_have_the_fields_that_we_read():
-    assert {"token_ids", "finish_reason"} <= fields("outputs.py", "CompletionOutput")
     assert "outputs" in names(method("outputs.py", "RequestOutput", "__init__"))
-    assert "prompt_token_ids" in fields("inputs/llm.py", "TokensPrompt")
+    for path, kind, read in (
+        ("config/model.py", "ModelConfig", {"max_model_len"}),
+        ("sampling_params.py", "SamplingParams", {"n", "temperature", "top_p", "max_tokens", "seed"}),
+        ("outputs.py", "CompletionOutput", {"token_ids", "finish_reason"}),
+        ("inputs/llm.py", "TokensPrompt", {"prompt_token_ids"}),
+    ):
+        assert read <= fields(path, kind)

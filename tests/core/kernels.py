@@ -1,21 +1,16 @@
-"""What the Triton kernels compute, and what they compile to, as JSON, in a process of its own.
+"""What the Triton kernels compute, as JSON, and whether they compile, in a process of its own.
 
 `TRITON_INTERPRET=1 python THIS` runs them in Triton's interpreter, which must be chosen before triton is imported.
-`python THIS` compiles them for sm_90 without a GPU and gives their registers and spills.
+`python THIS` compiles them for sm_90 without a GPU.
 """
 
 import json
 import os
-import re
-import subprocess
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import torch
 import triton
 from triton.backends.compiler import GPUTarget
-from triton.backends.nvidia.compiler import get_ptxas
 from triton.compiler import ASTSource
 
 from gar.core import cuda, gradient_activation_means, unit_rows
@@ -87,32 +82,22 @@ SUMS = [FLOAT, FLOAT, FLOAT, "*bf16", INDEX, INDEX, INDEX, WIDE, "i32", "i32", "
 EXPONENTIALS = [FLOAT, FLOAT, FLOAT, INDEX, "*bf16", FLOAT, FLOAT, "i32", "fp32"]
 
 
-def resources(kernel: Any, types: list[str], **constants: int) -> dict[str, int]:
-    """What NVIDIA's assembler says about a kernel."""
-    signature = dict(zip(kernel.arg_names, [*types, *["constexpr"] * len(constants)], strict=True))
-    options = {"num_warps": cuda.COLUMN_WARPS} if kernel is cuda.exponentials_kernel else {}
-    source = ASTSource(kernel, signature, constexprs=constants)
-    compiled = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
-    with tempfile.TemporaryDirectory() as folder:
-        ptx = Path(folder) / "kernel.ptx"
-        ptx.write_text(compiled.asm["ptx"])
-        command = [get_ptxas(90).path, "-v", "--gpu-name=sm_90a", ptx, "-o", ptx.with_suffix(".cubin")]
-        said = subprocess.run(command, capture_output=True, text=True, check=True).stderr
-    spills = re.findall(r"(\d+) bytes spill (?:stores|loads)", said)
-    return {"registers": int(re.findall(r"Used (\d+) registers", said)[0]), "spill_bytes": sum(map(int, spills))}
-
-
-def all_resources() -> dict[str, dict[str, int]]:
-    block = cuda.BLOCK_COLUMNS
-    return {
-        "exponentials": resources(cuda.exponentials_kernel, EXPONENTIALS, HAS_BIAS=False, BLOCK=block),
-        "exponentials, bias": resources(cuda.exponentials_kernel, EXPONENTIALS, HAS_BIAS=True, BLOCK=block),
-        "sums": resources(
-            cuda.response_sums_kernel, SUMS, ACTIVATE=True, TOKENS=cuda.BLOCK_TOKENS, WIDTH=cuda.BLOCK_WIDTH
-        ),
-    }
+def compile_kernels() -> None:
+    """For sm_90. Raises if NVIDIA's assembler rejects one."""
+    sizes = {"TOKENS": cuda.BLOCK_TOKENS, "WIDTH": cuda.BLOCK_WIDTH}
+    warps = {"num_warps": cuda.COLUMN_WARPS}
+    for kernel, types, constants, options in (
+        (cuda.exponentials_kernel, EXPONENTIALS, {"HAS_BIAS": False, "BLOCK": cuda.BLOCK_COLUMNS}, warps),
+        (cuda.exponentials_kernel, EXPONENTIALS, {"HAS_BIAS": True, "BLOCK": cuda.BLOCK_COLUMNS}, warps),
+        (cuda.response_sums_kernel, SUMS, {"ACTIVATE": True, **sizes}, {}),
+    ):
+        signature = dict(zip(kernel.arg_names, [*types, *["constexpr"] * len(constants)], strict=True))
+        source = ASTSource(kernel, signature, constexprs=constants)
+        triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
 
 
 if __name__ == "__main__":
-    interpreted = "TRITON_INTERPRET" in os.environ
-    print(json.dumps(exponentials_errors() | means_errors() if interpreted else all_resources()))
+    if "TRITON_INTERPRET" in os.environ:
+        print(json.dumps(exponentials_errors() | means_errors()))
+    else:
+        compile_kernels()

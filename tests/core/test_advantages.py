@@ -75,13 +75,6 @@ def test_group_advantages_blow_a_tiny_cosine_gap_up_unless_a_floor_holds_it():
 # Over tokens.
 
 
-def test_reinforce_plus_plus_advantages_weigh_a_response_by_its_tokens():
-    # 4 once and 0 three times: mean 1, variance (9 + 3) / 4 = 3. A mean over responses would be 2.
-    counts = torch.tensor([1, 3])
-    found = reinforce_plus_plus_advantages(f64(4.0, 0.0), counts, one_group(2), baseline=False, ddof=0, eps=0.0)
-    torch.testing.assert_close(found, f64(3.0, -1.0) / math.sqrt(3), rtol=1e-15, atol=0)
-
-
 def test_reinforce_plus_plus_advantages_by_hand():
     # Groups {2, 0} and {1, 1}, one token each but three for the 0. Without baseline, counted 2, 0, 0, 0, 1, 1: mean
     # 2/3, variance 6/6 - 4/9 = 5/9. With it 1, -1, -1, -1, 0, 0: mean -1/3, variance 4/6 - 1/9 = 5/9.

@@ -36,8 +36,8 @@ def shares_of(
     )
 
 
-def random_anchors(responses: int, hidden: int) -> torch.Tensor:
-    return unit_rows(torch.randn(responses, hidden, generator=torch.Generator().manual_seed(9)))
+def random_anchors(responses: int) -> torch.Tensor:
+    return unit_rows(make_case(seed=9).hidden[:responses].float())
 
 
 def test_alignment_shares_by_hand():
@@ -54,38 +54,29 @@ def test_alignment_shares_by_hand():
 
 
 @pytest.mark.parametrize("options", HEAD.values(), ids=HEAD)
-@pytest.mark.parametrize("chunk_tokens", [None, 1, 7])
-def test_alignment_shares_add_up_to_the_alignment(options, chunk_tokens):
-    case = make_case(tokens=60, responses=5, peak=3.0)
-    anchors = random_anchors(5, 8)
-    shares = shares_of(case, anchors, chunk_tokens=chunk_tokens, **options)
-    sums = torch.zeros(5, dtype=torch.float64).index_add_(0, case.response_index, shares.double())
-    vectors = unit_vectors(*case, num_responses=5, **options)
-    torch.testing.assert_close(sums.float(), alignment_scores(vectors, anchors), rtol=0, atol=5e-7)
-
-
-def test_alignment_shares_agree_with_autograd_token_by_token():
+def test_alignment_shares_agree_with_autograd_and_add_up_to_the_alignment(options):
     """The second route: each token as a response of its own gives its u_t."""
-    case = make_case()
-    anchors = random_anchors(4, 8)
-    alone = case._replace(response_index=torch.arange(len(case.hidden)))
-    u = autograd_means(alone, num_responses=len(case.hidden))
-    sums = torch.zeros(4, 8, dtype=torch.float64).index_add_(0, case.response_index, u)
-    expected = (u * anchors[case.response_index].double()).sum(-1) / sums.norm(dim=-1)[case.response_index]
-    found = shares_of(case, anchors)
-    torch.testing.assert_close(found.double(), expected, rtol=1e-6, atol=1e-7)
+    case, anchors = make_case(tokens=60, responses=5, peak=2.0), random_anchors(5)
+    index = case.response_index
+    u = autograd_means(case._replace(response_index=torch.arange(60)), num_responses=60, **options)
+    sums = torch.zeros(5, 8, dtype=torch.float64).index_add_(0, index, u)
+    expected = (u * anchors[index].double()).sum(-1) / sums.norm(dim=-1)[index]
+    alignment = alignment_scores(unit_vectors(*case, num_responses=5, **options), anchors)
+    for chunk_tokens in (None, 1, 7):
+        found = shares_of(case, anchors, chunk_tokens=chunk_tokens, **options).double()
+        torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-7)
+        added = torch.zeros(5, dtype=torch.float64).index_add_(0, index, found)
+        torch.testing.assert_close(added.float(), alignment, rtol=0, atol=5e-7)
 
 
 def test_alignment_shares_without_signal_are_zero_and_leave_the_others():
-    case = make_case(responses=3)
-    anchors = random_anchors(3, 8)
+    case, anchors = make_case(responses=3), random_anchors(3)
     whole = shares_of(case, anchors)
     anchors[1] = 0.0
-    hidden = case.hidden.clone()
-    hidden[case.response_index == 2] = torch.nan
-    found = shares_of(case._replace(hidden=hidden), anchors)
+    case.hidden[case.response_index == 2] = torch.nan
+    found = shares_of(case, anchors)
     first = case.response_index == 0
     assert torch.equal(found[first], whole[first])
     assert found[~first].count_nonzero() == 0
     nothing = torch.zeros(0, dtype=torch.long)
-    assert shares_of(Case(hidden[:0], case.weight, nothing, nothing), anchors).shape == (0,)
+    assert shares_of(Case(case.hidden[:0], case.weight, nothing, nothing), anchors).shape == (0,)

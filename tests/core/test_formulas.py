@@ -100,6 +100,7 @@ def test_formulas_reject_what_is_not_finite_or_does_not_fit():
     x, g = two.nan_to_num(), three[:2]
     right = torch.ones(2, dtype=torch.bool)
     for call, argument in (
+        (lambda: core.alignment_scores(torch.ones(3, 2), torch.ones(1, 2)), "anchors"),
         (lambda: core.gradient_aligned_bonuses(right[:1], x, g), "eligible"),
         (lambda: core.gradient_aligned_bonuses(right, x, g, scored=right[:1]), "scored"),
         (lambda: core.gradient_aligned_bonuses(right, x, g, beta=math.nan), "beta"),

@@ -25,12 +25,9 @@ def means(hidden: list[list[float]], targets: list[int], weight: torch.Tensor = 
     )  # fmt: skip
 
 
-def test_gradient_activation_means_of_one_token_by_hand():
+def test_gradient_activation_means_by_hand():
     # h = (1, 1), so u is the gradient itself. float32 output: 1e-7.
     torch.testing.assert_close(means([[1.0, 1.0]], [1]), GRADIENT[None], rtol=1e-7, atol=0)
-
-
-def test_gradient_activation_means_of_two_tokens_by_hand():
     # Second token: h = (2, 2), logits (2 ln 2, 0, 0), p = (4, 1, 1)/6, y = 0, p - e = (-2, 1, 1)/6,
     # W^T (p - e) = (-ln2/3 + 1/6, -1/6), times h: (-2 ln2/3 + 1/3, -1/3). Then the mean of the two tokens.
     second = torch.tensor([-2 * LN2 / 3 + 1 / 3, -1 / 3])
@@ -80,6 +77,8 @@ def test_gradient_activation_means_keep_fraction_averages_the_strongest_tokens_b
         response_index=[0, 1, 0, 1, 0], keep_fraction=torch.tensor([0.5, 1.0]),
     )  # fmt: skip
     assert found.tolist() == [[4.5, 0.0], [1.5, 0.0]]
+    equal = means([[3.0, 4.0], [4.0, 3.0]], [0, 0], signal="hidden", keep_fraction=0.5)  # both have norm 5
+    assert equal.tolist() == [[3.0, 4.0]]  # the earlier
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -90,11 +89,6 @@ def test_gradient_activation_means_keep_fraction_of_ten_tokens_is_a_whole_number
         keep_fraction = torch.tensor([kept / 10], dtype=dtype)
         found = means(hidden, [0] * 10, signal="hidden", keep_fraction=keep_fraction)
         assert found[0, 0].item() == pytest.approx(10 - (kept - 1) / 2)  # mean of the largest: 10, ..., 11 - kept
-
-
-def test_gradient_activation_means_keep_fraction_prefers_the_earlier_of_equal_tokens():
-    found = means([[3.0, 4.0], [4.0, 3.0]], [0, 0], signal="hidden", keep_fraction=0.5)  # both have norm 5
-    assert found.tolist() == [[3.0, 4.0]]
 
 
 HEADS = {

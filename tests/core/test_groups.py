@@ -12,12 +12,6 @@ from gar.core import group_deviations, group_sizes, group_standard_deviations
 from tests.core.conftest import columns, f64, flags
 
 
-def test_group_sizes_by_hand():
-    groups = torch.tensor([7, -3, 7, 7, 2**62])
-    assert group_sizes(groups).tolist() == [3, 1, 3, 3, 1]
-    assert group_sizes(groups, flags("10011")).tolist() == [2, 0, 2, 2, 1]
-
-
 def test_group_deviations_by_hand():
     values, groups = f64(1.0, 10.0, 2.0, 6.0), torch.tensor([4, 1, 4, 4])  # group 4: mean 3; group 1: 10
     assert group_deviations(values, groups).tolist() == [-2.0, 0.0, -1.0, 3.0]
@@ -29,7 +23,7 @@ def test_group_deviations_by_hand():
         assert group_standard_deviations(values, groups, ddof=ddof).tolist() == pytest.approx(expected, rel=1e-15)
 
 
-@given(rows=st.lists(st.tuples(st.floats(-1e3, 1e3), st.integers(-3, 3), st.booleans()), max_size=20))
+@given(rows=st.lists(st.tuples(st.floats(-1e3, 1e3), st.sampled_from([-3, 0, 1, 2**62]), st.booleans()), max_size=20))
 def test_group_statistics_agree_with_pythons(rows):
     values, groups, mask = columns(rows, torch.float64, torch.long, torch.bool)
     sizes, counted_sizes = group_sizes(groups).tolist(), group_sizes(groups, mask).tolist()

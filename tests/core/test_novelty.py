@@ -31,13 +31,10 @@ def test_novelty_scores_by_hand():
     assert novelty_scores(opposite, flags("100"), one_group(3)).tolist() == pytest.approx([0.0] * 3, abs=1e-15)
 
 
-def test_relative_novelties_by_hand():
+def test_novelty_rewards_by_hand():
     novelty = f64(0.25, 0.75, 0.5, 0.9, math.nan, 0.3)
     groups, scored = torch.tensor([7, 7, 7, 2, 7, 2]), flags("111101")
     assert relative_novelties(novelty, groups, scored=scored).tolist() == [0.0, 1.0, 0.5, 1.0, 0.0, 0.0]
-
-
-def test_novelty_rewards_by_hand():
     # nubar 0, 1, 1/4, 1, unscored. lambda 0.8. Last but one: the wrong and most novel one, badly formatted.
     novelty, penalty = f64(0.1, 0.5, 0.2, 0.5, math.nan), f64(0, 0, 0, -0.6, 0)
     found = novelty_rewards(flags("11001"), novelty, penalty, one_group(5), scored=flags("11110"), novelty_weight=0.8)
@@ -104,14 +101,6 @@ def test_novelty_rewards_agree_with_a_loop(rows, weight: float):
         # float32 novelties are 6e-8 off; min-max divides that by a spread of at least 2e-6
         spread = max(nus.values()) - min(nus.values()) if nus else 1.0
         assert found[i].item() == pytest.approx(expected, abs=1e-6 / max(spread, 2e-6) * weight + 1e-6)
-
-
-def test_novelty_rewards_are_the_outcome_where_novelty_says_nothing():
-    """A group of one; a group of two, whose one cosine serves both; a group without vectors."""
-    for vectors in (torch.tensor([[1.0, 0.0]]), torch.tensor([[1.0, 0.0], [0.6, 0.8]]), torch.zeros(3, 2)):
-        eligible = torch.arange(len(vectors)) == 0
-        found = shaped(vectors, eligible, torch.zeros(len(vectors)), one_group(len(vectors)))
-        assert found.tolist() == [1.0, -1.0, -1.0][: len(vectors)]
 
 
 def test_novelty_of_copies_is_not_blown_up():

@@ -50,48 +50,32 @@ def test_maspo_weights_agree_with_a_loop(tokens):
         assert weights[0, t].item() == pytest.approx(weight_by_loop(*token), rel=1e-9, abs=1e-12)
 
 
-def test_maspo_weights_clamp_the_factor_of_the_advantage():
+def test_maspo_weights_clamp_the_width_and_the_factor_of_the_advantage():
     # Old probability 1, so m = 1. 1 + 0.03 A reaches 10 at A = 300; 1 / (1 - 0.03 A) reaches 0.1 at A = -300.
-    for advantage, new, factor in (
-        (299.0, 1.0, 9.97), (301.0, 1.0, 10.0), (1e30, 1.0, 10.0),
-        (-299.0, -1.0, 1 / 9.97), (-301.0, -1.0, 0.1), (-1e30, -1.0, 0.1),
-    ):  # fmt: skip
-        found = maspo_weights(row(new), row(0.0), row(advantage))
-        expected = math.exp(-((math.exp(new) - 1) ** 2) / (2 * factor**2))
-        assert found.item() == pytest.approx(expected, rel=1e-12)
-
-
-def test_maspo_weights_clamp_the_width():
     # m reaches sigma_high = 10 at p = 10^(-1 / 0.3); a probability above 1 by rounding keeps sigma_base.
-    for old_log_prob, width in (
-        (0.0, 1.0), (1e-3, 1.0), (math.log(1e-3), 10**0.9), (math.log(10) * -3.3, 10**0.99),
-        (math.log(10) * -3.34, 10.0), (-1e4, 10.0), (-1e30, 10.0),
+    grows, shrinks = math.log(3), -1.0
+    for old, moved, advantage, sigma in (
+        (0.0, grows, 299.0, 9.97), (0.0, grows, 301.0, 10.0), (0.0, grows, 1e30, 10.0),
+        (0.0, shrinks, -299.0, 1 / 9.97), (0.0, shrinks, -301.0, 0.1), (0.0, shrinks, -1e30, 0.1),
+        (1e-3, grows, 1e-12, 1.0), (math.log(1e-3), grows, 1e-12, 10**0.9), (-1e4, grows, 1e-12, 10.0),
+        (math.log(10) * -3.3, grows, 1e-12, 10**0.99), (math.log(10) * -3.34, grows, 1e-12, 10.0),
     ):  # fmt: skip
-        found = maspo_weights(row(old_log_prob + math.log(3)), row(old_log_prob), row(1e-12))
-        ratio = 3.0 if old_log_prob > -1e20 else 1.0  # log 3 is lost beside 1e30
-        assert found.item() == pytest.approx(math.exp(-((ratio - 1) ** 2) / (2 * width**2)), rel=1e-9)
-
-
-def test_maspo_weights_have_no_gradient_and_are_1_at_ratio_1():
-    assert not maspo_weights(NEW.clone().requires_grad_(), OLD, ADVANTAGES).requires_grad
-    assert maspo_weights(NEW, NEW, ADVANTAGES).eq(1).all()
-
-
-def test_maspo_weights_of_one_advantage_per_response_are_those_of_its_repetition():
-    new, old = NEW.reshape(2, 2), OLD.reshape(2, 2)
-    weights = maspo_weights(new, old, row(2.0, -2.0).T)
-    assert torch.equal(weights, maspo_weights(new, old, ADVANTAGES.reshape(2, 2)))
-    assert maspo_weights(NEW.float(), OLD.float(), ADVANTAGES).dtype == torch.float32  # advantages do not widen it
+        found = maspo_weights(row(old + moved), row(old), row(advantage))
+        assert found.item() == pytest.approx(math.exp(-((math.exp(moved) - 1) ** 2) / (2 * sigma**2)), rel=1e-9)
 
 
 @pytest.mark.usefixtures("unchecked")
-def test_maspo_weights_reject_shapes_that_differ_and_stay_finite_at_extreme_ratios():
+def test_maspo_weights_have_no_gradient_one_shape_and_no_infinity():
+    assert not maspo_weights(NEW.clone().requires_grad_(), OLD, ADVANTAGES).requires_grad
+    assert maspo_weights(NEW, NEW, ADVANTAGES).eq(1).all()
+    weights = maspo_weights(NEW.reshape(2, 2), OLD.reshape(2, 2), row(2.0, -2.0).T)  # one advantage per response
+    assert torch.equal(weights.flatten(), maspo_weights(NEW, OLD, ADVANTAGES)[0])
     for dtype in (torch.bfloat16, torch.float32):
         new = torch.tensor([[0.0, -1e4, -0.0, -1e30, 0.0]], dtype=dtype)
         old = torch.tensor([[-1e4, 0.0, -0.0, -1e4, -1.0]], dtype=dtype)
         for advantage in (-1e4, 0.0, 1 / 0.03, 1e4):  # 1 - 0.03 A is 0 at the third
-            weights = maspo_weights(new, old, torch.full((1, 1), advantage))
-            assert weights.dtype == torch.float32
+            weights = maspo_weights(new, old, torch.full((1, 1), advantage, dtype=torch.float64))
+            assert weights.dtype == torch.float32  # advantages do not widen it
             assert weights.isfinite().all()
     two = row(0.0, 0.0)
     for arguments, text in (((two, OLD, two), "log-probabilities"), ((two, two, two[0]), "advantages")):

@@ -1,4 +1,7 @@
-"""Vectors with the head split over 1, 2 and 3 gloo processes, and over 2 x 2 with the context, against float64."""
+"""Vectors on one process, with the head split over 1, 2 and 3 gloo processes, and over 2 x 2 with the context.
+
+All against float64, where values are large, not finite or absent, too.
+"""
 
 import math
 from collections.abc import Callable
@@ -61,13 +64,23 @@ def confident() -> Case:
     return float32(case._replace(hidden=case.hidden + lean))
 
 
-def broken(part: str) -> Case:
+def broken(value: float) -> Case:
+    """One number of the third response is not finite."""
     case = make_case(tokens=30, peak=2.0)
-    if part == "hidden":
-        case.hidden[(case.response_index == 2).nonzero()[1], 5] = math.nan
-    else:
-        case.weight[30, 1] = math.nan  # in one shard alone
+    case.hidden[(case.response_index == 2).nonzero()[1], 5] = value
     return case
+
+
+def broken_head() -> Case:
+    case = make_case(tokens=30, peak=2.0)
+    case.weight[30, 1] = math.nan  # in one shard alone
+    return case
+
+
+BROKEN = {
+    f"{value}, {kept} kept": (partial(broken, value), {"keep_fraction": kept})
+    for value in (math.nan, math.inf, -math.inf) for kept in (1.0, 0.5)
+}  # fmt: skip
 
 
 CASES: dict[str, tuple[Callable[[], Case], dict[str, Any]]] = {
@@ -76,8 +89,8 @@ CASES: dict[str, tuple[Callable[[], Case], dict[str, Any]]] = {
     "unlikely": (unlikely, {}),
     "product overflows": (product_overflows, {"signal": "gradient"}),
     "confident": (confident, {}),
-    "nan hidden": (partial(broken, "hidden"), {}),
-    "nan weight": (partial(broken, "weight"), {}),
+    **BROKEN,
+    "nan weight": (broken_head, {}),
     "no tokens": (partial(make_case, tokens=0), {"keep_fraction": 0.5}),
 }
 
@@ -180,8 +193,10 @@ REFUSALS = [
 # What is said of it.
 
 
-@pytest.fixture(scope="module", params=[1, 2, 3], ids="{} ranks".format)
+@pytest.fixture(scope="module", params=[0, 1, 2, 3], ids="{} ranks".format)
 def found(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Tensor]]:
+    if request.param == 0:
+        return [{name: means_of(make(), ranks=Ranks(), **options) for name, (make, options) in CASES.items()}]
     return run_ranks(all_cases, request.param, tmp_path_factory.mktemp("ranks"))
 
 
@@ -220,12 +235,20 @@ def test_response_means_are_the_same_on_all_ranks(found):
     for ours in found[1:]:
         for name, means in ours.items():
             torch.testing.assert_close(means, found[0][name], rtol=0, atol=0, equal_nan=True)
-    # What is not finite stays with its response; without tokens rows are zero; states may be split by sequence.
-    assert found[0]["nan hidden"].isfinite().all(-1).tolist() == [True, True, False, True]
+    if "split by sequence" in found[0]:
+        assert torch.equal(found[0]["split by sequence"], found[0]["thresholds"])
+
+
+def test_response_means_not_finite_stay_with_their_response(found):
+    for name, (_, options) in BROKEN.items():
+        means, others = found[0][name], [0, 1, 3]
+        assert means.isfinite().all(-1).tolist() == [True, True, False, True]
+        truth = autograd_means(make_case(tokens=30, peak=2.0), num_responses=RESPONSES, **options)
+        assert largest_error(means[others], truth[others]) <= 1e-7
+        assert (unit_rows(means) != 0).any(-1).tolist() == [True, True, False, True]
     assert not found[0]["nan weight"].isfinite().all(-1).any()  # on the ranks without the NaN as well
     assert unit_rows(found[-1]["nan weight"]).eq(0).all()
     assert found[0]["no tokens"].tolist() == [[0.0] * 8] * RESPONSES
-    assert torch.equal(found[0]["split by sequence"], found[0]["thresholds"])
 
 
 def test_response_means_of_a_split_context(tmp_path: Path):

@@ -25,12 +25,6 @@ def test_gradient_aligned_bonuses_by_hand():
         torch.testing.assert_close(found, f64(*expected), rtol=1e-14, atol=1e-16)
 
 
-def test_gradient_aligned_bonuses_do_not_average_over_responses_without_an_anchor():
-    """Three correct, one of them without a vector: the mean is (0.8 + 0.6) / 2, not (0.8 + 0.6 + 0) / 3."""
-    found = gradient_aligned_bonuses(flags("111"), f64(0.8, 0.6, 0.0), torch.zeros(3).long(), scored=flags("110"))
-    torch.testing.assert_close(found, f64(0.05, 0.0, 0.0), rtol=1e-14, atol=0)
-
-
 # A response: eligible, scored, alignment, group.
 ROWS = st.lists(st.tuples(st.booleans(), st.booleans(), st.floats(-1, 1, width=32), st.integers(-2, 2)), max_size=20)
 

@@ -76,9 +76,9 @@ def make_capturing(**changes: Any) -> SimpleNamespace:
     return make_arguments(gar=gar, **LOG_PROB_HOOK, **changes)
 
 
-def make_data(num_anchors: int = 1) -> dict[str, Any]:
+def make_data() -> dict[str, Any]:
     """slime's training data of `GROUPS`, payloads included."""
-    draw, further = random.Random(3), random.Random(4)
+    draw = random.Random(3)
 
     def ids(count: int) -> list[int]:
         return [draw.randrange(VOCAB) for _ in range(count)]
@@ -86,10 +86,8 @@ def make_data(num_anchors: int = 1) -> dict[str, Any]:
     data: dict[str, list] = {key: [] for key in ("tokens", "response_lengths", "rewards", "loss_masks", "prompt")}
     for group, (has_anchor, responses) in enumerate(GROUPS):
         prompt, anchor = ids(draw.randrange(3, 9)), ids(draw.randrange(6, 20))
-        anchors = (TokenSequence(context_ids=[*prompt, 1], ids=anchor, positions=range(2, len(anchor))),)
-        others = [[further.randrange(VOCAB) for _ in range(9)] for _ in range(1, num_anchors)]
-        anchors += tuple(TokenSequence(context_ids=prompt, ids=more, positions=range(9)) for more in others)
-        anchors = anchors if has_anchor else ()
+        sequence = TokenSequence(context_ids=[*prompt, 1], ids=anchor, positions=range(2, len(anchor)))
+        anchors = (sequence,) if has_anchor else ()
         for number, (verified, well_formatted) in enumerate(responses):
             length = draw.randrange(8, 30)
             scored = tuple(sorted(draw.sample(range(length), length - 4)))
@@ -121,15 +119,13 @@ def make_samples(kind: Any) -> list[Any]:
     ]  # fmt: skip
 
 
-def sequences_of(data: dict[str, Any], anchor: int = 0) -> tuple[list[TokenSequence], list[TokenSequence]]:
-    """All responses, and for each of them an anchor of its group (or a sequence without anything to score)."""
+def sequences_of(data: dict[str, Any]) -> tuple[list[TokenSequence], list[TokenSequence]]:
+    """All responses, and for each of them the anchor of its group (or a sequence without anything to score)."""
     responses, anchors = [], []
     for tokens, length, payload in zip(data["tokens"], data["response_lengths"], data["prompt"], strict=True):
         context, ids = tokens[:-length], tokens[-length:]
         responses.append(TokenSequence(context_ids=context, ids=ids, positions=payload.sequence.positions))
-        anchors.append(
-            payload.anchors[anchor] if payload.anchors else TokenSequence(context_ids=[], ids=[], positions=[])
-        )
+        anchors.append(payload.anchors[0] if payload.anchors else TokenSequence(context_ids=[], ids=[], positions=[]))
     return responses, anchors
 
 

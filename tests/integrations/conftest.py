@@ -44,16 +44,6 @@ def make_trainer(tmp_path: Path, verifier: Verifier) -> TrainerFactory:
     return partial(trainer_of, tmp_path / "out", verifier)
 
 
-@pytest.fixture(scope="module")
-def first_step(tmp_path_factory: pytest.TempPathFactory, verifier: Verifier) -> list[RolloutRecord]:
-    """Records of one step with the vectors of a pass of our own: TRL has none for the log-probabilities."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("gar.integrations.trl.states.MOST_CAPTURED_BYTES", 0)
-        trainer, records = trainer_of(tmp_path_factory.mktemp("first"), verifier, args={"learning_rate": 0.0})
-        trainer.train()
-    return records
-
-
 def trainer_of(
     folder: Path,
     grader: Verifier,

@@ -34,7 +34,7 @@ def from_command_line(folder: Path, method: str, **trl: Any) -> GRPOConfig:
 
 
 def from_python(folder: Path, method: str, **trl: Any) -> GRPOConfig:
-    args = GRPOConfig(output_dir=str(folder), **CPU, **UPDATES.get(method, {}), **trl)
+    args = GRPOConfig(output_dir=str(folder), **(CPU | UPDATES.get(method, {}) | trl))
     args = with_method(args, METHODS[method])
     plan_shaping(TRL, method, flags=trl_flags(args))  # as GARTrainer does
     return args
@@ -50,6 +50,9 @@ def test_fields_of_a_method_hold_and_the_users_stay(tmp_path: Path):
         for method, name, value in OTHERWISE:
             with raises(ConfigError, f"trl.{name}"):
                 make(tmp_path, method, **{name: value})
+    for name, value in (("importance_sampling_level", "sequence"), ("delta", 4.0), ("num_iterations", 1)):
+        with raises(ConfigError, "updates_per_rollout" if name == "num_iterations" else f"trl.{name}"):
+            from_python(tmp_path, "maspo", **{name: value})
     with raises(ConfigError, "trl.loss_type"):  # on the command line TRL's own default is a choice, too
         from_command_line(tmp_path, "dr-grpo", loss_type="dapo")
     assert from_python(tmp_path, "dr-grpo", loss_type="dapo").loss_type == "dr_grpo"

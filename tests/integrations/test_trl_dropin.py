@@ -1,33 +1,72 @@
 """What a TRL user writes and brings along: one word changed, one column more."""
 
+import itertools
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 import torch
 import trl
 from datasets import Dataset, DatasetDict
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import (
     AutoTokenizer,
-    GenerationConfig,
-    PreTrainedTokenizerFast,
     ProcessorMixin,
     Qwen3Config,
-    Qwen3ForCausalLM,
     Qwen3ForSequenceClassification,
 )
-from trl.chat_template_utils import qwen3_chat_template
+from trl import GRPOConfig
 from trl.rewards import accuracy_reward
 
 from gar import ConfigError, DataError, GARTrainer, RewardSettings, Verifier
+from gar.records import RolloutRecord
 from gar.settings import AdvantageSettings
 from tests.docs.pages import ROOT, python_blocks
 from tests.integrations.conftest import SMALL
-from tests.integrations.tiny_policy import RESPONSES, ROWS, planned_trainer, save_policy
 from tests.support.errors import raises
+from tests.support.tiny import tiny_qwen3, word_tokenizer
+
+WORDS = ("<unk>", "<eos>", "<pad>", "3+4=", "2+5=", "add", "count", "on", "so", "\\boxed{7}", "\\boxed{8}", "seven")
+ROWS = [
+    {
+        "prompt": [{"role": "user", "content": sum_}],
+        "solution": "\\boxed{7}",
+        "answer": "7",
+        "expert_solution": solution,
+    }
+    for sum_, solution in itertools.product(("3+4=", "2+5="), ("add on so \\boxed{7}", "count on so \\boxed{7}"))
+]
+RESPONSES = ("add on so \\boxed{7}", "count so so \\boxed{7}", "add \\boxed{8}", "on on on")
+"""Of each group, in order: right, right, wrong, without an answer."""
+
+
+def save_policy(folder: Path) -> Path:
+    """Model and tokenizer, with a chat template of contents alone."""
+    template = "{% for message in messages %}{{ message['content'] }} {% endfor %}"
+    word_tokenizer(WORDS, chat_template=template).save_pretrained(folder)
+    tiny_qwen3(WORDS, hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2,
+               num_key_value_heads=1).save_pretrained(folder)  # fmt: skip
+    return folder
+
+
+def planned_trainer(
+    policy: Path, out: Path, *, responses: Sequence[str] = RESPONSES, args: dict[str, Any] | None = None, **options: Any
+) -> tuple[GARTrainer, list[RolloutRecord]]:
+    """A trainer on `ROWS` in groups of four, whose every group has the given responses, and its records."""
+    records: list[RolloutRecord] = []
+    sizes = {"per_device_train_batch_size": 8, "num_generations": 4, "max_completion_length": 12}
+    trainer = GARTrainer(
+        model=str(policy),
+        args=GRPOConfig(str(out), **(SMALL | sizes | (args or {}))),
+        on_rollouts=lambda step, rows: records.extend(rows),
+        **{"train_dataset": Dataset.from_list(ROWS), **options},
+    )
+    tokenizer = trainer.processing_class
+    ids = [[*tokenizer.encode(text, add_special_tokens=False), tokenizer.eos_token_id] for text in responses]
+    trainer._generate_single_turn = lambda prompts, *_, **__: ([ids[i % len(ids)] for i in range(len(prompts))], None)
+    return trainer, records
 
 
 @pytest.fixture(scope="module")
@@ -204,88 +243,6 @@ def test_the_example_of_the_readme_trains(policy: Path, tmp_path: Path, monkeypa
     space: dict[str, Any] = {}
     exec(block, space)
     assert space["trainer"].state.global_step == 1
-
-
-# Tools and processors.
-
-
-class Calculator:
-    """An environment with one tool, which notes what it was given at the start."""
-
-    starts: ClassVar[list[dict[str, Any]]] = []
-
-    def reset(self, **row: Any) -> None:
-        self.starts.append(row)
-
-    def add(self, a: int, b: int) -> int:
-        """Add two numbers.
-
-        Args:
-            a: The first number.
-            b: The second number.
-        """
-        return a + b
-
-
-CALL = '<tool_call>\n{"name": "add", "arguments": {"a": 3, "b": 4}}\n</tool_call><|im_end|>'
-ENDS = ("It is 7.<|im_end|>", "The sum is 7.<|im_end|>", "It is 8.<|im_end|>", "No.<|im_end|>")
-
-
-@pytest.fixture(scope="module")
-def chat_policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A Qwen3 with one token per byte and Qwen3's chat template."""
-    folder = tmp_path_factory.mktemp("chat")
-    backend = Tokenizer(models.BPE({c: i for i, c in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}, []))
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    backend.decoder = decoders.ByteLevel()
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=backend, eos_token="<|im_end|>", pad_token="<|pad|>",
-        additional_special_tokens=["<|im_start|>"], chat_template=qwen3_chat_template,
-    )  # fmt: skip
-    tokenizer.save_pretrained(folder)
-    config = Qwen3Config(
-        vocab_size=len(tokenizer), max_position_embeddings=4096, hidden_size=16, intermediate_size=16, head_dim=8,
-        num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=1,
-    )  # fmt: skip
-    Qwen3ForCausalLM(config).save_pretrained(folder)
-    GenerationConfig(eos_token_id=tokenizer.eos_token_id).save_pretrained(folder)
-    return folder
-
-
-def test_tokens_of_a_tool_get_no_signal(chat_policy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("TRL_EXPERIMENTAL_SILENCE", "1")
-    Calculator.starts.clear()
-    rows = [{"prompt": [{"role": "user", "content": "3+4="}], "answer": "7", "expert_solution": "3 and 4 is 7."}] * 4
-    records: list[Any] = []
-    trainer = GARTrainer(
-        model=str(chat_policy),
-        args=trl.GRPOConfig(
-            str(tmp_path),
-            **(SMALL | {"per_device_train_batch_size": 4, "num_generations": 4, "max_completion_length": 400}),
-        ),
-        train_dataset=Dataset.from_list(rows),
-        on_rollouts=lambda step, found: records.extend(found),
-        environment_factory=Calculator,
-    )
-    tokenizer, turns = trainer.processing_class, []
-
-    def generate(prompts: list, *_: Any, **__: Any) -> tuple:
-        turns.append(len(prompts))
-        texts = [CALL] * 4 if len(turns) == 1 else ENDS
-        return [tokenizer.encode(text, add_special_tokens=False) for text in texts], None
-
-    trainer._generate_single_turn = generate
-    trainer.train()
-    assert turns == [4, 4]  # the call, and the answer after the tool's result
-    written = [len(tokenizer.encode(text, add_special_tokens=False)) - 1 for text in (CALL, *ENDS)]
-    for row, end in zip(records, written[1:], strict=True):
-        assert row.num_tokens > written[0] + end + 2  # the tool's result between them
-        assert row.num_scored_tokens == written[0] + 1 + end
-        assert "<tool_response>" not in row.response
-    assert [row.verified for row in records] == [True, True, False, False]
-    assert all((row.alignment is not None) == row.verified for row in records)
-    assert trainer.state.log_history[0]["tools/call_frequency"] == 1.0
-    assert all(set(row) == {"prompt", "answer", "expert_solution"} for row in Calculator.starts)
 
 
 def test_a_model_that_reads_images_is_an_error(tmp_path: Path):

@@ -11,12 +11,10 @@ import pytest
 import torch
 from accelerate import PartialState
 from torch.distributed.tensor import DTensor
-from torch.multiprocessing import ProcessRaisedException
 
 from gar.data.arithmetic import load_arithmetic
 from gar.errors import ModelError
 from gar.evaluation.evaluate import evaluate_policy
-from gar.integrations.trl.ranks import is_main
 from gar.integrations.trl.sharded import sample_on_main
 from gar.models.embedded import load_embedded
 from gar.settings import EvaluateSettings
@@ -72,18 +70,3 @@ def test_evaluation_of_a_sharded_model_is_that_of_the_whole_one(tmp_path: Path):
         assert rank["nothing sampled"] == "measured before"
         assert not rank["generate"]
     assert [rank["failed"] for rank in ranks] == [ModelError, SystemExit]
-
-
-def failing(wrapping: str) -> None:
-    """The main process fails within `generate`, where the other waits for it."""
-    PartialState(cpu=True)
-    model, tokenizer = load_embedded()
-    shard(model, wrapping)
-    if is_main():
-        model.forward = lambda *args, **kwargs: [][1]
-    sample_on_main(lambda: evaluation(model, tokenizer), model)
-
-
-def test_a_main_process_that_fails_within_generate_ends_the_job_with_its_error(tmp_path: Path):
-    with pytest.raises(ProcessRaisedException, match="list index out of range"):
-        run_ranks(failing, 2, tmp_path, "layers and root")

@@ -111,23 +111,17 @@ def test_check_adapter_rejects_what_cannot_be_trained():
 # The signal.
 
 
-def test_signal_without_the_adapter_is_the_base_models(model):
-    base = means(model)
-    adapted = new_adapter(model, lora_dropout=0.5)
-    parts = find_parts(adapted)
+@pytest.mark.parametrize("settings", [{"lora_dropout": 0.5}, {"use_dora": True}], ids=["lora", "dora"])
+def test_signal_is_the_adapters_merged_or_not_and_without_it_the_base_models(model, settings):
+    base, adapted = means(model), new_adapter(model, **settings)
+    parts, with_adapter = find_parts(adapted), means(adapted)
+    assert largest_distance(with_adapter, own_means(adapted, SEQUENCES)) < 5e-6
+    assert largest_distance(with_adapter, base) > 0.1
     with adapted.disable_adapter():
         assert torch.equal(signal_means(parts, SEQUENCES, SignalSettings()), base)
-    assert largest_distance(signal_means(parts, SEQUENCES, SignalSettings()), base) > 0.1
-    assert torch.equal(means(adapted.train()), means(adapted.eval()))  # free of its dropout
-
-
-@pytest.mark.parametrize("settings", [{}, {"use_dora": True}], ids=["lora", "dora"])
-def test_signal_after_merging_is_the_adapters(model, settings):
-    adapted = new_adapter(model, **settings)
-    with_adapter = means(adapted)
-    assert largest_distance(with_adapter, own_means(adapted, SEQUENCES)) < 5e-6
+    assert torch.equal(means(adapted.train()), with_adapter)  # free of its dropout
     # Float32: W x + s B A x against (W + s B A) x, at most 2e-6 where measured.
-    assert largest_distance(means(adapted.merge_and_unload()), with_adapter) < 1e-5
+    assert largest_distance(means(adapted.eval().merge_and_unload()), with_adapter) < 1e-5
 
 
 # From and to disk.
@@ -243,11 +237,3 @@ def test_save_merged_rejects_weights_that_are_not_finite(tmp_path):
     with raises(ModelError, "not-finite"):
         save_merged(adapted, word_tokenizer(WORDS), tmp_path)
     assert not list(tmp_path.iterdir())
-
-
-def test_save_adapter_leaves_out_a_reference_copy(tmp_path):
-    adapted = new_adapter(tiny("Qwen3"))
-    adapted.add_adapter("ref", adapted.peft_config["default"])
-    save_adapter(adapted, word_tokenizer(WORDS), tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} >= {CONFIG, WEIGHTS}
-    assert not [path for path in tmp_path.iterdir() if path.is_dir()]

@@ -1,5 +1,7 @@
 """Hidden states as they pass, and models whose passing states would be noisy."""
 
+from contextlib import suppress
+
 import pytest
 import torch
 from torch import Tensor
@@ -18,7 +20,7 @@ def model() -> Qwen3ForCausalLM:
     return tiny("Qwen3", **SIZES, num_key_value_heads=1)
 
 
-def test_capture_hidden_hands_over_what_enters_the_head(model):
+def test_capture_hidden_hands_over_what_enters_the_head_until_its_block_ends(model):
     captured: list[Tensor] = []
     with capture_hidden(model.model, captured.append):
         model(input_ids=IDS)  # a pass with gradients is left alone
@@ -29,20 +31,11 @@ def test_capture_hidden_hands_over_what_enters_the_head(model):
     assert torch.equal(model.lm_head(captured[0]), first)
     assert captured[1].shape == (2, 4, 16)
     assert torch.allclose(model.lm_head(captured[1])[:, -1:], second, atol=1e-6)
-
-
-def test_capture_hidden_ends_with_its_block_and_after_an_error(model):
-    captured: list[Tensor] = []
-
-    def reject(hidden: Tensor) -> None:
-        captured.append(hidden)
-        raise KeyError("full")
-
     with torch.no_grad():
-        with pytest.raises(KeyError, match="full"), capture_hidden(model.model, reject):
+        with suppress(KeyError), capture_hidden(model.model, {}.pop):  # which fails
             model(input_ids=IDS)
         model(input_ids=IDS)
-    assert len(captured) == 1
+    assert len(captured) == 2
 
 
 @pytest.mark.parametrize("use_cache", [True, False])

@@ -58,6 +58,7 @@ def test_load_embedded_mixes_methods_and_wordings_and_leaves_room_to_learn():
     assert 0.2 < right < 0.5
 
 
+@pytest.mark.slow
 def test_make_embedded_model_same_seed_gives_the_same_bits():
     recipe = make_model.RECIPES["arithmetic"]
     phases = tuple(replace(phase, num_steps=1) for phase in recipe.phases)

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from gar.core import group_advantages, unit_rows
+from gar.core import unit_rows
 from tests.engines.rollouts import core_means, make_arguments, make_capturing, make_data, sequences_of, true_rewards
 from tests.support.ranks import run_ranks
 
@@ -63,9 +63,8 @@ def policy(layout: str, head: str, *, standin: bool = True, mtp: bool = False) -
     mpu.destroy_model_parallel()
 
 
-def settings(signal: dict[str, Any], *, normalized: bool = True) -> Any:
-    advantage = {"ddof": 1, "eps": 1e-6} if normalized else {}
-    return make_arguments(gar={"signal": signal, "advantage": advantage}, rewards_normalization=normalized)
+def settings(signal: dict[str, Any]) -> Any:
+    return make_arguments(gar={"signal": signal}, rewards_normalization=False)
 
 
 def own_means(args: Any, chunks: list[Any], sequences: list[Any]) -> Tensor | None:
@@ -88,7 +87,7 @@ def vectors_and_rewards(layouts: list[str]) -> dict[tuple[str, str, str], dict[s
         for head in HEADS:
             with policy(layout, head) as chunks:
                 for signal in SIGNALS:
-                    args = settings(SIGNALS[signal], normalized=False)
+                    args = settings(SIGNALS[signal])
                     rank, num_ranks = mpu.get_data_parallel_rank(), mpu.get_data_parallel_world_size()
                     everything = [s for part in sequences_of(make_data()) for s in part if s.positions]
                     found[layout, head, signal] = {
@@ -97,10 +96,9 @@ def vectors_and_rewards(layouts: list[str]) -> dict[tuple[str, str, str], dict[s
                         "is last": mpu.is_pipeline_last_stage(),
                         "data": (rank, num_ranks),
                     }
-                    for name, normalized in (("shaped", False), ("normalized", True)):
-                        share = split_by_data_parallel_rank(make_data(), num_ranks)[rank]
-                        postprocess(settings(SIGNALS[signal], normalized=normalized), 0, share)
-                        found[layout, head, signal][name] = share
+                    share = split_by_data_parallel_rank(make_data(), num_ranks)[rank]
+                    postprocess(args, 0, share)
+                    found[layout, head, signal]["shaped"] = share
                 for signal, more in captured(chunks).items():
                     found[layout, head, signal] |= more
     return found
@@ -209,19 +207,15 @@ def joined(ranks: list[dict[str, Any]], key: str) -> Tensor:
 
 
 def test_every_layout_gives_the_vectors_and_rewards_of_one_process(found, truth):
-    """Vectors of our own passes and of slime's, rewards of both, and rewards normalized over whole groups."""
+    """Vectors of our own passes and of slime's, and rewards of both."""
     responses, anchors = sequences_of(make_data())
     has_tokens = torch.tensor([bool(s.positions) for s in responses + anchors])
-    groups = torch.tensor([payload.facts.group_index for payload in make_data()["prompt"]])
     for case in CASES:
         _, head, signal = case
         means, ranks = truth[head][signal], ranks_of(found, case)
         rewards, _ = true_rewards(make_data(), means["responses"], means["anchors"])
-        shaped = joined(ranks, "shaped")
-        torch.testing.assert_close(shaped, rewards, rtol=0, atol=1e-6, msg=str(case))
+        torch.testing.assert_close(joined(ranks, "shaped"), rewards, rtol=0, atol=1e-6, msg=str(case))
         assert len({rank["shaped"]["gar/alignment_mean"][0] for rank in ranks}) == 1  # on all, to the last bit
-        normalized = group_advantages(shaped, groups, scale="std", ddof=1, eps=1e-6)
-        torch.testing.assert_close(joined(ranks, "normalized"), normalized, rtol=0, atol=1e-9, msg=str(case))
         if signal == "plain":
             torch.testing.assert_close(joined(ranks, "captured"), rewards, rtol=0, atol=1e-6, msg=str(case))
         for rank in ranks:
@@ -232,6 +226,8 @@ def test_every_layout_gives_the_vectors_and_rewards_of_one_process(found, truth)
             assert_close(unit_rows(rank["captured means"]), mine, rtol=0, atol=1e-6, msg=str(case))
             assert rank["no means"].shape == (0, 32)
             assert "prompt" not in rank["shaped"]  # the logger would take it for a number
+    first = found[0]["pipeline", "tied", "plain"]  # a stage before the last
+    assert (first["is last"], first["means"], first["shaped"]["rewards"]) == (False, None, make_data()["rewards"])
 
 
 @pytest.mark.parametrize("layout", ["tensor", "pipeline"])
@@ -242,13 +238,6 @@ def test_layers_for_multi_token_prediction_change_no_vector(truth, tmp_path, lay
     for rank in means:
         torch.testing.assert_close(unit_rows(rank), expected, rtol=0, atol=1e-6)
     assert means
-
-
-def test_stages_before_the_last_keep_their_rewards(found):
-    first = found[0]["pipeline", "tied", "plain"]
-    assert not first["is last"]
-    assert first["means"] is None
-    assert first["shaped"]["rewards"] == make_data()["rewards"]
 
 
 def test_ranks_make_equal_numbers_of_passes(tmp_path):

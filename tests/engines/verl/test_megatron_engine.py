@@ -4,7 +4,6 @@ Engine, packing, schedule, log-probabilities and their collection are verl's and
 in the tests of slime: verl's bridges build it of layers of Transformer Engine, which needs a GPU.
 """
 
-import importlib.util
 import warnings
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-if importlib.util.find_spec("verl") is None or importlib.util.find_spec("megatron") is None:
-    pytest.skip("verl and Megatron are not both installed: make test-engines runs this", allow_module_level=True)
+pytest.importorskip("megatron", reason="Megatron is not installed beside verl: make test-engines runs this")
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -34,7 +32,6 @@ from gar.integrations.verl.megatron_engine import GarMegatronEngine
 from gar.integrations.verl.settings import read_settings, read_shaping
 from gar.integrations.verl.transfer import read_means
 from gar.models.embedded import embedded_path
-from gar.sequences import TokenSequence
 from tests.engines.megatron.policy import build_policy, hidden_states, redirect_cuda
 from tests.engines.rollouts import VOCAB, core_means
 from tests.engines.verl.workers import PLAIN, make_batch, make_sequences
@@ -113,14 +110,7 @@ def vectors(folder: Path, layouts: list[str]) -> dict[tuple[str, bool], dict[str
 
 def truth(folder: Path) -> dict[tuple[bool, str], torch.Tensor]:
     """From the unsplit model, one sequence at a time, in float64 from the hidden states on."""
-    found = {}
-    sequences = [
-        TokenSequence(
-            context_ids=ids[:prompt].tolist(), ids=ids[prompt:].tolist(),
-            positions=[s - prompt for s in range(start, end) if mask[s - prompt]],
-        )
-        for ids, prompt, mask, start, end in make_sequences()
-    ]  # fmt: skip
+    found, sequences = {}, make_sequences()
     for tied in (True, False):
         model = unwrap_model(make_engine(folder, tied=tied).module[0])
         hidden = [hidden_states(model, sequence) for sequence in sequences]

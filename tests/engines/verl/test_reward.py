@@ -1,16 +1,11 @@
 """GAR's reward manager in verl's own agent loop and reward workers. `test_verl_conformance.py` has a whole step."""
 
-import importlib.util
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from transformers import AutoTokenizer
-
-if importlib.util.find_spec("verl") is None:
-    pytest.skip("verl is not installed: these tests run in an environment of its own", allow_module_level=True)
-
 import ray
+from transformers import AutoTokenizer
 from verl.experimental.agent_loop.agent_loop import AgentLoopOutput
 from verl.experimental.reward_loop.reward_loop import RewardLoopWorker
 from verl.utils.import_utils import load_class_from_fqn
@@ -24,21 +19,6 @@ pytestmark = pytest.mark.filterwarnings("ignore:::(?!gar).*")  # of verl and wha
 
 def answer(tokenizer: Any, text: str, gold: str) -> Any:
     return trajectory(tokenizer.encode("3+4="), tokenizer.encode(text + "<eos>"), gold)
-
-
-def test_reward_manager_says_what_the_trainer_reads(tied):
-    config = compose_config(tied, "gar.verify.format=think-answer")
-    tokenizer = AutoTokenizer.from_pretrained(tied)
-    manager = GarRewardManager(config, tokenizer, compute_score=None)
-    for text, expected in (
-        ("<think>3+4</think><answer>7</answer>", (1.0, True, True, "ok")),
-        ("<think>3+4</think><answer>8</answer>", (0.0, False, True, "wrong")),
-        ("<answer>7</answer>", (-0.6, True, False, "ok")),
-    ):
-        found = manager.loop.run_until_complete(manager.run_single(answer(tokenizer, text, "7")))
-        verdict = found["reward_extra_info"]
-        assert found["reward_score"] == pytest.approx(expected[0])
-        assert (verdict["verified"], verdict["well_formatted"], verdict["status"]) == expected[1:]
 
 
 TURNS = [("3+4=8", 1), ("<answer>7</answer>", 0)]

@@ -1,21 +1,16 @@
 """The seven groups of `tests/conformance` through verl's reward manager and a step of its own trainer, on Ray."""
 
-import importlib.util
 from dataclasses import dataclass
 from importlib.metadata import version
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-import torch
-from torch import Tensor
-
-if importlib.util.find_spec("verl") is None:
-    pytest.skip("verl is not installed: these tests run in an environment of its own", allow_module_level=True)
-
 import numpy as np
+import pytest
 import ray
+import torch
 import transfer_queue as tq
+from torch import Tensor
 from transfer_queue import KVBatchMeta
 from verl.single_controller.ray import RayClassWithInitArgs, RayResourcePool, RayWorkerGroup
 from verl.trainer.ppo.core_algos import (

@@ -12,9 +12,6 @@ from hydra import compose, initialize_config_module
 from tensordict import TensorDict
 from torch import Tensor
 from transformers import (
-    AutoConfig,
-    AutoModelForCausalLM,
-    AutoModelForImageTextToText,
     Qwen3Config,
     Qwen3ForCausalLM,
     Qwen3VLConfig,
@@ -32,6 +29,7 @@ with warnings.catch_warnings():
 
 from gar.integrations.verl.exchange import END, OWN_MASK, REQUEST, START, signal_request
 from gar.models.embedded import embedded_path
+from gar.sequences import TokenSequence
 from gar.settings import SignalSettings
 
 VOCAB = 64
@@ -96,50 +94,36 @@ def jagged(rows: list[Tensor]) -> Tensor:
     return torch.nested.as_nested_tensor(rows, layout=torch.jagged)
 
 
-def make_sequences(count: int = 5) -> list[tuple[Tensor, int, Tensor, int, int]]:
-    """Token ids, prompt length, loss mask of the response, and the scored span; not all of it is the policy's."""
+def make_sequences(count: int = 5) -> list[TokenSequence]:
+    """Responses of which some tokens are not the policy's. One has no span."""
     generator = torch.Generator().manual_seed(1)
     sequences = []
     for i in range(count):
         prompt, response = 3 + i % 3, 9 + 4 * (i % 4)
-        ids = torch.randint(VOCAB, (prompt + response,), generator=generator)
-        mask = torch.ones(response, dtype=torch.long)
-        mask[4:6] = 0
-        span = (prompt + 1, prompt + response - 2) if i != 2 else (0, 0)
-        sequences.append((ids, prompt, mask, *span))
+        ids = torch.randint(VOCAB, (prompt + response,), generator=generator).tolist()
+        mask = [int(place not in (4, 5)) for place in range(response)]
+        positions = [place for place in range(1, response - 2) if mask[place] and i != 2]
+        sequences.append(TokenSequence(context_ids=ids[:prompt], ids=ids[prompt:], positions=positions, mask=mask))
     return sequences
 
 
-def make_batch(sequences: list[tuple[Tensor, int, Tensor, int, int]], *, packed: bool = True, **settings: Any) -> Any:
+def make_batch(sequences: list[TokenSequence], *, packed: bool = True, **settings: Any) -> Any:
     """A batch as verl's driver sends it, asking for means."""
-    ids, _, masks, starts, ends = zip(*sequences, strict=True)
+    ids = [torch.tensor([*s.context_ids, *s.ids]) for s in sequences]
+    spans = [[len(s.context_ids) + place for place in (s.positions[0], s.positions[-1] + 1)] if s.positions else [0, 0]
+             for s in sequences]  # fmt: skip
     fields = {
-        "input_ids": jagged(list(ids)),
+        "input_ids": jagged(ids),
         "position_ids": jagged([torch.arange(len(row)) for row in ids]),
-        "loss_mask": jagged(list(masks)),
-        START: torch.tensor(starts),
-        END: torch.tensor(ends),
+        "loss_mask": jagged([torch.tensor(s.mask) for s in sequences]),
+        START: torch.tensor(spans)[:, 0],
+        END: torch.tensor(spans)[:, 1],
     }
     common = {
         "use_remove_padding": packed, "use_dynamic_bsz": True, "max_token_len_per_gpu": 64, "temperature": 0.7,
         "calculate_entropy": False,
     }  # fmt: skip
     return tu.get_tensordict(fields, common | {REQUEST: PLAIN} | settings)
-
-
-def autograd_mean(folder: Path, sequence: tuple[Tensor, int, Tensor, int, int]) -> Tensor:
-    """The definition, for one sequence: real cross-entropy, its gradient at the head's input, times that input."""
-    ids, prompt, mask, start, end = sequence
-    config = AutoConfig.from_pretrained(folder)
-    kind = AutoModelForImageTextToText if hasattr(config, "vision_config") else AutoModelForCausalLM
-    model = kind.from_pretrained(folder, dtype=torch.float32).eval()
-    places = [s for s in range(start, end) if mask[s - prompt]]
-    with torch.no_grad():
-        hidden = model.base_model(input_ids=ids[None]).last_hidden_state[0]
-    h = hidden[[s - 1 for s in places]].double().requires_grad_()
-    logits = h @ model.get_output_embeddings().weight.double().T
-    torch.nn.functional.cross_entropy(logits, ids[places]).backward()
-    return (h.grad * h).detach().sum(0).float() if places else torch.zeros(hidden.shape[1])
 
 
 class CpuActor(ActorRolloutRefWorker):

@@ -98,20 +98,7 @@ def test_outcome_reward_is_base_or_penalty_and_keeps_the_verdict(tokenizer, monk
     assert asked == []  # the verdicts were known
 
 
-def test_what_lies_beyond_the_context_is_counted_and_not_scored(tokenizer, monkeypatch):
-    monkeypatch.setattr(convert, "context_of", lambda config: 15)
-    long = GOOD.replace("3 + 4", "3 + 4 " * 4)
-    samples = [
-        sample(tokenizer), sample(tokenizer, long, index=1),
-        sample(tokenizer, group=1, index=2, metadata={"anchors": [long]}),
-    ]  # fmt: skip
-    facts = [payload.facts for payload in convert_samples(make_arguments(), samples)["prompt"]]
-    assert [fact.too_long for fact in facts] == [False, True, False]
-    assert [fact.num_scored_tokens > 0 for fact in facts] == [True, False, True]
-    assert [(fact.num_anchors, fact.num_anchors_too_long) for fact in facts] == [(1, 0), (1, 0), (0, 1)]
-
-
-def test_responses_of_every_kind_are_told_apart(tokenizer):
+def test_responses_of_every_kind_are_told_apart(tokenizer, monkeypatch):
     cut = sample(tokenizer, "<think> 3", index=1)
     cut.status = SimpleNamespace(value="truncated")
     removed = sample(tokenizer, index=3, remove_sample=True)
@@ -128,3 +115,10 @@ def test_responses_of_every_kind_are_told_apart(tokenizer):
     assert (data["rewards"], data["rollout_ids"]) == ([0.0] * 5, [0, 1, 2, 3, 4])  # slime's own
     args = make_arguments(gar={"method": "grpo"})
     assert len(convert_samples(args, [sample(tokenizer, metadata={})])["prompt"]) == 1
+    monkeypatch.setattr(convert, "context_of", lambda config: 15)
+    convert._reader.cache_clear()
+    long = GOOD.replace("3 + 4", "3 + 4 " * 4)
+    beyond = [sample(tokenizer, long, index=1), sample(tokenizer, group=1, index=2, metadata={"anchors": [long]})]
+    facts = [payload.facts for payload in convert_samples(make_arguments(), beyond)["prompt"]]
+    assert [(fact.too_long, fact.num_scored_tokens > 0) for fact in facts] == [(True, False), (False, True)]
+    assert [(fact.num_anchors, fact.num_anchors_too_long) for fact in facts] == [(1, 0), (0, 1)]

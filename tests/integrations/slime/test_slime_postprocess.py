@@ -4,6 +4,7 @@ import math
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,8 +18,6 @@ from gar.integrations.slime import capture
 from gar.integrations.slime.forward import pack
 from gar.integrations.slime.postprocess import slime_rewards
 from gar.integrations.slime.settings import read_shaping
-from gar.methods import METHODS
-from gar.settings import RewardSettings
 from gar.step import Row, Step
 from tests.engines import rollouts
 from tests.engines.rollouts import (
@@ -26,7 +25,6 @@ from tests.engines.rollouts import (
     make_arguments,
     make_capturing,
     make_data,
-    scored_batch,
     sequences_of,
     true_rewards,
 )
@@ -42,7 +40,6 @@ WAYS: dict[str, tuple[Any, dict[str, int]]] = {
     "normalized": (make_arguments(gar={"advantage": {"ddof": 1, "eps": 1e-6}}), {}),
     "not divided": (make_arguments(gar={}, grpo_std_normalization=False), {}),
     "static": (make_arguments(gar={}, **SHAPED, use_dynamic_batch_size=False, max_tokens_per_gpu=None), {}),
-    "two anchors": (make_arguments(gar={}, **SHAPED), {"num_anchors": 2}),
     "grpo": (make_arguments(gar={"method": "grpo"}, **SHAPED), {}),
     "alignment": (make_arguments(gar={"method": "alignment-only"}, **SHAPED), {}),
     "captured": (make_capturing(**SHAPED), {}),
@@ -66,21 +63,21 @@ def setting() -> Any:
     return megatron_standin.DistributedDataParallel(megatron_standin.Policy(VOCAB, HIDDEN))
 
 
-def shared(num_anchors: int = 1) -> dict[str, Any]:
+def shared() -> dict[str, Any]:
     """This rank's share."""
     import torch.distributed as dist
 
     from tests.engines.slime_standin import split_by_data_parallel_rank
 
-    return split_by_data_parallel_rank(make_data(num_anchors), dist.get_world_size())[dist.get_rank()]
+    return split_by_data_parallel_rank(make_data(), dist.get_world_size())[dist.get_rank()]
 
 
-def step(args: Any, policy: Any, *, num_anchors: int = 1, num_passes: int = 1) -> dict[str, Any]:
+def step(args: Any, policy: Any, *, num_passes: int = 1) -> dict[str, Any]:
     """One of slime's steps: its passes before the advantages, those of the reference included, then `postprocess`."""
     from gar.integrations.slime import postprocess
     from tests.engines.slime_standin import compute_log_prob
 
-    share, head = shared(num_anchors), policy.module.output_layer
+    share, head = shared(), policy.module.output_layer
     head.rows_seen.clear()
     for _ in range(num_passes):
         with torch.no_grad():
@@ -102,10 +99,6 @@ def step(args: Any, policy: Any, *, num_anchors: int = 1, num_passes: int = 1) -
 def steps() -> Found:
     policy = setting()
     return {name: step(args, policy, **options) for name, (args, options) in WAYS.items()}
-
-
-def steps_and_refusals() -> tuple[Found, list[str]]:
-    return steps(), refusals()
 
 
 def refusals() -> list[str]:
@@ -151,74 +144,55 @@ def refusals() -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def alone(tmp_path_factory: pytest.TempPathFactory) -> tuple[Found, list[str]]:
-    return run_ranks(steps_and_refusals, 1, tmp_path_factory.mktemp("one"))[0]
+def worlds(tmp_path_factory: pytest.TempPathFactory) -> list[list[Found]]:
+    """What one rank finds, and what each of two finds."""
+    return [run_ranks(steps, number, tmp_path_factory.mktemp("ranks")) for number in (1, 2)]
 
 
 @pytest.fixture(scope="module")
-def one(alone: tuple[Found, list[str]]) -> Found:
-    return alone[0]
-
-
-@pytest.fixture(scope="module")
-def two(tmp_path_factory: pytest.TempPathFactory) -> list[Found]:
-    return run_ranks(steps, 2, tmp_path_factory.mktemp("two"))
+def one(worlds: list[list[Found]]) -> Found:
+    return worlds[0][0]
 
 
 @torch.no_grad()
-def truth(method: str = "gar-grpo", anchor: int = 0) -> tuple[Tensor, Tensor]:
-    """Rewards and alignments by the core alone, for one anchor of each group."""
+def truth(method: str = "gar-grpo") -> tuple[Tensor, Tensor]:
+    """Rewards and alignments by the core alone."""
     from tests.engines.megatron_standin import Policy
 
     policy = Policy(VOCAB, HIDDEN)
     means = []
-    for part in sequences_of(make_data(2), anchor):
+    for part in sequences_of(make_data()):
         hidden = [policy.hidden_states(torch.tensor([*s.context_ids, *s.ids], dtype=torch.long)) for s in part]
         means.append(rollouts.core_means(hidden, part, policy.output_layer.weight, {}, [1.0] * len(part)))
     return true_rewards(make_data(), *means, method=method)
 
 
-def of_one(one: Found, way: str) -> Tensor:
-    return torch.tensor(one[way]["rewards"], dtype=torch.float64)
-
-
-def of_two(two: list[Found], way: str) -> Tensor:
+def rewards_of(ranks: list[Found], way: str) -> Tensor:
     whole = torch.zeros(len(make_data()["tokens"]), dtype=torch.float64)
-    for rank, found in enumerate(two):
-        whole[rank::2] = of_one(found, way)
+    for rank, found in enumerate(ranks):
+        whole[rank :: len(ranks)] = torch.tensor(found[way]["rewards"], dtype=torch.float64)
     return whole
 
 
-def test_postprocess_gives_the_method_s_rewards(one, two):
+def test_postprocess_gives_the_method_s_rewards(worlds):
     captured = dict.fromkeys([way for way in WAYS if way.startswith("captured")], "gar-grpo")
     ways = {"shaped": "gar-grpo", "static": "gar-grpo", "grpo": "grpo", "alignment": "alignment-only"}
     for way, method in (captured | ways | {"captured for nothing": "grpo"}).items():
-        rewards, _ = truth(method)
-        torch.testing.assert_close(of_one(one, way), rewards, rtol=0, atol=1e-6)
-        torch.testing.assert_close(of_two(two, way), rewards, rtol=0, atol=1e-6)
+        for ranks in worlds:
+            torch.testing.assert_close(rewards_of(ranks, way), truth(method)[0], rtol=0, atol=1e-6)
 
 
-def test_postprocess_takes_the_best_of_several_anchors(one, two):
-    first, second = truth()[1], truth(anchor=1)[1]
-    best = torch.fmax(first, second)
-    assert bool((first > second).any())
-    assert bool((second > first).any())
-    rewards = METHODS["gar-grpo"].shape(scored_batch(make_data(), best), RewardSettings()).rewards
-    torch.testing.assert_close(of_one(one, "two anchors"), rewards, rtol=0, atol=1e-6)
-    torch.testing.assert_close(of_two(two, "two anchors"), rewards, rtol=0, atol=1e-6)
-
-
-def test_postprocess_normalizes_by_slime_s_flags(one, two):
+def test_postprocess_normalizes_by_slime_s_flags(worlds, one):
     groups = torch.tensor([payload.facts.group_index for payload in make_data()["prompt"]])
     for way, scale in (("normalized", "std"), ("not divided", "none")):
-        expected = group_advantages(of_one(one, "shaped"), groups, scale=scale, ddof=1, eps=1e-6)
-        assert one[way]["rewards"] == expected.tolist()
+        expected = group_advantages(rewards_of(worlds[0], "shaped"), groups, scale=scale, ddof=1, eps=1e-6)
+        for ranks in worlds:  # 1e-6 over a spread of 0.01
+            torch.testing.assert_close(rewards_of(ranks, way), expected, rtol=0, atol=1e-4)
         for advantage, reward in zip(one[way]["advantages"], one[way]["rewards"], strict=True):
             assert torch.equal(advantage, torch.full_like(advantage, reward))  # slime's own code computes them
-        torch.testing.assert_close(of_two(two, way), expected, rtol=0, atol=1e-4)  # 1e-6 over a spread of 0.01
 
 
-def test_postprocess_logs_the_same_numbers_on_all_ranks(one, two):
+def test_postprocess_logs_the_same_numbers_on_all_ranks(worlds, one):
     needed = Step(read_shaping(make_arguments()), [Row(facts=row.facts) for row in make_data()["prompt"]]).needed
     share = one["shaped"]
     assert share["gar/alignment_mean"][0] == pytest.approx(float(truth()[1][needed].mean()), abs=1e-6)
@@ -227,7 +201,7 @@ def test_postprocess_logs_the_same_numbers_on_all_ranks(one, two):
     assert share["gar/zero_std_group_fraction_outcome"][0] == pytest.approx(1 / 7)  # all right
     assert math.isnan(one["grpo"]["gar/alignment_mean"][0])
     names = {name for name in share if "/" in name} - {"gar/seconds"}
-    for rank in two:
+    for rank in worlds[1]:
         assert {name for name in rank["shaped"] if "/" in name} - {"gar/seconds"} == names
         for name in names:
             assert rank["shaped"][name] == [pytest.approx(share[name][0], abs=1e-6, nan_ok=True)] * 14
@@ -244,8 +218,8 @@ def test_the_head_has_next_to_nothing_to_do_and_slime_s_own_pass_is_left_as_it_i
     assert {(found["hooks"], found["training"]) for found in one.values()} == {(0, True)}  # nobody listens any more
 
 
-def test_a_missing_hook_or_pass_is_named(alone):
-    assert alone[1] == [
+def test_a_missing_hook_or_pass_is_named(tmp_path: Path):
+    assert run_ranks(refusals, 1, tmp_path)[0] == [
         "no-payload", "collapse", "no-pass", "other-schedule", "other-schedule", "no-policy", "no-head",
         "slime-version",
     ]  # fmt: skip

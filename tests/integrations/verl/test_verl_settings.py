@@ -3,36 +3,37 @@
 from collections.abc import Mapping
 from importlib import metadata
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
+from gar.config import merge
 from gar.errors import ConfigError
 from gar.integrations.verl import settings
 from gar.integrations.verl.settings import check_version, read_settings, read_shaping
 from tests.support.errors import raises
 
+GOOD = {
+    "gar.method": "gar-grpo",
+    "algorithm.adv_estimator": "grpo",
+    "algorithm.filter_groups.enable": False,
+    "actor_rollout_ref.actor.strategy": "fsdp2",
+    "actor_rollout_ref.actor.ppo_epochs": 1,
+    "actor_rollout_ref.actor.ppo_mini_batch_size": 64,
+    "actor_rollout_ref.actor.policy_loss.loss_mode": "vanilla",
+    "actor_rollout_ref.rollout.n": 8,
+    "data.train_batch_size": 128,
+    "reward.reward_manager.name": "gar",
+}
+"""A configuration that GAR runs with."""
+
 
 def verl_config(**flags: Any) -> dict[str, Any]:
-    """A configuration that GAR runs with; `flags` go over it, dots written as two underscores."""
     config: dict[str, Any] = {}
-    chosen = {
-        "gar__method": "gar-grpo",
-        "algorithm__adv_estimator": "grpo",
-        "algorithm__filter_groups__enable": False,
-        "actor_rollout_ref__actor__strategy": "fsdp2",
-        "actor_rollout_ref__actor__ppo_epochs": 1,
-        "actor_rollout_ref__actor__ppo_mini_batch_size": 64,
-        "actor_rollout_ref__actor__policy_loss__loss_mode": "vanilla",
-        "actor_rollout_ref__rollout__n": 8,
-        "data__train_batch_size": 128,
-        "reward__reward_manager__name": "gar",
-    } | flags
-    for name, value in chosen.items():
-        *path, last = name.split("__")
-        section = config
-        for part in path:
-            section = section.setdefault(part, {})
-        section[last] = value
+    for name, value in (GOOD | flags).items():
+        for part in reversed(name.split(".")):
+            value = {part: value}
+        config = merge(config, value)
     return config
 
 
@@ -43,64 +44,52 @@ def check(config: Mapping[str, Any]) -> None:
 def test_read_shaping_takes():
     for flags in (
         {},
-        {"actor_rollout_ref__actor__strategy": "fsdp"},
-        {"actor_rollout_ref__actor__strategy": "megatron"},
-        {"gar__method": "gar-reinforce-plus-plus", "algorithm__adv_estimator": "reinforce_plus_plus"},
-        {"gar__method": "reinforce-plus-plus-baseline", "algorithm__adv_estimator": "reinforce_plus_plus_baseline"},
+        {"actor_rollout_ref.actor.strategy": "fsdp"},
+        {"actor_rollout_ref.actor.strategy": "megatron"},
+        {"gar.method": "gar-reinforce-plus-plus", "algorithm.adv_estimator": "reinforce_plus_plus"},
+        {"gar.method": "reinforce-plus-plus-baseline", "algorithm.adv_estimator": "reinforce_plus_plus_baseline"},
     ):
         check(verl_config(**flags))
-    assert read_shaping(read_settings(verl_config(gar__method="hidden-cosine"))).signal.kind == "hidden"
+    assert read_shaping(read_settings(verl_config(**{"gar.method": "hidden-cosine"}))).signal.kind == "hidden"
 
 
 def test_read_shaping_names_the_setting_that_is_wrong():
     for flags, name in (
-        ({"gar__reward": {"bonus_wait": 1}}, "unknown-key"),
-        ({"gar__trl": {}}, "no-effect"),
-        ({"gar__advantage": {"ddof": 0}}, "no-effect"),
-        ({"gar__method": "g2rl"}, "method"),
-        ({"gar__method": "gar-reinforce-plus-plus"}, "algorithm.adv_estimator"),
-        *(
-            ({name.replace(".", "__"): value}, name)
-            for name, value in (
-                ("actor_rollout_ref.actor.strategy", "veomni"),
-                ("actor_rollout_ref.model.use_fused_kernels", True),
-                ("algorithm.filter_groups.enable", True),
-                ("algorithm.rollout_correction.bypass_mode", True),
-                ("reward.reward_manager.name", "naive"),
-                ("reward.custom_reward_function.path", "mine.py"),
-                ("reward.reward_model.enable", True),
-                ("actor_rollout_ref.model.mtp.enable", True),
-                ("actor_rollout_ref.actor.qat.enable", True),
-                ("actor_rollout_ref.actor.megatron.dynamic_context_parallel", True),
-                ("actor_rollout_ref.rollout.n", 1),
-            )
-        ),
+        ({"gar.reward": {"bonus_wait": 1}}, "unknown-key"),
+        ({"gar.trl": {}}, "no-effect"),
+        ({"gar.advantage": {"ddof": 0}}, "no-effect"),
+        ({"gar.method": "g2rl"}, "method"),
+        ({"gar.method": "gar-reinforce-plus-plus"}, "algorithm.adv_estimator"),
+        ({"actor_rollout_ref.actor.strategy": "veomni"}, None),
+        ({"actor_rollout_ref.model.use_fused_kernels": True}, None),
+        ({"algorithm.filter_groups.enable": True}, None),
+        ({"algorithm.rollout_correction.bypass_mode": True}, None),
+        ({"reward.reward_manager.name": "naive"}, None),
+        ({"reward.custom_reward_function.path": "mine.py"}, None),
+        ({"reward.reward_model.enable": True}, None),
+        ({"actor_rollout_ref.model.mtp.enable": True}, None),
+        ({"actor_rollout_ref.actor.qat.enable": True}, None),
+        ({"actor_rollout_ref.actor.megatron.dynamic_context_parallel": True}, None),
+        ({"actor_rollout_ref.rollout.n": 1}, None),
     ):
-        with raises(ConfigError, name):
+        with raises(ConfigError, name or next(iter(flags))):
             check(verl_config(**flags))
     with raises(ConfigError, "no-section"):
         check(verl_config() | {"gar": None})
 
 
 def test_settings_that_nothing_reads_are_named():
-    config = read_settings(verl_config(gar__method="grpo", gar__reward={"clip": False}, gar__signal={"max_tokens": 99}))
+    changes = {"gar.method": "grpo", "gar.reward": {"clip": False}, "gar.signal": {"max_tokens": 99}}
+    config = read_settings(verl_config(**changes))
     with pytest.warns(UserWarning, match=r"grpo under verl: signal.max_tokens, reward.clip\."):
         read_shaping(config)
     read_shaping(config, quiet=True)  # any warning is an error here
 
 
 def test_check_version_takes_one_alone(monkeypatch):
-    installed: list[str] = []
-
-    def look_up(name: str) -> str:
-        if not installed:
-            raise metadata.PackageNotFoundError(name)
-        return installed[0]
-
-    monkeypatch.setattr(settings, "version", look_up)
-    for found in ([], ["0.9.0"], ["0.9.2"], ["0.9.1.dev0"]):
-        installed[:] = found
+    for outcome in ([metadata.PackageNotFoundError("verl")], ["0.9.0"], ["0.9.2"], ["0.9.1.dev0"]):
+        monkeypatch.setattr(settings, "version", Mock(side_effect=outcome))
         with raises(ConfigError, "verl-version"):
             check_version()
-    installed[:] = ["0.9.1"]
+    monkeypatch.setattr(settings, "version", lambda name: "0.9.1")
     check_version()

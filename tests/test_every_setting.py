@@ -62,7 +62,7 @@ def hub(config: RunConfig) -> Any:
 def verifier(config: RunConfig) -> Any:
     """Verdicts, and the limits of the processes that parse answers."""
     with Verifier.from_settings(config.verify) as made:
-        limits = [made._pool._num_workers, made._pool._timeout_seconds, made._pool._setup.memory_bytes]
+        limits = [made._pool._num_workers, made._pool._setup.timeout_seconds, made._pool._setup.memory_bytes]
         return made.verify(RESPONSES, ["7"] * len(RESPONSES)), limits
 
 

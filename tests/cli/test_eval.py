@@ -77,7 +77,7 @@ def test_report_and_score_say_again_what_run_said_and_score_takes_other_ks(finis
     assert main(["report", str(finished), "--out", str(tmp_path / "page.html")]) == 0
     said = capsys.readouterr().out
     assert said.startswith(f"arithmetic, pass@1: {rate:.3f}")
-    assert "All 192 samples of the evaluations" in said
+    assert "all 192 samples of evaluations" in said
     assert ["pass@1", f"{rate:.3f}"] in [row[:2] for row in cells]
     assert main(["eval", "score", str(finished), "--pass-at-k", "3", "5"]) == 0
     assert list(open_run(finished).evaluations["after"]["arithmetic"].pass_at) == ["3", "5"]

@@ -21,7 +21,7 @@ def evaluate(make_policy, tokenizer, problems, verifier):
 
     def result(changes, asked=problems, *, seed=3, max_new_tokens=10, template=None, **settings):
         settings = EvaluateSettings(**{"num_samples": 8, "pass_at_k": (1, 4), **settings})
-        limits = {"seed": seed, "max_new_tokens": max_new_tokens, "chat_template_kwargs": template, "progress": None}
+        limits = {"seed": seed, "max_new_tokens": max_new_tokens, "chat_template_kwargs": template}
         return evaluate_policy(make_policy(changes), tokenizer, asked, verifier, settings, **limits)
 
     return result

@@ -38,7 +38,6 @@ def evaluate_policy(
     seed: int,
     max_new_tokens: int,
     chat_template_kwargs: Mapping[str, Any] | None = None,
-    progress: str | None = "evaluate",
 ) -> SetResult:
     """Sample responses to the first `settings.max_problems`, verify them, and estimate pass@k.
 
@@ -54,7 +53,7 @@ def evaluate_policy(
         chat_template_kwargs=chat_template_kwargs,
     )
     number, asked = settings.num_samples, problems[: settings.max_problems]
-    groups = sample_groups(model, tokenizer, asked, verifier, sampling, num_samples=number, progress=progress)
+    groups = sample_groups(model, tokenizer, asked, verifier, sampling, num_samples=number, progress="evaluate")
     seconds = time.perf_counter() - start
     return SetResult(groups=groups, ks=settings.pass_at_k, format=verifier.format, seconds=seconds)
 

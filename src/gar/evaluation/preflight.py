@@ -37,7 +37,7 @@ PREFILLED, NO_ANCHOR = "prompts that already open the thinking part", "problems 
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class Symptom:
     """A fault: which share above which limit shows it, what it means, and what to do about it.
 
     The text follows the share in percent, and `preflight` fills its places. `shown_by` picks the responses that show
@@ -50,8 +50,8 @@ class Rule:
     shown_by: Callable[[Response, Verdict], bool] | None = None
 
 
-RULES = (
-    Rule(
+SYMPTOMS = (
+    Symptom(
         CUT_OFF,
         SOME,
         "of responses reach max_completion_length {limit} without an end. The limit is shorter than the model's "
@@ -59,7 +59,7 @@ RULES = (
         "tokenizer's eos_token to what the model ends with.",
         lambda response, _: response.truncated,
     ),
-    Rule(
+    Symptom(
         BAD_FORMAT,
         MOST,
         "of responses are not in the format {format!r}. If they are cut off, raise --trl.max_completion_length first. "
@@ -70,7 +70,7 @@ RULES = (
         "answers stand anywhere with --verify.format none.",
         lambda _, verdict: not verdict.well_formatted,
     ),
-    Rule(
+    Symptom(
         UNREADABLE,
         SOME,
         "of responses keep the format and hold no answer that can be parsed. The answer part is neither a number nor a "
@@ -78,7 +78,7 @@ RULES = (
         "with --verify.verifier.",
         lambda _, verdict: verdict.well_formatted and verdict.status is Status.UNPARSED,
     ),
-    Rule(
+    Symptom(
         UNCHECKED,
         0,
         "of responses could not be graded, and earn nothing. After timeouts raise --verify.timeout_seconds. An error's "
@@ -86,7 +86,7 @@ RULES = (
         "your own fail?",
         lambda _, verdict: verdict.status in (Status.TIMEOUT, Status.ERROR),
     ),
-    Rule(
+    Symptom(
         ALL_WRONG,
         _BELOW_ALL,
         "of groups hold no correct response. The problems are too hard for this model, or its answers are cut off, "
@@ -94,7 +94,7 @@ RULES = (
         "easier problems or a better model, or look at more: --preflight.num_problems, --preflight.num_samples.",
         lambda *_: True,
     ),
-    Rule(
+    Symptom(
         NO_ANCHOR,
         SOME,
         "of problems have no expert solution. Without one a response earns no bonus, and the method is plain GRPO "
@@ -154,7 +154,7 @@ def preflight(
         "think_open": verifier.tags.think_open,
     }
     findings, shown = [], set[str]()
-    for rule in RULES:
+    for rule in SYMPTOMS:
         if shares[rule.share] > rule.above and (needs_alignment or rule.share != NO_ANCHOR):
             text = f"{_percent(shares[rule.share])} {rule.text.format(**facts)}"
             example = _example(groups, rule.shown_by) if rule.shown_by else None

@@ -64,7 +64,7 @@ def make_report(runs: Sequence[Run], options: ReportOptions) -> Report:
         title=runs[0].name if len(runs) == 1 else " · ".join(groups),
         subtitle=_subtitle(runs, len(groups)),
         tags=list(dict.fromkeys(tag for run in runs for tag in tags(run))),
-        headline=headline(tested, [*reasons, *ends]),
+        headline=_measured(runs) or headline(tested, [*reasons, *ends]),
         scope=scope(tested, len(groups)),
         notes=[f"{note}." for note in (*notes, *reasons)],
         tables={title: table for title, table in tables.items() if len(table)},
@@ -83,6 +83,17 @@ def make_report(runs: Sequence[Run], options: ReportOptions) -> Report:
         )
     shown, rollout_notes = browser_rollouts(runs, options, room)
     return replace(report, groups=shown, rollout_notes=rollout_notes)
+
+
+def _measured(runs: Sequence[Run]) -> str:
+    """The numbers of a single evaluation by `gar eval`. Empty for anything else."""
+    if len(runs) > 1 or runs[0].trained:
+        return ""
+    return "; ".join(
+        f"{name}, pass@{k}: {rate:.3f}"
+        for name, part in runs[0].evaluations["after"].items()
+        for k, rate in part.known_rates.items()
+    )
 
 
 def _subtitle(runs: Sequence[Run], num_groups: int) -> str:

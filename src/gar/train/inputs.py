@@ -128,20 +128,17 @@ class RunInputs:
     def _results(self) -> Iterator[tuple[str, SetResult]]:
         """The results by set. The seed is the same before and after training: common random numbers."""
         for name, problems in self.evaluation_sets.items():
-            yield (
-                name,
-                evaluate_policy(
-                    self._policy_on_device(),
-                    self.tokenizer,
-                    problems,
-                    self.verifier,
-                    self.config.evaluate,
-                    seed=self.config.seed,
-                    max_new_tokens=self._max_new_tokens,
-                    chat_template_kwargs=self._template,
-                    progress=f"evaluate {name}",
-                ),
+            result = evaluate_policy(
+                self._policy_on_device(),
+                self.tokenizer,
+                problems,
+                self.verifier,
+                self.config.evaluate,
+                seed=self.config.seed,
+                max_new_tokens=self._max_new_tokens,
+                chat_template_kwargs=self._template,
             )
+            yield name, result
 
     def _policy_on_device(self) -> Any:
         """Move the policy to its training device. The Trainer would do so only after the first samples."""

@@ -1,74 +1,143 @@
-"""`gar compare`: run the planned cells that are not finished, then write the tables."""
+"""`gar compare`: run the cells that are not finished, then write the tables."""
 
-from rich.console import Console
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from gar.analysis.style import save_figure
-from gar.comparison.executors import Executor
-from gar.comparison.plan import planned_runs
-from gar.comparison.result import check_paired, finished_results
-from gar.comparison.run import run_cells
-from gar.comparison.settings import ComparisonSettings, near, read_comparison
-from gar.comparison.tables import comparison_tables, markdown, missing_note, result_notes, row_curves
+from gar.comparison.plan import PlannedRun, planned_runs
+from gar.comparison.pool import LocalPool
+from gar.comparison.result import Results, check_paired, finished_result, finished_results
+from gar.comparison.settings import read_comparison
+from gar.comparison.tables import comparison_tables, missing_note, result_notes, row_curves
 from gar.config import dump_config
-from gar.errors import ConfigError
+from gar.errors import LockedError
+from gar.evaluation.text_tables import markdown_text
 from gar.records import write_atomic
 from gar.records.lock import writer_lock
 
 _REPORT_SECONDS = 120.0  # longest wait while another `gar compare` writes the same report
+_POLL_SECONDS = 0.5
+_SHOWN_LINES = 3
+_say = partial(print, flush=True)
 
 
 class Comparison:
-    """A comparison and its state. `only` and `seed` choose some of its runs."""
+    """A comparison and its cells, from a file or by name."""
 
-    def __init__(self, source: str, *, only: str | None = None, seed: int | None = None):
-        self._source = source
-        self.settings: ComparisonSettings = read_comparison(source)
-        self.planned = planned_runs(self.settings, source)
-        labels, seeds = [row.label for row in self.settings.runs], self.settings.seeds
-        if only not in (None, *labels):
-            raise ConfigError(f"{self.settings.name} has no row {only!r}.{near(str(only), labels)}")
-        if seed not in (None, *seeds):
-            raise ConfigError(f"{self.settings.name} has no seed {seed}. Its seeds: {', '.join(map(str, seeds))}.")
-        self.chosen = [run for run in self.planned if only in (None, run.label) and seed in (None, run.seed)]
-        self._console = Console(highlight=False)
+    def __init__(self, source: str):
+        self.settings = read_comparison(source)
+        self.cells = planned_runs(self.settings, source)
 
-    def run(self, executor: Executor) -> bool:
-        """Run what is not finished, then write the report, unless only some rows or seeds were chosen.
+    @property
+    def to_do(self) -> list[PlannedRun]:
+        """Cells without a result."""
+        results = finished_results(self.cells)
+        return [cell for cell in self.cells if (cell.label, cell.seed) not in results]
 
-        Returns whether every run that was chosen has a result.
+    def run(self, pool: LocalPool, *, wait: bool = True) -> bool:
+        """Run what is not finished, then write the report. Returns whether every cell has a result.
+
+        `wait`: for cells that other processes run.
         """
-        run_cells(self.chosen, executor, self._print)
-        if len(self.chosen) == len(self.planned):
-            return self.report()
-        finished = len(finished_results(self.chosen))
-        self._print(f"{finished} of {len(self.chosen)} runs have a result. Tables: gar compare {self._source} --report")
-        return finished == len(self.chosen)
+        run_cells(self.cells, pool, _say, wait=wait)
+        return self.report()
 
     def report(self) -> bool:
-        """Write `table.md` and the curves from the results so far. Returns whether every run has a result."""
-        results = finished_results(self.planned)
+        """Write `table.md` and the curves from the results so far. Returns whether every cell has a result."""
+        results = finished_results(self.cells)
         check_paired(results)
         tables = comparison_tables(
             results,
             against={row.label: self.settings.against(row) for row in self.settings.runs},
             seeds=self.settings.seeds,
-            ks=self.planned[0].config.evaluate.pass_at_k,
+            ks=self.cells[0].config.evaluate.pass_at_k,
         )
-        notes = [*missing_note(self.planned, results), *result_notes(results)]
+        notes = [*missing_note(self.cells, results), *result_notes(results)]
+        text = markdown_text(tables, notes, heading=(f"# {self.settings.name}", ""))
         folder = self.settings.results_folder
         with writer_lock(folder, wait_seconds=_REPORT_SECONDS):
-            text = markdown(self.settings.name, tables, notes)
             write_atomic(folder / "table.md", text)
             pictures = save_figure(row_curves(results), folder / "curves") if results else []
-        self._print("\n".join([text, *map(str, [folder / "table.md", *pictures])]))
-        return len(results) == len(self.planned)
+        _say("\n".join([text, *map(str, [folder / "table.md", *pictures])]))
+        return len(results) == len(self.cells)
 
     def show_plan(self) -> None:
-        """Print the settings of the first run, and what would run."""
-        results = finished_results(self.chosen)
-        to_do = [run.title for run in self.chosen if (run.label, run.seed) not in results]
-        self._print(f"{self.chosen[0].title}, in {self.chosen[0].folder}:\n\n{dump_config(self.chosen[0].config)}")
-        self._print("\n".join([*to_do, f"{len(to_do)} of {len(self.chosen)} runs to do."]))
+        """Print the settings of the first cell, and what would run."""
+        first, to_do = self.cells[0], [cell.title for cell in self.to_do]
+        _say(f"{first.title}, in {first.folder}:\n\n{dump_config(first.config)}")
+        _say("\n".join([*to_do, f"{len(to_do)} of {len(self.cells)} runs to do."]))
 
-    def _print(self, text: str) -> None:
-        self._console.print(text, markup=False, soft_wrap=True)
+
+def run_cells(cells: Sequence[PlannedRun], pool: LocalPool, say: Callable[[str], None], *, wait: bool = True) -> None:
+    """Run cells in order, as many at a time as the pool has room for. A failed cell is tried once more at the end.
+
+    Cells that a different process runs are left to it, and started if it ends without a result. If a result is damaged,
+    or was trained on different problems than the others, the running cells are interrupted, as by Ctrl-C.
+    """
+    try:
+        _Cells(cells, pool, say).run_all(wait)
+    finally:
+        pool.stop()
+
+
+class _Cells:
+    """Waiting cells, and the results so far."""
+
+    def __init__(self, cells: Sequence[PlannedRun], pool: LocalPool, say: Callable[[str], None]):
+        self._results: Results = finished_results(cells)
+        self._waiting = [cell for cell in cells if (cell.label, cell.seed) not in self._results]
+        self._pool, self._say, self._num_cells = pool, say, len(cells)
+        self._failed, self._elsewhere = set[str](), set[str]()
+
+    def run_all(self, wait: bool) -> None:
+        check_paired(self._results)
+        while self._waiting or self._pool.running:
+            self._waiting = [cell for cell in self._waiting if not (self._add(cell) or self._start(cell))]
+            if not (wait or self._pool.running):
+                break
+            time.sleep(_POLL_SECONDS)
+            for cell, status in self._pool.ended():
+                if not self._add(cell):
+                    self._fail(cell, status)
+
+    def _start(self, cell: PlannedRun) -> bool:
+        """Start a cell. Returns False if there is no room, or a different process runs it."""
+        if not self._pool.has_room:
+            return False
+        try:
+            if not self._pool.start(cell):
+                return self._add(cell)
+        except LockedError as error:
+            if cell.title not in self._elsewhere:
+                self._elsewhere.add(cell.title)
+                self._tell(cell, f"left to another process. {error}")
+            return False
+        self._tell(cell, "started")
+        return True
+
+    def _add(self, cell: PlannedRun) -> bool:
+        """Take the result of a cell. Returns False if there is none."""
+        result = finished_result(cell)
+        if result is None:
+            return False
+        self._results = {**self._results, (cell.label, cell.seed): result}
+        check_paired(self._results)
+        rates = ((name, *next(iter(values.items()))) for name, values in result.pass_at.items())
+        numbers = ", ".join(f"{name} pass@{k} {value:.3f}" for name, k, value in rates)
+        self._tell(cell, f"finished in {result.wall_seconds:.0f} s, {numbers}")
+        return True
+
+    def _fail(self, cell: PlannedRun, status: int) -> None:
+        reason = f"exit status {status}" if status >= 0 else f"killed by signal {-status}"
+        reason += ": was the machine out of memory?" if status == -9 else ""
+        if cell.title not in self._failed:
+            self._failed.add(cell.title)
+            self._waiting.append(cell)
+            reason += "; tried once more"
+        log = cell.log_path.read_text(encoding="utf-8", errors="replace") if cell.log_path.is_file() else ""
+        lines = [line.rstrip() for line in log.splitlines() if line.strip()][-_SHOWN_LINES:]
+        self._tell(cell, "\n    ".join([f"FAILED, {reason}", *lines]))
+
+    def _tell(self, cell: PlannedRun, text: str) -> None:
+        self._say(f"{time.strftime('%H:%M:%S')} {len(self._results):>3}/{self._num_cells} {cell.title}: {text}")

@@ -11,11 +11,6 @@ from gar.errors import ConfigError
 from gar.records import canonical_hash
 
 _HASH_DIGITS = 12
-_DECIDED = {
-    "method": "the method of a row",
-    "seed": "seeds",
-    "records": "the base run and the comparison",
-}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,7 +56,7 @@ class PlannedRun:
     @property
     def settings(self) -> dict[str, Any]:
         """All settings that decide the numbers, as plain values, so without `records`."""
-        return _settings(self.config)
+        return self.config.model_dump(mode="json", exclude={"records"})
 
 
 def planned_runs(comparison: ComparisonSettings, source: str) -> list[PlannedRun]:
@@ -80,17 +75,13 @@ def planned_runs(comparison: ComparisonSettings, source: str) -> list[PlannedRun
 
 def _planned_run(row: RowSettings, seed: int, base: Mapping[str, Any], where: str) -> PlannedRun:
     _check_undecided(row.settings, where)
-    decided = {"method": row.method, "seed": seed}
-    config = with_template(make_config(merge(base, row.settings) | decided, source=where))
+    config = make_config(merge(base, row.settings) | {"method": row.method, "seed": seed}, source=where)
     if not config.evaluate.sources:
         raise ConfigError(f"{where}: evaluate.sources is empty, so there is nothing to compare. Name at least one.")
-    name = f"{row.method}-seed-{seed}-{canonical_hash(_settings(config))[:_HASH_DIGITS]}"
+    run = PlannedRun(label=row.label, config=with_template(config))
+    name = f"{row.method}-seed-{seed}-{canonical_hash(run.settings)[:_HASH_DIGITS]}"
     records = config.records.model_copy(update={"output_dir": f"{config.records.output_dir}/compare", "name": name})
-    return PlannedRun(label=row.label, config=config.model_copy(update={"records": records}))
-
-
-def _settings(config: RunConfig) -> dict[str, Any]:
-    return config.model_dump(mode="json", exclude={"records"})
+    return PlannedRun(label=row.label, config=run.config.model_copy(update={"records": records}))
 
 
 def _base(comparison: ComparisonSettings, source: str) -> dict[str, Any]:
@@ -108,5 +99,5 @@ def _base(comparison: ComparisonSettings, source: str) -> dict[str, Any]:
 
 
 def _check_undecided(settings: Mapping[str, Any], where: str) -> None:
-    for name in _DECIDED.keys() & settings.keys():
-        raise ConfigError(f"{where}: settings.{name} is decided by {_DECIDED[name]}. Leave it out.")
+    for name in settings.keys() & {"method", "seed", "records"}:
+        raise ConfigError(f"{where}: settings.{name} is decided by the rows, seeds or the comparison. Leave it out.")

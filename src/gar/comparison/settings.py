@@ -4,17 +4,16 @@ from collections import Counter
 from collections.abc import Iterable
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, Self, get_args
+from typing import Annotated, Any, Self
 
-from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from gar.config import in_words, parse_yaml, read_config
 from gar.errors import ConfigError, did_you_mean
-from gar.plugins import load_plugins
-from gar.settings import REGISTERED, MethodName, Settings
+from gar.settings import Settings
 
-_NAME = r"^[A-Za-z0-9][A-Za-z0-9._+-]*$"
-Name = Annotated[str, Field(pattern=_NAME)]
+_FOLDER = resources.files("gar") / "configs" / "compare"
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$")]
 _Labels = Annotated[tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)]
 
 
@@ -36,14 +35,6 @@ class RowSettings(Settings):
         values = {"method": values} if isinstance(values, str) else values
         return {"label": values["method"], **values} if isinstance(values, dict) and "method" in values else values
 
-    @field_validator("method")
-    @classmethod
-    def _check_method(cls, method: str) -> str:
-        known = [*get_args(MethodName), *REGISTERED]
-        if method not in known:
-            raise ValueError(f"unknown method {method!r}.{near(method, known)}")
-        return method
-
 
 class ComparisonSettings(Settings):
     """Methods times seeds, on one model, data, prompt order and rollout budget."""
@@ -58,10 +49,6 @@ class ComparisonSettings(Settings):
     """The rows: names of methods, or mappings. Costs are relative to the first."""
     seeds: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)]
     """The seeds. With one seed every row sees the same problems in the same order."""
-    workers: Annotated[int, Field(ge=1)] | None = None
-    """Runs side by side. None is one per GPU, or per core if there is no GPU."""
-    threads: Annotated[int, Field(ge=1)] = 1
-    """Threads of a run."""
 
     @model_validator(mode="after")
     def _check_rows(self) -> Self:
@@ -72,7 +59,7 @@ class ComparisonSettings(Settings):
                     raise ValueError(f"{word} {value!r} appears twice. Remove one, or give its row a different label.")
         for label, other in ((row.label, other) for row in self.runs for other in row.against or ()):
             if other not in labels or other == label:
-                hint = " That is the row itself." if other == label else near(other, labels)
+                hint = " That is the row itself." if other == label else _near(other, labels)
                 raise ValueError(f"run {label!r} cannot be tested against {other!r}.{hint}")
         return self
 
@@ -90,8 +77,7 @@ class ComparisonSettings(Settings):
 
 def comparison_names() -> list[str]:
     """Comparisons that ship with the package, as `gar compare NAME` takes them."""
-    folder = resources.files("gar") / "configs" / "compare"
-    return sorted(entry.name.removesuffix(".yaml") for entry in folder.iterdir() if entry.name.endswith(".yaml"))
+    return sorted(entry.name.removesuffix(".yaml") for entry in _FOLDER.iterdir() if entry.name.endswith(".yaml"))
 
 
 def read_comparison(source: str) -> ComparisonSettings:
@@ -100,19 +86,14 @@ def read_comparison(source: str) -> ComparisonSettings:
     Raises:
         ConfigError: The comparison is unknown, or a key or value in it is wrong.
     """
-    if source in comparison_names() and not Path(source).exists():
-        file = resources.files("gar") / "configs" / "compare" / f"{source}.yaml"
-        values = parse_yaml(file.read_text(encoding="utf-8"), source)
-    elif not source.endswith((".yaml", ".yml")) and not Path(source).exists():
-        raise ConfigError(f"{source}: no such file.{near(source, comparison_names())}")
-    else:
+    if Path(source).exists() or source.endswith((".yaml", ".yml")):
         values = read_config(source)
+    elif source in comparison_names():
+        values = parse_yaml((_FOLDER / f"{source}.yaml").read_text(encoding="utf-8"), source)
+    else:
+        raise ConfigError(f"{source}: no such file.{_near(source, comparison_names())}")
     if not isinstance(values, dict):
         raise ConfigError(f"{source}: expected a mapping with name, base, runs and seeds, got {type(values).__name__}")
-    shared = values.get("settings")
-    plugins = shared.get("plugins") if isinstance(shared, dict) else None
-    if isinstance(plugins, list):
-        load_plugins(str(name) for name in plugins)  # rows may name their methods
     try:
         return ComparisonSettings.model_validate(values)
     except ValidationError as error:
@@ -125,12 +106,12 @@ def _explain(error: Any) -> str:
     where = ".".join(str(part) for part in error["loc"])
     if error["type"] == "extra_forbidden":
         section = RowSettings if "runs" in error["loc"][:-1] else ComparisonSettings
-        return f"unknown key '{where}'.{near(str(error['loc'][-1]), section.model_fields)}"
+        return f"unknown key '{where}'.{_near(str(error['loc'][-1]), section.model_fields)}"
     if error["type"] == "missing":
         return f"{where} is missing."
     return in_words(error)
 
 
-def near(word: str, known: Iterable[str]) -> str:
+def _near(word: str, known: Iterable[str]) -> str:
     """The nearest known word, or all of them, for an error text."""
     return did_you_mean(word, known) or f" Known: {', '.join(known)}."

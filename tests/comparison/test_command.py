@@ -7,6 +7,7 @@ import torch
 
 from gar.cli.main import main
 from gar.comparison import compare, pool
+from gar.comparison.compare import Comparison
 from gar.comparison.jobs import Job
 from gar.comparison.pool import LocalPool
 from tests.comparison.finished import result
@@ -16,10 +17,9 @@ from tests.comparison.finished import result
 def started(plan, monkeypatch):
     """A comparison of which no run is ever started; what would be."""
     started = []
-    monkeypatch.setattr(
-        compare, "run_cells", lambda cells, *_, **named: started.extend(c for c in cells if not c.folder.exists())
-    )
+    monkeypatch.setattr(Comparison, "_start", lambda _, cell, pool: started.append(cell) or True)
     monkeypatch.setattr(compare, "save_figure", lambda figure, stem: [])  # takes seconds
+    monkeypatch.setattr(compare, "_POLL_SECONDS", 0.0)
     plan(seeds=[0, 1])
     return started
 

@@ -1,5 +1,6 @@
 """Cells side by side, with a stand-in for training that ends in every way a run can end."""
 
+import contextlib
 import os
 import re
 import sys
@@ -10,13 +11,10 @@ import psutil
 import pytest
 
 from gar.comparison import compare, pool
-from gar.comparison.compare import run_cells
+from gar.comparison.compare import Comparison
 from gar.comparison.jobs import Job, submit_jobs
-from gar.comparison.plan import planned_runs
 from gar.comparison.pool import LocalPool, _train_arguments
 from gar.comparison.result import finished_result, finished_results
-from gar.comparison.settings import read_comparison
-from gar.comparison.tables import missing_note
 from gar.errors import ConfigError, LockedError, RecordError
 from gar.records.lock import writer_lock
 from tests.comparison import stand_in
@@ -31,14 +29,14 @@ ORDER = Path("runs/compare/order.txt")
 def fast(monkeypatch):
     monkeypatch.setattr(pool, "_CHILD", (stand_in.__file__,))
     monkeypatch.setattr(compare, "_POLL_SECONDS", 0.02)
+    monkeypatch.setattr(compare, "save_figure", lambda figure, stem: [])  # takes seconds
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
 
 
-def run_here(planned, *, devices=(None,)) -> list[str]:
-    """What is said, without times and counts."""
-    seen: list[str] = []
-    run_cells(planned, LocalPool(devices), seen.append)
-    return [re.sub(r"^\S+ +\S+ ", "", text) for text in seen]
+def run_here(capsys, *, pool=None) -> list[str]:
+    """What is said, without times and counts. The notes of the report are the last lines."""
+    Comparison("tiny.yaml").run(pool or LocalPool([None]))
+    return [re.sub(r"^\d\S+ +\S+ ", "", text) for text in re.split(r"\n(?=\d\d:|- |#)", capsys.readouterr().out)]
 
 
 def started() -> list[str]:
@@ -46,10 +44,10 @@ def started() -> list[str]:
     return [re.sub(r"-[0-9a-f]{12}", "", line) for line in ORDER.read_text().splitlines()]
 
 
-def test_cells_start_seed_by_seed_and_a_failed_one_is_tried_once_more(plan):
+def test_cells_start_seed_by_seed_and_a_failed_one_is_tried_once_more(plan, capsys):
     _, planned = plan(seeds=[0, 12, 13])
     prepare(planned)
-    said = run_here(planned)
+    said = run_here(capsys)
     names = [f"{method}-seed-{seed}" for seed in (0, 12, 13) for method in ("grpo", "gar-grpo")]
     assert started() == [f"{name} 1 None" for name in (*names, "grpo-seed-12", "gar-grpo-seed-12", "grpo-seed-13")]
     assert said[0] == "grpo, seed 0: started"
@@ -59,13 +57,13 @@ def test_cells_start_seed_by_seed_and_a_failed_one_is_tried_once_more(plan):
         "grpo, seed 13: FAILED, exit status 3; tried once more", "grpo, seed 13: FAILED, exit status 3",
     ]  # fmt: skip
     assert tried[0][1:] == ["    this line and", "    the next one"]
+    assert "No result yet: grpo, seed 13." in "".join(said)
     results = finished_results(planned)
     assert len(results) == 5
-    assert missing_note(planned, results) == ["No result yet: grpo, seed 13."]
     made = results["grpo", 12]
     assert (made.resumed, made.cpu_seconds > 0, made.peak_memory_bytes > 2**20) == (False, True, True)
     _, planned = plan(seeds=[14], runs=["grpo"])
-    assert "grpo, seed 14: FAILED, killed by signal 9: was the machine out of memory?" in run_here(planned)
+    assert "grpo, seed 14: FAILED, killed by signal 9: was the machine out of memory?" in run_here(capsys)
 
 
 class Interrupted(LocalPool):
@@ -81,26 +79,26 @@ class Interrupted(LocalPool):
 def test_ctrl_c_interrupts_the_runs_that_are_under_way_each_on_its_devices(plan):
     _, planned = plan(seeds=[15, 16])
     with pytest.raises(KeyboardInterrupt):
-        run_cells(planned, Interrupted(["0,1", "2,3"]), print)
+        Comparison("tiny.yaml").run(Interrupted(["0,1", "2,3"]))
     assert sorted(line.split()[2] for line in started()) == ["0,1", "2,3"]
     assert len(list(ORDER.parent.glob("*.interrupted"))) == 2
     assert finished_results(planned) == {}
 
 
-def test_results_that_are_not_paired_stop_the_comparison(plan):
+def test_results_that_are_not_paired_stop_the_comparison(plan, capsys):
     _, planned = plan(seeds=[16, 18])
     prepare(planned)
     with raises(RecordError, "other-prompts"):
-        run_here(planned)
+        run_here(capsys)
     assert "seed-18" not in ORDER.read_text()
 
 
 def compare_in(folder: Path, said: str) -> None:
     """A `gar compare` in a process of its own."""
     os.chdir(folder)
-    pool._CHILD, compare._POLL_SECONDS = (stand_in.__file__,), 0.02
-    planned = planned_runs(read_comparison("tiny.yaml"), "tiny.yaml")
-    Path(said).write_text("\n".join(run_here(planned)))
+    pool._CHILD, compare._POLL_SECONDS, compare.save_figure = (stand_in.__file__,), 0.02, lambda figure, stem: []
+    with open(said, "w") as file, contextlib.redirect_stdout(file):
+        Comparison("tiny.yaml").run(LocalPool([None]))
 
 
 def test_two_comparisons_share_the_cells(plan):
@@ -115,7 +113,7 @@ def test_two_comparisons_share_the_cells(plan):
     trained = [line.split()[0] for line in ORDER.read_text().splitlines()]
     assert sorted(trained) == sorted(each.folder.name for each in planned)
     for said in ("one", "two"):
-        assert {each.title for each in planned} == set(re.findall("^(.*): finished", Path(said).read_text(), re.M))
+        assert {each.title for each in planned} == set(re.findall("2 (.*): finished", Path(said).read_text()))
     _, others = plan(name="other", seeds=[0, 1], runs=["gar-grpo", {"label": "mine", "method": "grpo"}])
     assert [*finished_results(others)] == [("gar-grpo", 0), ("mine", 0)]
 

@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from gar.comparison.plan import planned_runs
-from gar.comparison.settings import comparison_names, read_comparison
+from gar.comparison.plan import comparison_names, planned_runs, read_comparison
 from gar.config import make_config, read_preset, with_template
 from gar.errors import ConfigError
 from gar.records import canonical_hash

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from gar.cli.arguments import parse
 from gar.cli.console import show
-from gar.comparison.settings import comparison_names
+from gar.comparison.plan import comparison_names
 from gar.errors import ConfigError, UsageError
 from gar.settings import Settings
 

@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING
 from gar.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from gar.comparison.plan import planned_runs
+    from gar.comparison.plan import planned_runs, read_comparison
     from gar.comparison.result import RunResult, SetCounts, check_paired, finished_results, step_times
-    from gar.comparison.settings import read_comparison
     from gar.comparison.tables import comparison_tables, result_notes, row_curves
 
 __all__ = [
@@ -25,9 +24,8 @@ __all__ = [
 __getattr__ = lazy_names(
     __name__,
     {
-        "gar.comparison.plan": "planned_runs",
+        "gar.comparison.plan": "planned_runs read_comparison",
         "gar.comparison.result": "RunResult SetCounts check_paired finished_results step_times",
-        "gar.comparison.settings": "read_comparison",
         "gar.comparison.tables": "comparison_tables result_notes row_curves",
     },
 )

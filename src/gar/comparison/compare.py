@@ -1,14 +1,13 @@
 """`gar compare`: run the cells that are not finished, then write the tables."""
 
 import time
-from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 
 from gar.analysis.style import save_figure
-from gar.comparison.plan import PlannedRun, planned_runs
+from gar.comparison.plan import PlannedRun, planned_runs, read_comparison
 from gar.comparison.pool import LocalPool
 from gar.comparison.result import Results, check_paired, finished_result, finished_results
-from gar.comparison.settings import read_comparison
 from gar.comparison.tables import comparison_tables, missing_note, result_notes, row_curves
 from gar.config import dump_config
 from gar.errors import LockedError
@@ -28,6 +27,8 @@ class Comparison:
     def __init__(self, source: str):
         self.settings = read_comparison(source)
         self.cells = planned_runs(self.settings, source)
+        self._results: Results = {}
+        self._failed, self._elsewhere = set[str](), set[str]()
 
     @property
     def to_do(self) -> list[PlannedRun]:
@@ -38,9 +39,22 @@ class Comparison:
     def run(self, pool: LocalPool, *, wait: bool = True) -> bool:
         """Run what is not finished, then write the report. Returns whether every cell has a result.
 
-        `wait`: for cells that other processes run.
+        Cells run in order, as many at a time as the pool has room for. A failed cell is tried once more at the end. A
+        cell that a different process runs is left to it, and started if it ends without a result. Without `wait` this
+        ends if only such cells are left. If a result is damaged, or was trained on different problems than the others,
+        the running cells are interrupted, as by Ctrl-C.
         """
-        run_cells(self.cells, pool, _say, wait=wait)
+        waiting, self._results = self.to_do, finished_results(self.cells)
+        check_paired(self._results)
+        try:
+            while waiting or pool.running:
+                waiting = [cell for cell in waiting if not (self._add(cell) or self._start(cell, pool))]
+                if not (wait or pool.running):
+                    break
+                time.sleep(_POLL_SECONDS)
+                waiting += [cell for cell, status in pool.ended() if not self._add(cell) and self._fail(cell, status)]
+        finally:
+            pool.stop()
         return self.report()
 
     def report(self) -> bool:
@@ -55,7 +69,7 @@ class Comparison:
         )
         notes = [*missing_note(self.cells, results), *result_notes(results)]
         text = markdown_text(tables, notes, heading=(f"# {self.settings.name}", ""))
-        folder = self.settings.results_folder
+        folder = Path("results") / self.settings.name
         with writer_lock(folder, wait_seconds=_REPORT_SECONDS):
             write_atomic(folder / "table.md", text)
             pictures = save_figure(row_curves(results), folder / "curves") if results else []
@@ -68,45 +82,12 @@ class Comparison:
         _say(f"{first.title}, in {first.folder}:\n\n{dump_config(first.config)}")
         _say("\n".join([*to_do, f"{len(to_do)} of {len(self.cells)} runs to do."]))
 
-
-def run_cells(cells: Sequence[PlannedRun], pool: LocalPool, say: Callable[[str], None], *, wait: bool = True) -> None:
-    """Run cells in order, as many at a time as the pool has room for. A failed cell is tried once more at the end.
-
-    Cells that a different process runs are left to it, and started if it ends without a result. If a result is damaged,
-    or was trained on different problems than the others, the running cells are interrupted, as by Ctrl-C.
-    """
-    try:
-        _Cells(cells, pool, say).run_all(wait)
-    finally:
-        pool.stop()
-
-
-class _Cells:
-    """Waiting cells, and the results so far."""
-
-    def __init__(self, cells: Sequence[PlannedRun], pool: LocalPool, say: Callable[[str], None]):
-        self._results: Results = finished_results(cells)
-        self._waiting = [cell for cell in cells if (cell.label, cell.seed) not in self._results]
-        self._pool, self._say, self._num_cells = pool, say, len(cells)
-        self._failed, self._elsewhere = set[str](), set[str]()
-
-    def run_all(self, wait: bool) -> None:
-        check_paired(self._results)
-        while self._waiting or self._pool.running:
-            self._waiting = [cell for cell in self._waiting if not (self._add(cell) or self._start(cell))]
-            if not (wait or self._pool.running):
-                break
-            time.sleep(_POLL_SECONDS)
-            for cell, status in self._pool.ended():
-                if not self._add(cell):
-                    self._fail(cell, status)
-
-    def _start(self, cell: PlannedRun) -> bool:
+    def _start(self, cell: PlannedRun, pool: LocalPool) -> bool:
         """Start a cell. Returns False if there is no room, or a different process runs it."""
-        if not self._pool.has_room:
+        if not pool.has_room:
             return False
         try:
-            if not self._pool.start(cell):
+            if not pool.start(cell):
                 return self._add(cell)
         except LockedError as error:
             if cell.title not in self._elsewhere:
@@ -128,16 +109,16 @@ class _Cells:
         self._tell(cell, f"finished in {result.wall_seconds:.0f} s, {numbers}")
         return True
 
-    def _fail(self, cell: PlannedRun, status: int) -> None:
+    def _fail(self, cell: PlannedRun, status: int) -> bool:
+        """Print why a cell failed. Returns whether it is tried again."""
+        again = cell.title not in self._failed
+        self._failed.add(cell.title)
         reason = f"exit status {status}" if status >= 0 else f"killed by signal {-status}"
         reason += ": was the machine out of memory?" if status == -9 else ""
-        if cell.title not in self._failed:
-            self._failed.add(cell.title)
-            self._waiting.append(cell)
-            reason += "; tried once more"
-        log = cell.log_path.read_text(encoding="utf-8", errors="replace") if cell.log_path.is_file() else ""
+        log = cell.log_path.read_text(encoding="utf-8", errors="replace")
         lines = [line.rstrip() for line in log.splitlines() if line.strip()][-_SHOWN_LINES:]
-        self._tell(cell, "\n    ".join([f"FAILED, {reason}", *lines]))
+        self._tell(cell, "\n    ".join([f"FAILED, {reason}{'; tried once more' * again}", *lines]))
+        return again
 
     def _tell(self, cell: PlannedRun, text: str) -> None:
-        self._say(f"{time.strftime('%H:%M:%S')} {len(self._results):>3}/{self._num_cells} {cell.title}: {text}")
+        _say(f"{time.strftime('%H:%M:%S')} {len(self._results):>3}/{len(self.cells)} {cell.title}: {text}")

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
+import pandas as pd
+
 from gar.comparison.plan import PlannedRun
 from gar.errors import RecordError
 from gar.evaluation.metrics import pass_at_k
@@ -206,27 +208,16 @@ def step_times(metrics: Sequence[Mapping[str, Any]]) -> tuple[dict[str, float], 
     Returns:
         Seconds by part, "step" the whole. Shares by part.
     """
-    generations: list[list[Mapping[str, Any]]] = []
-    for row in metrics:
-        if row.get("time/step_seconds") is None:
-            continue
-        if row.get("time/generation_seconds") or not generations:
-            generations.append([])
-        generations[-1].append(row)
-    warm = generations[1:] or generations
-    names = {name for rows in warm for row in rows for name in row}
-    parts = {
-        name[5:-8]: [statistics.fmean(row.get(name) or 0.0 for row in rows) for rows in warm]
-        for name in sorted(names)
-        if name.startswith("time/") and name.endswith("_seconds")
-    }
-    seconds = {part: round(statistics.median(values), _DIGITS) for part, values in parts.items()}
-    shares = {
-        part: round(statistics.median(a / b for a, b in zip(values, parts["step"], strict=True)), _DIGITS)
-        for part, values in parts.items()
-        if part != "step"
-    }
-    return seconds, shares
+    times: Any = pd.DataFrame(metrics).filter(regex="^time/.*_seconds$").sort_index(axis=1)
+    if "time/step_seconds" not in times:
+        return {}, {}
+    times = times[times["time/step_seconds"].notna()].fillna(0.0)
+    times.columns = [name[5:-8] for name in times]
+    generation = (times["generation"] > 0).cumsum() if "generation" in times else times.index
+    means = times.groupby(generation).mean()
+    warm = means[1:] if len(means) > 1 else means
+    shares = warm.div(warm["step"], axis=0).drop(columns="step")
+    return warm.median().round(_DIGITS).to_dict(), shares.median().round(_DIGITS).to_dict()
 
 
 def thinned(metrics: Sequence[Mapping[str, Any]], name: str, max_points: int = 60) -> dict[str, list[float | None]]:

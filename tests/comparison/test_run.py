@@ -18,7 +18,7 @@ from gar.comparison.result import finished_result, finished_results
 from gar.errors import ConfigError, LockedError, RecordError
 from gar.records.lock import writer_lock
 from tests.comparison import stand_in
-from tests.comparison.finished import prepare, write_run
+from tests.comparison.finished import prepare, result, write_run
 from tests.support.errors import raises
 from tests.support.ranks import FORKSERVER, SECONDS
 
@@ -57,7 +57,7 @@ def test_cells_start_seed_by_seed_and_a_failed_one_is_tried_once_more(plan, caps
         "grpo, seed 13: FAILED, exit status 3; tried once more", "grpo, seed 13: FAILED, exit status 3",
     ]  # fmt: skip
     assert tried[0][1:] == ["    this line and", "    the next one"]
-    assert "No result yet: grpo, seed 13." in "".join(said)
+    assert "| grpo | 2 of 3 |" in said[-1] + said[-2] + said[-3]
     results = finished_results(planned)
     assert len(results) == 5
     made = results["grpo", 12]
@@ -142,6 +142,9 @@ def test_a_finished_run_gets_its_result_without_its_cost_and_is_not_trained_agai
     assert not LocalPool([None]).start(planned)
     made = finished_result(planned)
     assert (made.resumed, made.wall_seconds, made.steps) == (True, 0.0, 4)
+    whole = result(planned, {"test": [1, 2]})  # as another comparison leaves it
+    assert not LocalPool([None]).start(planned)
+    assert finished_result(planned) == whole
     for lost in ("evaluation/after.json", "rollouts/step-000003.parquet", "config.yaml"):
         (planned.folder / lost).unlink()
         (planned.folder / "result.json").unlink(missing_ok=True)

@@ -7,7 +7,6 @@ from pydantic import Field
 
 from gar.cli.arguments import parse
 from gar.cli.console import show
-from gar.comparison.plan import comparison_names
 from gar.errors import ConfigError, UsageError
 from gar.settings import Settings
 
@@ -27,7 +26,7 @@ Comparisons share equal runs.
 On several machines, or as jobs of any scheduler, start the same command
 several times in a shared folder. No run is trained twice.
 
-Comparisons that ship with gar: """
+A comparison ships with gar: gar compare demo"""
 
 
 class _Arguments(Settings):
@@ -69,7 +68,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _parsed(arguments: list[str]) -> _Arguments:
-    options = parse(_Arguments, arguments, prog="gar compare", description=_DESCRIPTION + ", ".join(comparison_names()))
+    options = parse(_Arguments, arguments, prog="gar compare", description=_DESCRIPTION)
     if options.report and options.dry_run:
         raise UsageError("choose one of --report and --dry-run.")
     if options.slurm and not options.executor:

@@ -8,7 +8,7 @@ from gar.analysis.style import save_figure
 from gar.comparison.plan import PlannedRun, planned_runs, read_comparison
 from gar.comparison.pool import LocalPool
 from gar.comparison.result import Results, check_paired, finished_result, finished_results
-from gar.comparison.tables import comparison_tables, missing_note, result_notes, row_curves
+from gar.comparison.tables import comparison_tables, result_notes, row_curves
 from gar.config import dump_config
 from gar.errors import LockedError
 from gar.evaluation.text_tables import markdown_text
@@ -67,8 +67,7 @@ class Comparison:
             seeds=self.settings.seeds,
             ks=self.cells[0].config.evaluate.pass_at_k,
         )
-        notes = [*missing_note(self.cells, results), *result_notes(results)]
-        text = markdown_text(tables, notes, heading=(f"# {self.settings.name}", ""))
+        text = markdown_text(tables, result_notes(results), heading=(f"# {self.settings.name}", ""))
         folder = Path("results") / self.settings.name
         with writer_lock(folder, wait_seconds=_REPORT_SECONDS):
             write_atomic(folder / "table.md", text)

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -14,7 +13,6 @@ from gar.config import (
     in_words,
     make_config,
     merge,
-    parse_yaml,
     preset_names,
     read_config,
     read_preset,
@@ -25,7 +23,6 @@ from gar.records import canonical_hash
 from gar.settings import Settings
 
 _HASH_DIGITS = 12
-_FOLDER = resources.files("gar") / "configs" / "compare"
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$")]
 _Labels = Annotated[tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)]
 
@@ -83,23 +80,14 @@ class ComparisonSettings(Settings):
         return () if row is self.runs[0] else (self.runs[0].label,)
 
 
-def comparison_names() -> list[str]:
-    """Comparisons that ship with the package, as `gar compare NAME` takes them."""
-    return sorted(entry.name.removesuffix(".yaml") for entry in _FOLDER.iterdir() if entry.name.endswith(".yaml"))
-
-
 def read_comparison(source: str) -> ComparisonSettings:
     """Read a comparison from a YAML file, or by name if it ships with the package.
 
     Raises:
-        ConfigError: The comparison is unknown, or a key or value in it is wrong.
+        ConfigError: There is no such file, or a key or value in it is wrong.
     """
-    if Path(source).exists() or source.endswith((".yaml", ".yml")):
-        values = read_config(source)
-    elif source in comparison_names():
-        values = parse_yaml((_FOLDER / f"{source}.yaml").read_text(encoding="utf-8"), source)
-    else:
-        raise ConfigError(f"{source}: no such file.{_near(source, comparison_names())}")
+    shipped = Path(__file__).parents[1] / "configs" / "compare" / f"{source}.yaml"
+    values = read_config(shipped if shipped.is_file() and not Path(source).exists() else source)
     if not isinstance(values, dict):
         raise ConfigError(f"{source}: expected a mapping with name, base, runs and seeds, got {type(values).__name__}")
     try:

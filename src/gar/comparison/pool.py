@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from gar.comparison.child import end_with_parent
 from gar.comparison.plan import PlannedRun
-from gar.comparison.result import Usage, write_result
+from gar.comparison.result import Usage, finished_result, write_result
 from gar.config import dump_config
 from gar.errors import ConfigError, GarError
 from gar.methods import METHODS
@@ -93,7 +93,7 @@ class LocalPool:
         return bool(self._free)
 
     def start(self, cell: PlannedRun) -> bool:
-        """Train or resume a cell on free devices. Returns False if only its result was missing, and is written now.
+        """Train or resume a cell on free devices. Returns False if it has its result by now.
 
         Raises:
             LockedError: Another process runs it.
@@ -159,10 +159,12 @@ def _usage(run: _Process, used: resource.struct_rusage) -> Usage:
 
 
 def _train_arguments(cell: PlannedRun, *, launched: bool) -> list[str]:
-    """Arguments of `gar train` that finish a cell. Empty if its run had finished, and lacked its result alone.
+    """Arguments of `gar train` that finish a cell. Empty if its run has finished, and now has its result.
 
     A failed run is removed, because it would fail again. So is one of which no whole checkpoint is left.
     """
+    if finished_result(cell):  # another comparison has just written it
+        return []
     if cell.folder.is_dir():
         with writer_lock(cell.folder):  # a `gar train --resume` by hand may write there
             pass

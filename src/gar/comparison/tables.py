@@ -8,7 +8,6 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from gar.analysis.curves import curves_figure
-from gar.comparison.plan import PlannedRun
 from gar.comparison.result import Results
 from gar.evaluation.paired import Measures, contrasts, problem_counts, scores
 from gar.evaluation.text_tables import NONE, difference_cells, number_text, p_text, rows_of
@@ -63,16 +62,6 @@ def row_curves(results: Results) -> Figure:
     }
     curves = {label: [result.curves for result in row] for label, row in rows.items()}
     return curves_figure(curves, rates, title="pass@1 after training")
-
-
-def missing_note(planned: Sequence[PlannedRun], results: Results) -> list[str]:
-    """Which runs have no result, in words: `No result yet: grpo, seed 0; gar-grpo, seeds 1, 2.`"""
-    seeds: dict[str, list[str]] = {}
-    for run in planned:
-        if (run.label, run.seed) not in results:
-            seeds.setdefault(run.label, []).append(str(run.seed))
-    rows = [f"{label}, seed{'s' * (len(names) > 1)} {', '.join(names)}" for label, names in seeds.items()]
-    return [f"No result yet: {'; '.join(rows)}."] if rows else []
 
 
 def result_notes(results: Results) -> list[str]:

@@ -13,6 +13,7 @@ from gar.config import dump_config
 from gar.errors import LockedError
 from gar.evaluation.text_tables import markdown_text
 from gar.records import write_atomic
+from gar.records.files import system_errors
 from gar.records.lock import writer_lock
 
 _REPORT_SECONDS = 120.0  # longest wait while another `gar compare` writes the same report
@@ -69,6 +70,8 @@ class Comparison:
         )
         text = markdown_text(tables, result_notes(results), heading=(f"# {self.settings.name}", ""))
         folder = Path("results") / self.settings.name
+        with system_errors(folder, "made"):
+            folder.mkdir(parents=True, exist_ok=True)  # the lock of a folder lies in it
         with writer_lock(folder, wait_seconds=_REPORT_SECONDS):
             write_atomic(folder / "table.md", text)
             pictures = save_figure(row_curves(results), folder / "curves") if results else []

@@ -26,8 +26,8 @@ def main(source: str) -> int:
     if seed == "14":
         os.kill(os.getpid(), signal.SIGKILL)
     if seed == "15":
-        (folder / f"{name}.asleep").write_text(str(os.getpid()))
         try:
+            (folder / f"{name}.asleep").write_text(str(os.getpid()))
             time.sleep(60)
         except KeyboardInterrupt:
             (folder / f"{name}.interrupted").touch()

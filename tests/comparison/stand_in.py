@@ -1,4 +1,4 @@
-"""A stand-in for `python -m gar.comparison.child CONFIG.yaml` that starts fast: it puts a prepared run in place.
+"""A stand-in for `python -m gar.cli.child CONFIG.yaml` that starts fast: it puts a prepared run in place.
 
 Seed 12 fails the first time, 13 always. 14 is killed. 15 sleeps until it is interrupted or its parent ends.
 """

@@ -28,8 +28,9 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import torch
 
+from gar.cli import child
 from gar.cli.main import main
-from gar.comparison import child, pool
+from gar.comparison import pool
 
 TIMEOUT_SECONDS = 150.0
 _LARGEST = 256 * 1024**2

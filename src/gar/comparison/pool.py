@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
-from gar.comparison.child import end_with_parent
+from gar.comparison.parent import end_with_parent
 from gar.comparison.plan import PlannedRun
 from gar.comparison.result import Usage, finished_result, write_result
 from gar.config import dump_config
@@ -30,7 +30,7 @@ from gar.records.files import system_errors
 from gar.records.lock import writer_lock
 from gar.train.resume import read_resumption
 
-_CHILD = ("-m", "gar.comparison.child")
+_CHILD = ("-m", "gar.cli.child")
 _STOP_SECONDS = 30.0
 _MEMORY_UNIT = 1 if sys.platform == "darwin" else 1024  # of ru_maxrss, in bytes
 

@@ -17,6 +17,7 @@ import pytest
 
 from gar.cli.main import main
 from gar.comparison import read_comparison
+from gar.comparison.compare import Comparison
 from gar.config import make_config, read_config
 from gar.data import load_problems
 from gar.errors import GarError
@@ -136,7 +137,7 @@ TRIGGERS: dict[str, Callable[[], object]] = {
     "no comparison": partial(read_comparison, "missing.yaml"),
     "a comparison without rows": partial(written, "rows.yaml", "{name: a, base: bench, runs: []}", read_comparison),
     "a comparison with an unknown method": partial(
-        written, "method.yaml", "{name: a, base: bench, runs: [gpro], seeds: [0]}", read_comparison
+        written, "method.yaml", "{name: a, base: bench, runs: [gpro], seeds: [0]}", Comparison
     ),
     # commands
     "an unknown command": partial(command, "trian"),

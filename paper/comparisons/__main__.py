@@ -16,12 +16,12 @@ from gar.comparison import (
     check_paired,
     comparison_tables,
     finished_results,
-    markdown,
     planned_runs,
     read_comparison,
     result_notes,
     row_curves,
 )
+from gar.evaluation import markdown_text
 from paper.analyses.solution_methods import method_shares
 from paper.comparisons.guided import all_wrong_shares
 from paper.comparisons.results import HERE, Committed, collect, marked, notes, read_results
@@ -48,7 +48,8 @@ def tables(committed: Committed) -> str:
                for label, others in committed.against.items()}  # fmt: skip
     results = {(marked(committed.name, label), seed): result for (label, seed), result in committed.results.items()}
     shown = comparison_tables(results, against=against, seeds=seeds, ks=ks)
-    return markdown(committed.name, shown, [*result_notes(committed.results), *notes([committed.name])])
+    remarks = [*result_notes(committed.results), *notes([committed.name])]
+    return markdown_text(shown, remarks, heading=(f"# {committed.name}", ""))
 
 
 def main() -> None:

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gar.comparison.plan import PlannedRun, planned_runs
-from gar.comparison.settings import ComparisonSettings, read_comparison
+from gar.comparison.plan import ComparisonSettings, PlannedRun, planned_runs, read_comparison
 
 TINY: dict[str, Any] = {
     "name": "tiny",

@@ -65,10 +65,8 @@ def result(
 
 def prepare(cells: Sequence[PlannedRun]) -> None:
     """Finished runs for `stand_in.py` to put in place. Under seed 16 the methods see different problems."""
+    Path("prepared").mkdir()
     for cell in cells:
-        kept = Path("prepared", cell.folder.name)
-        if not kept.exists():
-            other = cell.seed == 16 and cell.label == "gar-grpo"
-            result(cell, {"test": [1, 2]}, problem_ids=("p1", "p3") if other else ("p1", "p2"))
-            kept.parent.mkdir(exist_ok=True)
-            cell.folder.rename(kept)
+        other = cell.seed == 16 and cell.label == "gar-grpo"
+        write_run(cell.config, problem_ids=("p1", "p3") if other else ("p1", "p2"))
+        cell.folder.rename(Path("prepared", cell.folder.name))

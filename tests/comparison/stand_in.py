@@ -1,7 +1,6 @@
-"""A stand-in for `python -m gar.comparison.cell PARENT CONFIG.yaml` that starts fast: it puts a prepared run in place.
+"""A stand-in for `python -m gar.cli.child CONFIG.yaml` that starts fast: it puts a prepared run in place.
 
-Seed 12 fails the first time, 13 always. 14 is killed. 15 and 17 sleep the first time, until they are interrupted. 17
-ends with its parent, too.
+Seed 12 fails the first time, 13 always. 14 is killed. 15 sleeps until it is interrupted or its parent ends.
 """
 
 import os
@@ -11,22 +10,9 @@ import sys
 import time
 from pathlib import Path
 
-from gar.errors import LockedError
-from gar.records.lock import writer_lock
 
-LOCKED = 75
-
-
-def main(parent: str, source: str) -> int:
-    path = Path(source)
-    try:
-        with writer_lock(path):
-            return 0 if (path.with_suffix("") / "result.json").exists() else stand_in(path.parent, path.stem, parent)
-    except LockedError:
-        return LOCKED
-
-
-def stand_in(folder: Path, name: str, parent: str) -> int:
+def main(source: str) -> int:
+    folder, name = Path(source).parent, Path(source).stem
     with open(folder / "order.txt", "a") as file:
         file.write(f"{name} {os.environ['OMP_NUM_THREADS']} {os.environ.get('CUDA_VISIBLE_DEVICES')}\n")
     method, seed = re.fullmatch(r"(.+)-seed-(\d+)-\w+", name).groups()
@@ -39,14 +25,9 @@ def stand_in(folder: Path, name: str, parent: str) -> int:
         return 3
     if seed == "14":
         os.kill(os.getpid(), signal.SIGKILL)
-    asleep = folder / f"{name}.asleep"
-    if seed in ("15", "17") and not asleep.exists():
-        if seed == "17":
-            from gar.comparison.cell import _die_with_parent  # takes seconds
-
-            _die_with_parent(int(parent))
-        asleep.write_text(str(os.getpid()))
+    if seed == "15":
         try:
+            (folder / f"{name}.asleep").write_text(str(os.getpid()))
             time.sleep(60)
         except KeyboardInterrupt:
             (folder / f"{name}.interrupted").touch()

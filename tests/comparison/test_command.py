@@ -1,13 +1,15 @@
 """`gar compare` as it is called: its exit status, its flags, its words on a plain stream."""
 
-import shutil
 from pathlib import Path
 
 import pytest
+import torch
 
 from gar.cli.main import main
-from gar.comparison import compare
-from gar.comparison.executors import LocalPool
+from gar.comparison import compare, pool
+from gar.comparison.compare import Comparison
+from gar.comparison.jobs import Job
+from gar.comparison.pool import LocalPool
 from tests.comparison.finished import result
 
 
@@ -15,10 +17,9 @@ from tests.comparison.finished import result
 def started(plan, monkeypatch):
     """A comparison of which no run is ever started; what would be."""
     started = []
-    monkeypatch.setattr(
-        compare, "run_cells", lambda cells, *_: started.extend(cell for cell in cells if not cell.folder.exists())
-    )
+    monkeypatch.setattr(Comparison, "_start", lambda _, cell, pool: started.append(cell) or True)
     monkeypatch.setattr(compare, "save_figure", lambda figure, stem: [])  # takes seconds
+    monkeypatch.setattr(compare, "_POLL_SECONDS", 0.0)
     plan(seeds=[0, 1])
     return started
 
@@ -39,47 +40,34 @@ def test_compare_runs_what_has_no_result_and_ends_with_1_until_all_have(started,
     assert "results/tiny/table.md" in capsys.readouterr().out
 
 
-def test_compare_only_and_seed_run_their_cells_and_write_no_tables(started, capsys):
-    for flags, titles in (
-        (["--only", "gar-grpo", "--seed", "1"], ["gar-grpo, seed 1"]),
-        (["--only", "gar-grpo"], ["gar-grpo, seed 0", "gar-grpo, seed 1"]),
-        (["--seed", "1"], ["grpo, seed 1", "gar-grpo, seed 1"]),
-    ):
-        assert main(["compare", "tiny.yaml", *flags]) == 1
-        assert [run.title for run in started] == titles
-        for run in started:
-            result(run, {"test": [1, 2]})
-        assert main(["compare", "tiny.yaml", *flags]) == 0
-        counts = f"{len(titles)} of {len(titles)} runs have a result."
-        assert f"{counts} Tables: gar compare tiny.yaml --report" in capsys.readouterr().out
-        started.clear()
-        shutil.rmtree("runs")
-    assert not Path("results/tiny/table.md").exists()
-
-
 @pytest.mark.usefixtures("started")
-def test_compare_flags_reach_the_pool_and_the_cluster(monkeypatch):
+def test_compare_flags_reach_the_pool_and_the_cluster(monkeypatch, capsys):
     made = []
-    monkeypatch.setattr("gar.comparison.executors.LocalPool", lambda *values: made.append(values) or LocalPool([None]))
-    monkeypatch.setattr("gar.comparison.executors.ClusterJobs", lambda *values, **named: made.append((values, named)))
-    assert main(["compare", "tiny.yaml", "--workers", "2", "--launch", "torchrun x"]) == 1
-    assert made.pop() == ([None, None], 1, ["torchrun", "x"])
-    flags = ["--executor", "slurm", "--slurm", "partition=gpu", "gpus_per_node=8", "--workers", "4"]
-    assert main(["compare", "tiny.yaml", *flags]) == 1
-    values, named = made.pop()
-    assert values == ("slurm", {"partition": "gpu", "gpus_per_node": 8}, Path("runs/compare/jobs"))
-    assert named == {"threads": 1, "launcher": [], "parallel": 4}
+    monkeypatch.setattr("gar.comparison.pool.LocalPool", lambda *values: made.append(values) or LocalPool([None]))
+    monkeypatch.setattr(
+        "gar.comparison.jobs.submit_jobs", lambda *values, **named: made.append((values, named)) or ["7", "8"]
+    )
+    assert main(["compare", "tiny.yaml", "--workers", "2", "--launch", "env x"]) == 1
+    assert made.pop() == ([None, None], ["env", "x"])
+    flags = ["--executor", "slurm", "--slurm", "partition=gpu", "gpus_per_node=8"]
+    for given, number in (([], 4), (["--workers", "2"], 2), (["--workers", "9"], 4)):
+        assert main(["compare", "tiny.yaml", *flags, *given]) == 0
+        values, named = made.pop()
+        assert values == (Job(source="tiny.yaml", launch=""), number)
+    parameters = {"partition": "gpu", "gpus_per_node": 8}
+    assert named == {"executor": "slurm", "parameters": parameters, "folder": Path("runs/compare/jobs")}
+    assert "Jobs: 7, 8. Tables: gar compare tiny.yaml --report" in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("started")
 def test_compare_rejects_wrong_usage(capsys):
     for flags, status, text in (
-        (["--only", "gar-gpro"], 1, "tiny has no row 'gar-gpro'. Did you mean 'gar-grpo'?"),
-        (["--seed", "7"], 1, "tiny has no seed 7. Its seeds: 0, 1."),
         (["--executor", "slurm", "--slurm", "gpu"], 1, "expected NAME=VALUE"),
+        (["--launch", "torchrun 'a"], 1, "is no command"),
+        (["--launch", "nowhere"], 1, "there is no command 'nowhere'"),
+        (["--gpus", "9"], 1, "--gpus 9: "),
         (["--slurm", "partition=gpu"], 2, "add --executor slurm"),
         (["--executor", "slurm", "--gpus", "8"], 2, "--slurm gpus_per_node=N"),
-        (["--report", "--seed", "1"], 2, "leave out --only and --seed"),
         (["--report", "--dry-run"], 2, "choose one of --report and --dry-run."),
         (["--workers", "0"], 2, "workers"),
     ):
@@ -88,3 +76,24 @@ def test_compare_rejects_wrong_usage(capsys):
         except SystemExit as exited:  # of tyro
             ended = exited.code
         assert (ended, text in capsys.readouterr().err) == (status, True)
+
+
+def test_devices_are_dealt_out(monkeypatch):
+    monkeypatch.setattr(pool, "_num_cores", lambda: 6)
+    for count, named, options, devices in (
+        (0, None, {}, [None] * 6),
+        (0, "", {"number": 2}, [None, None]),
+        (4, None, {}, ["0", "1", "2", "3"]),
+        (4, None, {"gpus": 2}, ["0", "1"]),
+        (2, "5,GPU-7", {}, ["5", "GPU-7"]),
+        (8, None, {"number": 2}, ["0", "1"]),  # a process that sees several is rejected
+        (8, None, {"launch": True, "number": 3}, ["0,1", "2,3", "4,5"]),
+        (2, None, {"number": 3}, ["0", "1", "0"]),
+        (8, None, {"launch": True}, ["0,1,2,3,4,5,6,7"]),
+        (8, None, {"launch": True, "number": 2, "gpus": 4}, ["0,1", "2,3"]),
+    ):
+        monkeypatch.setattr(torch.cuda, "device_count", lambda count=count: count)
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+        if named is not None:
+            monkeypatch.setenv("CUDA_VISIBLE_DEVICES", named)
+        assert pool.local_devices(**options) == devices

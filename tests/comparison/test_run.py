@@ -1,5 +1,6 @@
 """Cells side by side, with a stand-in for training that ends in every way a run can end."""
 
+import contextlib
 import os
 import re
 import sys
@@ -9,63 +10,60 @@ from pathlib import Path
 import psutil
 import pytest
 
-from gar.comparison import cell, executors, run
-from gar.comparison.executors import LocalPool
-from gar.comparison.plan import planned_runs
+from gar.comparison import compare, pool
+from gar.comparison.compare import Comparison
+from gar.comparison.jobs import Job, submit_jobs
+from gar.comparison.pool import LocalPool, _train_arguments
 from gar.comparison.result import finished_result, finished_results
-from gar.comparison.run import run_cells
-from gar.comparison.settings import read_comparison
-from gar.comparison.tables import missing_note
-from gar.config import dump_config, make_config, read_config
-from gar.errors import RecordError
+from gar.errors import ConfigError, LockedError, RecordError
+from gar.records.lock import writer_lock
 from tests.comparison import stand_in
-from tests.comparison.finished import prepare, write_run
+from tests.comparison.finished import prepare, result, write_run
 from tests.support.errors import raises
 from tests.support.ranks import FORKSERVER, SECONDS
 
-STAND_IN = (sys.executable, str(Path(stand_in.__file__)))
-PYTHONPATH = os.pathsep.join(str(Path(__file__).parents[2] / name) for name in ("", "src"))
 ORDER = Path("runs/compare/order.txt")
 
 
 @pytest.fixture(autouse=True)
 def fast(monkeypatch):
-    monkeypatch.setattr(executors, "_CELL", STAND_IN)
-    monkeypatch.setattr(run, "_POLL_SECONDS", 0.02)
-    monkeypatch.setenv("PYTHONPATH", PYTHONPATH)
+    monkeypatch.setattr(pool, "_CHILD", (stand_in.__file__,))
+    monkeypatch.setattr(compare, "_POLL_SECONDS", 0.02)
+    monkeypatch.setattr(compare, "save_figure", lambda figure, stem: [])  # takes seconds
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
 
 
-def run_here(planned, *, devices=(None,), say=None) -> list[str]:
-    """What is said, without times and counts."""
-    seen: list[str] = []
-    run_cells(planned, LocalPool(devices), say or seen.append)
-    return [re.sub(r"^\S+ +\S+ ", "", text) for text in seen]
+def run_here(capsys, *, pool=None) -> list[str]:
+    """What is said, without times and counts. The notes of the report are the last lines."""
+    Comparison("tiny.yaml").run(pool or LocalPool([None]))
+    return [re.sub(r"^\d\S+ +\S+ ", "", text) for text in re.split(r"\n(?=\d\d:|- |#)", capsys.readouterr().out)]
 
 
 def started() -> list[str]:
-    """Seeds of the processes that were started, with threads and devices."""
+    """The processes that were started, with threads and devices."""
     return [re.sub(r"-[0-9a-f]{12}", "", line) for line in ORDER.read_text().splitlines()]
 
 
-def test_cells_start_seed_by_seed_and_a_failed_one_is_tried_once_more(plan):
-    _, planned = plan(seeds=[0, 13])
+def test_cells_start_seed_by_seed_and_a_failed_one_is_tried_once_more(plan, capsys):
+    _, planned = plan(seeds=[0, 12, 13])
     prepare(planned)
-    said = run_here(planned)
-    assert started() == [f"{name} 1 None" for name in (
-        "grpo-seed-0", "gar-grpo-seed-0", "grpo-seed-13", "gar-grpo-seed-13", "grpo-seed-13",
-    )]  # fmt: skip
+    said = run_here(capsys)
+    names = [f"{method}-seed-{seed}" for seed in (0, 12, 13) for method in ("grpo", "gar-grpo")]
+    assert started() == [f"{name} 1 None" for name in (*names, "grpo-seed-12", "gar-grpo-seed-12", "grpo-seed-13")]
     assert said[0] == "grpo, seed 0: started"
-    assert re.match("grpo, seed 0: finished in 60 s.* test pass@1 0.375", said[1])
-    tried = [line.splitlines() for line in said if "FAILED" in line]
+    assert re.match("grpo, seed 0: finished in . s.* test pass@1 0.375", said[1])
+    tried = [line.splitlines() for line in said if "seed 13: FAILED" in line]
     assert [lines[0] for lines in tried] == [
         "grpo, seed 13: FAILED, exit status 3; tried once more", "grpo, seed 13: FAILED, exit status 3",
     ]  # fmt: skip
     assert tried[0][1:] == ["    this line and", "    the next one"]
+    assert "| grpo | 2 of 3 |" in said[-1] + said[-2] + said[-3]
     results = finished_results(planned)
-    assert [*results] == [("grpo", 0), ("gar-grpo", 0), ("gar-grpo", 13)]
-    assert missing_note(planned, results) == ["No result yet: grpo, seed 13."]
+    assert len(results) == 5
+    made = results["grpo", 12]
+    assert (made.resumed, made.cpu_seconds > 0, made.peak_memory_bytes > 2**20) == (False, True, True)
     _, planned = plan(seeds=[14], runs=["grpo"])
-    assert "grpo, seed 14: FAILED, killed by signal 9: was the machine out of memory?" in run_here(planned)
+    assert "grpo, seed 14: FAILED, killed by signal 9: was the machine out of memory?" in run_here(capsys)
 
 
 class Interrupted(LocalPool):
@@ -81,27 +79,26 @@ class Interrupted(LocalPool):
 def test_ctrl_c_interrupts_the_runs_that_are_under_way_each_on_its_devices(plan):
     _, planned = plan(seeds=[15, 16])
     with pytest.raises(KeyboardInterrupt):
-        run_cells(planned, Interrupted(["0,1", "2,3"]), print)
+        Comparison("tiny.yaml").run(Interrupted(["0,1", "2,3"]))
     assert sorted(line.split()[2] for line in started()) == ["0,1", "2,3"]
     assert len(list(ORDER.parent.glob("*.interrupted"))) == 2
     assert finished_results(planned) == {}
 
 
-def test_results_that_are_not_paired_stop_the_comparison(plan):
+def test_results_that_are_not_paired_stop_the_comparison(plan, capsys):
     _, planned = plan(seeds=[16, 18])
     prepare(planned)
     with raises(RecordError, "other-prompts"):
-        run_here(planned)
+        run_here(capsys)
     assert "seed-18" not in ORDER.read_text()
 
 
 def compare_in(folder: Path, said: str) -> None:
     """A `gar compare` in a process of its own."""
     os.chdir(folder)
-    executors._CELL, run._POLL_SECONDS = STAND_IN, 0.02
-    os.environ["PYTHONPATH"] = PYTHONPATH
-    planned = planned_runs(read_comparison("tiny.yaml"), "tiny.yaml")
-    Path(said).write_text("\n".join(run_here(planned)))
+    pool._CHILD, compare._POLL_SECONDS, compare.save_figure = (stand_in.__file__,), 0.02, lambda figure, stem: []
+    with open(said, "w") as file, contextlib.redirect_stdout(file):
+        Comparison("tiny.yaml").run(LocalPool([None]))
 
 
 def test_two_comparisons_share_the_cells(plan):
@@ -113,23 +110,22 @@ def test_two_comparisons_share_the_cells(plan):
     for call in calls:
         call.join(SECONDS)
     assert [call.exitcode for call in calls] == [0, 0]
-    assert cell.LOCKED == stand_in.LOCKED
     trained = [line.split()[0] for line in ORDER.read_text().splitlines()]
     assert sorted(trained) == sorted(each.folder.name for each in planned)
     for said in ("one", "two"):
-        assert {each.title for each in planned} == set(re.findall("^(.*): finished", Path(said).read_text(), re.M))
+        assert Path(said).read_text().count(" | 1 of 1 | ") == 2  # both end with the whole table
     _, others = plan(name="other", seeds=[0, 1], runs=["gar-grpo", {"label": "mine", "method": "grpo"}])
     assert [*finished_results(others)] == [("gar-grpo", 0), ("mine", 0)]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel of Linux ends a cell with its parent")
 def test_a_cell_ends_with_its_comparison(plan):
-    _, (planned,) = plan(seeds=[17], runs=["grpo"])
+    _, (planned,) = plan(seeds=[15], runs=["grpo"])
     comparison = FORKSERVER.Process(target=compare_in, args=(Path.cwd(), "said"))
     comparison.start()
     asleep = planned.folder.with_name(f"{planned.folder.name}.asleep")
     while not asleep.exists() or not asleep.read_text():
-        assert comparison.is_alive(), Path("said").read_text()
+        assert comparison.is_alive()
         time.sleep(0.01)
     process = psutil.Process(int(asleep.read_text()))
     comparison.kill()
@@ -140,36 +136,54 @@ def test_a_cell_ends_with_its_comparison(plan):
         time.sleep(0.02)
 
 
-@pytest.fixture
-def finished(plan, monkeypatch):
-    """A run that was trained to its end and has no result yet; training it again is noted."""
+def test_a_finished_run_gets_its_result_without_its_cost_and_is_not_trained_again(plan):
     _, (planned,) = plan(seeds=[0], runs=["grpo"])
     write_run(planned.config)
-    planned.config_path.write_text(dump_config(planned.config))
-    trained = []
-
-    def train(mode, target):
-        trained.append(mode)
-        write_run(make_config(read_config(target)))
-
-    monkeypatch.setattr(cell, "_train", train)
-    return planned, trained
-
-
-def test_a_finished_run_gets_its_result_without_its_cost_and_is_not_trained_again(finished):
-    planned, trained = finished
-    for _ in range(2):
-        cell.run_cell(str(planned.config_path), [], 0.0)
-        made = finished_result(planned)
-        assert (trained, made.resumed, made.wall_seconds, made.steps) == ([], True, 0.0, 4)
-
-
-def test_a_finished_run_that_has_lost_what_the_result_needs_is_trained_again(finished):
-    planned, trained = finished
+    assert not LocalPool([None]).start(planned)
+    made = finished_result(planned)
+    assert (made.resumed, made.wall_seconds, made.steps) == (True, 0.0, 4)
+    whole = result(planned, {"test": [1, 2]})  # as another comparison leaves it
+    assert not LocalPool([None]).start(planned)
+    assert finished_result(planned) == whole
     for lost in ("evaluation/after.json", "rollouts/step-000003.parquet", "config.yaml"):
         (planned.folder / lost).unlink()
         (planned.folder / "result.json").unlink(missing_ok=True)
-        assert finished_result(planned) is None
-        cell.run_cell(str(planned.config_path), [], time.perf_counter())
-        assert trained.pop() == "train"
-        assert not finished_result(planned).resumed
+        assert _train_arguments(planned, launched=False) == [str(planned.config_path)]
+        assert not planned.folder.exists()
+        write_run(planned.config)
+    for lock in (planned.config_path, planned.folder):
+        with writer_lock(lock), raises(LockedError):
+            LocalPool([None]).start(planned)
+
+
+def submit(folder: Path, executor: str = "debug", **parameters: object) -> list[str]:
+    job = Job(source="tiny.yaml", launch="")
+    return submit_jobs(job, 2, executor=executor, parameters=parameters, folder=folder)
+
+
+@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # submitit's logs
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_job_runs_the_cells_that_nobody_runs(plan, tmp_path, capsys):
+    _, planned = plan(seeds=[0], runs=["grpo", "gar-grpo"])
+    prepare(planned)
+    with writer_lock(planned[0].config_path):
+        assert Job(source="tiny.yaml", launch="")() is False
+    assert "grpo, seed 0: left to another process. " in capsys.readouterr().out
+    assert [*finished_results(planned)] == [("gar-grpo", 0)]
+    assert len(submit(tmp_path / "jobs")) == 2
+
+
+def test_a_cluster_that_is_not_there_or_asked_for_too_much_is_explained(tmp_path, monkeypatch):
+    for executor, parameters, text in (
+        ("slurm", {}, "srun"),
+        ("local", {"partion": "gpu"}, "Unknown argument 'partion' for"),
+        ("local", {"timeout_min": "ten"}, 'Parameter "timeout_min" expected type'),
+    ):
+        with raises(ConfigError) as caught:
+            submit(tmp_path, executor, **parameters)
+        assert str(caught.value).startswith(f"--executor {executor}: ")
+        assert text in str(caught.value)
+    monkeypatch.setitem(sys.modules, "submitit", None)
+    with raises(ConfigError) as caught:
+        submit(tmp_path)
+    assert "extra 'cluster'" in str(caught.value)

@@ -66,7 +66,7 @@ def _write_responses(folder: Path) -> None:
 def _write_comparison(folder: Path) -> None:
     base = _TINY | {"trl": _TINY["trl"] | {"max_steps": 2, "save_steps": 1}}
     base["evaluate"] = _TINY["evaluate"] | {"sources": ["test"], "pass_at_k": [1, 4], "eval_on_start": False}
-    comparison = {"name": "tiny", "base": base, "runs": ["grpo", "gar-grpo"], "seeds": [0], "workers": 1}
+    comparison = {"name": "tiny", "base": base, "runs": ["grpo", "gar-grpo"], "seeds": [0]}
     (folder / "tiny.yaml").write_text(yaml.safe_dump(comparison))
 
 
@@ -88,7 +88,7 @@ EVAL = _again(
     *("eval", "run", "embedded", "--benchmark", "arithmetic,arithmetic-harder", "--limit", "4", "--samples", "3"),
     *("--batch-size", "4", "--max-new-tokens", "32", "--out", "evals"),
 )  # fmt: skip
-COMPARE = _again("compare", _write_comparison, "compare", "tiny.yaml")
+COMPARE = _again("compare", _write_comparison, "compare", "tiny.yaml", "--workers", "1")
 REPORT = ["report", _RUN, "--out", "report.html"]
 RUN = _RUN
 SAMPLE = (TRAIN, SCORE, EVAL, COMPARE)

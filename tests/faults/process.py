@@ -28,8 +28,9 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import torch
 
+from gar.cli import child
 from gar.cli.main import main
-from gar.comparison import cell, executors
+from gar.comparison import pool
 
 TIMEOUT_SECONDS = 150.0
 _LARGEST = 256 * 1024**2
@@ -141,7 +142,7 @@ def _live(arguments: Sequence[str], folder: Path, watch: "_Watch", writer: int) 
         os.dup2(writer, 2)
         sys.stdout, sys.stderr = (io.TextIOWrapper(os.fdopen(fd, "wb", 0), write_through=True) for fd in (1, 2))
         _reseed()
-        executors.subprocess = SimpleNamespace(**{**vars(subprocess), "Popen": _start_run})
+        pool.subprocess = SimpleNamespace(**{**vars(subprocess), "Popen": _start_run})
         watch.begin()
         status = main(arguments)
     except SystemExit as error:
@@ -238,10 +239,10 @@ def _start_run(command: Sequence[str], **options: Any) -> subprocess.Popen[bytes
                 with contextlib.suppress(OSError):  # that of the listing itself
                     if int(name) not in kept:
                         os.close(int(name))  # also the one that `Popen` waits for
-            status = cell.main([*command][3:])
+            status = child.main([*command][3:])
         except BaseException:
             traceback.print_exc()
         finally:
             os._exit(status)
 
-    return subprocess.Popen(command, preexec_fn=live, **options)
+    return subprocess.Popen(command, **options | {"preexec_fn": live})

@@ -55,14 +55,8 @@ def test_write_solution_states_what_python_computes_from_the_story(method, wordi
             assert (f" {story.steps[-1].unit}." in text) == (wording == "units")
 
 
-def test_expert_solutions_are_verified_and_have_the_method_asked_for():
-    steps, *rest = (load_word_problems("harder", method)[:20] for method in METHODS)
-    for others in rest:
-        for one, other in zip(steps, others, strict=True):
-            assert one.anchors != other.anchors
-            assert (one.prompt, one.answer) == (other.prompt, other.answer)
-            assert ("s." in one.anchors[0].text) == ("s." in other.anchors[0].text)  # the same wording
-    some = [problem for problems in (steps, *rest) for problem in problems[:5]]
+def test_expert_solutions_are_verified():
+    some = [problem for method in METHODS for problem in load_word_problems("harder", method)[:5]]
     texts, golds = [problem.anchors[0].text for problem in some], [problem.answer for problem in some]
     with Verifier.from_settings(VerifySettings(num_workers=1)) as verifier:
         verdicts = verifier.verify(texts, golds, prefilled_think=[False] * len(some))

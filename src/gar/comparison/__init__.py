@@ -5,11 +5,9 @@ from typing import TYPE_CHECKING
 from gar.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from gar.comparison.metrics import step_times
-    from gar.comparison.plan import planned_runs
-    from gar.comparison.result import RunResult, SetCounts, check_paired, finished_results
-    from gar.comparison.settings import read_comparison
-    from gar.comparison.tables import comparison_tables, markdown, result_notes, row_curves
+    from gar.comparison.plan import planned_runs, read_comparison
+    from gar.comparison.result import RunResult, SetCounts, check_paired, finished_results, step_times
+    from gar.comparison.tables import comparison_tables, result_notes, row_curves
 
 __all__ = [
     "RunResult",
@@ -17,7 +15,6 @@ __all__ = [
     "check_paired",
     "comparison_tables",
     "finished_results",
-    "markdown",
     "planned_runs",
     "read_comparison",
     "result_notes",

@@ -1,74 +1,126 @@
-"""`gar compare`: run the planned cells that are not finished, then write the tables."""
+"""`gar compare`: run the cells that are not finished, then write the tables."""
 
-from rich.console import Console
+import time
+from functools import partial
+from pathlib import Path
 
 from gar.analysis.style import save_figure
-from gar.comparison.executors import Executor
-from gar.comparison.plan import planned_runs
-from gar.comparison.result import check_paired, finished_results
-from gar.comparison.run import run_cells
-from gar.comparison.settings import ComparisonSettings, near, read_comparison
-from gar.comparison.tables import comparison_tables, markdown, missing_note, result_notes, row_curves
+from gar.comparison.plan import PlannedRun, planned_runs, read_comparison
+from gar.comparison.pool import LocalPool
+from gar.comparison.result import Results, check_paired, finished_result, finished_results
+from gar.comparison.tables import comparison_tables, result_notes, row_curves
 from gar.config import dump_config
-from gar.errors import ConfigError
+from gar.errors import LockedError
+from gar.evaluation.text_tables import markdown_text
 from gar.records import write_atomic
+from gar.records.files import system_errors
 from gar.records.lock import writer_lock
 
 _REPORT_SECONDS = 120.0  # longest wait while another `gar compare` writes the same report
+_POLL_SECONDS = 0.5
+_SHOWN_LINES = 3
+_say = partial(print, flush=True)
 
 
 class Comparison:
-    """A comparison and its state. `only` and `seed` choose some of its runs."""
+    """A comparison and its cells, from a file or by name."""
 
-    def __init__(self, source: str, *, only: str | None = None, seed: int | None = None):
-        self._source = source
-        self.settings: ComparisonSettings = read_comparison(source)
-        self.planned = planned_runs(self.settings, source)
-        labels, seeds = [row.label for row in self.settings.runs], self.settings.seeds
-        if only not in (None, *labels):
-            raise ConfigError(f"{self.settings.name} has no row {only!r}.{near(str(only), labels)}")
-        if seed not in (None, *seeds):
-            raise ConfigError(f"{self.settings.name} has no seed {seed}. Its seeds: {', '.join(map(str, seeds))}.")
-        self.chosen = [run for run in self.planned if only in (None, run.label) and seed in (None, run.seed)]
-        self._console = Console(highlight=False)
+    def __init__(self, source: str):
+        self.settings = read_comparison(source)
+        self.cells = planned_runs(self.settings, source)
+        self._results: Results = {}
+        self._failed, self._elsewhere = set[str](), set[str]()
 
-    def run(self, executor: Executor) -> bool:
-        """Run what is not finished, then write the report, unless only some rows or seeds were chosen.
+    @property
+    def to_do(self) -> list[PlannedRun]:
+        """Cells without a result."""
+        results = finished_results(self.cells)
+        return [cell for cell in self.cells if (cell.label, cell.seed) not in results]
 
-        Returns whether every run that was chosen has a result.
+    def run(self, pool: LocalPool, *, wait: bool = True) -> bool:
+        """Run what is not finished, then write the report. Returns whether every cell has a result.
+
+        Cells run in order, as many at a time as the pool has room for. A failed cell is tried once more at the end. A
+        cell that a different process runs is left to it, and started if it ends without a result. Without `wait` this
+        ends if only such cells are left. If a result is damaged, or was trained on different problems than the others,
+        the running cells are interrupted, as by Ctrl-C.
         """
-        run_cells(self.chosen, executor, self._print)
-        if len(self.chosen) == len(self.planned):
-            return self.report()
-        finished = len(finished_results(self.chosen))
-        self._print(f"{finished} of {len(self.chosen)} runs have a result. Tables: gar compare {self._source} --report")
-        return finished == len(self.chosen)
+        waiting, self._results = self.to_do, finished_results(self.cells)
+        check_paired(self._results)
+        try:
+            while waiting or pool.running:
+                waiting = [cell for cell in waiting if not (self._add(cell) or self._start(cell, pool))]
+                if not (wait or pool.running):
+                    break
+                time.sleep(_POLL_SECONDS)
+                waiting += [cell for cell, status in pool.ended() if not self._add(cell) and self._fail(cell, status)]
+        finally:
+            pool.stop()
+        return self.report()
 
     def report(self) -> bool:
-        """Write `table.md` and the curves from the results so far. Returns whether every run has a result."""
-        results = finished_results(self.planned)
+        """Write `table.md` and the curves from the results so far. Returns whether every cell has a result."""
+        results = finished_results(self.cells)
         check_paired(results)
         tables = comparison_tables(
             results,
             against={row.label: self.settings.against(row) for row in self.settings.runs},
             seeds=self.settings.seeds,
-            ks=self.planned[0].config.evaluate.pass_at_k,
+            ks=self.cells[0].config.evaluate.pass_at_k,
         )
-        notes = [*missing_note(self.planned, results), *result_notes(results)]
-        folder = self.settings.results_folder
+        text = markdown_text(tables, result_notes(results), heading=(f"# {self.settings.name}", ""))
+        folder = Path("results") / self.settings.name
+        with system_errors(folder, "made"):
+            folder.mkdir(parents=True, exist_ok=True)  # the lock of a folder lies in it
         with writer_lock(folder, wait_seconds=_REPORT_SECONDS):
-            text = markdown(self.settings.name, tables, notes)
             write_atomic(folder / "table.md", text)
             pictures = save_figure(row_curves(results), folder / "curves") if results else []
-        self._print("\n".join([text, *map(str, [folder / "table.md", *pictures])]))
-        return len(results) == len(self.planned)
+        _say("\n".join([text, *map(str, [folder / "table.md", *pictures])]))
+        return len(results) == len(self.cells)
 
     def show_plan(self) -> None:
-        """Print the settings of the first run, and what would run."""
-        results = finished_results(self.chosen)
-        to_do = [run.title for run in self.chosen if (run.label, run.seed) not in results]
-        self._print(f"{self.chosen[0].title}, in {self.chosen[0].folder}:\n\n{dump_config(self.chosen[0].config)}")
-        self._print("\n".join([*to_do, f"{len(to_do)} of {len(self.chosen)} runs to do."]))
+        """Print the settings of the first cell, and what would run."""
+        first, to_do = self.cells[0], [cell.title for cell in self.to_do]
+        _say(f"{first.title}, in {first.folder}:\n\n{dump_config(first.config)}")
+        _say("\n".join([*to_do, f"{len(to_do)} of {len(self.cells)} runs to do."]))
 
-    def _print(self, text: str) -> None:
-        self._console.print(text, markup=False, soft_wrap=True)
+    def _start(self, cell: PlannedRun, pool: LocalPool) -> bool:
+        """Start a cell. Returns False if there is no room, or a different process runs it."""
+        if not pool.has_room:
+            return False
+        try:
+            if not pool.start(cell):
+                return self._add(cell)
+        except LockedError as error:
+            if cell.title not in self._elsewhere:
+                self._elsewhere.add(cell.title)
+                self._tell(cell, f"left to another process. {error}")
+            return False
+        self._tell(cell, "started")
+        return True
+
+    def _add(self, cell: PlannedRun) -> bool:
+        """Take the result of a cell. Returns False if there is none."""
+        result = finished_result(cell)
+        if result is None:
+            return False
+        self._results = {**self._results, (cell.label, cell.seed): result}
+        check_paired(self._results)
+        rates = ((name, *next(iter(values.items()))) for name, values in result.pass_at.items())
+        numbers = ", ".join(f"{name} pass@{k} {value:.3f}" for name, k, value in rates)
+        self._tell(cell, f"finished in {result.wall_seconds:.0f} s, {numbers}")
+        return True
+
+    def _fail(self, cell: PlannedRun, status: int) -> bool:
+        """Print why a cell failed. Returns whether it is tried again."""
+        again = cell.title not in self._failed
+        self._failed.add(cell.title)
+        reason = f"exit status {status}" if status >= 0 else f"killed by signal {-status}"
+        reason += ": was the machine out of memory?" if status == -9 else ""
+        log = cell.log_path.read_text(encoding="utf-8", errors="replace")
+        lines = [line.rstrip() for line in log.splitlines() if line.strip()][-_SHOWN_LINES:]
+        self._tell(cell, "\n    ".join([f"FAILED, {reason}{'; tried once more' * again}", *lines]))
+        return again
+
+    def _tell(self, cell: PlannedRun, text: str) -> None:
+        _say(f"{time.strftime('%H:%M:%S')} {len(self._results):>3}/{len(self.cells)} {cell.title}: {text}")

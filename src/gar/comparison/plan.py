@@ -1,21 +1,101 @@
-"""Plan the runs of a comparison: one configuration and one result path for each row and seed."""
+"""Plan the runs of a comparison: rows, seeds and base run give one configuration for each row and seed."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Self
 
-from gar.comparison.settings import ComparisonSettings, RowSettings
-from gar.config import RunConfig, make_config, merge, preset_names, read_config, read_preset, with_template
-from gar.errors import ConfigError
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
+
+from gar.config import (
+    RunConfig,
+    in_words,
+    make_config,
+    merge,
+    preset_names,
+    read_config,
+    read_preset,
+    with_template,
+)
+from gar.errors import ConfigError, did_you_mean
 from gar.records import canonical_hash
+from gar.settings import Settings
 
 _HASH_DIGITS = 12
-_DECIDED = {
-    "method": "the method of a row",
-    "seed": "seeds",
-    "records": "the base run and the comparison",
-}
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$")]
+_Labels = Annotated[tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)]
+
+
+class RowSettings(Settings):
+    """One row of the table: a method, and its changes to the base run."""
+
+    label: Name = ""
+    """Its name in files and tables. By default the method's."""
+    method: str
+    """As in `gar train --method`."""
+    settings: dict[str, Any] = Field(default_factory=dict)
+    """Settings over those of the base run, nested as in a configuration of `gar train`."""
+    against: _Labels | None = None
+    """Labels of the rows it is tested against. By default the first row."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _default_label(cls, values: Any) -> Any:
+        values = {"method": values} if isinstance(values, str) else values
+        return {"label": values["method"], **values} if isinstance(values, dict) and "method" in values else values
+
+
+class ComparisonSettings(Settings):
+    """Methods times seeds, on one model, data, prompt order and rollout budget."""
+
+    name: Name
+    """Names the folders of results and runs."""
+    base: str | dict[str, Any]
+    """Settings of every run: a preset, a file beside this one, or the settings themselves."""
+    settings: dict[str, Any] = Field(default_factory=dict)
+    """Settings over those of `base`, for every run."""
+    runs: Annotated[tuple[RowSettings, ...], Field(min_length=1)]
+    """The rows: names of methods, or mappings. Costs are relative to the first."""
+    seeds: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)]
+    """The seeds. With one seed every row sees the same problems in the same order."""
+
+    @model_validator(mode="after")
+    def _check_rows(self) -> Self:
+        labels = [row.label for row in self.runs]
+        for values, word in ((labels, "label"), (self.seeds, "seed")):
+            for value, count in Counter(values).items():
+                if count > 1:
+                    raise ValueError(f"{word} {value!r} appears twice. Remove one, or give its row a different label.")
+        for label, other in ((row.label, other) for row in self.runs for other in row.against or ()):
+            if other not in labels or other == label:
+                hint = " That is the row itself." if other == label else _near(other, labels)
+                raise ValueError(f"run {label!r} cannot be tested against {other!r}.{hint}")
+        return self
+
+    def against(self, row: RowSettings) -> tuple[str, ...]:
+        """Labels of the rows that `row` is tested against."""
+        if row.against is not None:
+            return row.against
+        return () if row is self.runs[0] else (self.runs[0].label,)
+
+
+def read_comparison(source: str) -> ComparisonSettings:
+    """Read a comparison from a YAML file, or by name if it ships with the package.
+
+    Raises:
+        ConfigError: There is no such file, or a key or value in it is wrong.
+    """
+    shipped = Path(__file__).parents[1] / "configs" / "compare" / f"{source}.yaml"
+    values = read_config(shipped if shipped.is_file() and not Path(source).exists() else source)
+    if not isinstance(values, dict):
+        raise ConfigError(f"{source}: expected a mapping with name, base, runs and seeds, got {type(values).__name__}")
+    try:
+        return ComparisonSettings.model_validate(values)
+    except ValidationError as error:
+        # Wrong rows do not count: pydantic then also says that there are too few.
+        lines = [line for line in error.errors() if line["type"] != "too_short" or not line["input"]]
+        raise ConfigError("\n".join(f"{source}: {_explain(line)}" for line in lines)) from error
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,7 +141,7 @@ class PlannedRun:
     @property
     def settings(self) -> dict[str, Any]:
         """All settings that decide the numbers, as plain values, so without `records`."""
-        return _settings(self.config)
+        return self.config.model_dump(mode="json", exclude={"records"})
 
 
 def planned_runs(comparison: ComparisonSettings, source: str) -> list[PlannedRun]:
@@ -80,17 +160,13 @@ def planned_runs(comparison: ComparisonSettings, source: str) -> list[PlannedRun
 
 def _planned_run(row: RowSettings, seed: int, base: Mapping[str, Any], where: str) -> PlannedRun:
     _check_undecided(row.settings, where)
-    decided = {"method": row.method, "seed": seed}
-    config = with_template(make_config(merge(base, row.settings) | decided, source=where))
+    config = make_config(merge(base, row.settings) | {"method": row.method, "seed": seed}, source=where)
     if not config.evaluate.sources:
         raise ConfigError(f"{where}: evaluate.sources is empty, so there is nothing to compare. Name at least one.")
-    name = f"{row.method}-seed-{seed}-{canonical_hash(_settings(config))[:_HASH_DIGITS]}"
+    run = PlannedRun(label=row.label, config=with_template(config))
+    name = f"{row.method}-seed-{seed}-{canonical_hash(run.settings)[:_HASH_DIGITS]}"
     records = config.records.model_copy(update={"output_dir": f"{config.records.output_dir}/compare", "name": name})
-    return PlannedRun(label=row.label, config=config.model_copy(update={"records": records}))
-
-
-def _settings(config: RunConfig) -> dict[str, Any]:
-    return config.model_dump(mode="json", exclude={"records"})
+    return PlannedRun(label=row.label, config=run.config.model_copy(update={"records": records}))
 
 
 def _base(comparison: ComparisonSettings, source: str) -> dict[str, Any]:
@@ -108,5 +184,20 @@ def _base(comparison: ComparisonSettings, source: str) -> dict[str, Any]:
 
 
 def _check_undecided(settings: Mapping[str, Any], where: str) -> None:
-    for name in _DECIDED.keys() & settings.keys():
-        raise ConfigError(f"{where}: settings.{name} is decided by {_DECIDED[name]}. Leave it out.")
+    for name in settings.keys() & {"method", "seed", "records"}:
+        raise ConfigError(f"{where}: settings.{name} is decided by the rows, seeds or the comparison. Leave it out.")
+
+
+def _explain(error: Any) -> str:
+    where = ".".join(str(part) for part in error["loc"])
+    if error["type"] == "extra_forbidden":
+        section = RowSettings if "runs" in error["loc"][:-1] else ComparisonSettings
+        return f"unknown key '{where}'.{_near(str(error['loc'][-1]), section.model_fields)}"
+    if error["type"] == "missing":
+        return f"{where} is missing."
+    return in_words(error)
+
+
+def _near(word: str, known: Iterable[str]) -> str:
+    """The nearest known word, or all of them, for an error text."""
+    return did_you_mean(word, known) or f" Known: {', '.join(known)}."

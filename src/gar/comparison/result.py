@@ -1,18 +1,18 @@
 """The result of one cell of a comparison: `result.json` in its run folder, made from that folder alone."""
 
-import json
 import os
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
-from gar.comparison.metrics import step_times, thinned
+import pandas as pd
+
 from gar.comparison.plan import PlannedRun
 from gar.errors import RecordError
 from gar.evaluation.metrics import pass_at_k
 from gar.methods import find_method
-from gar.records import Run, RunFolder, canonical_hash, open_run
+from gar.records import Run, canonical_hash, open_run
 from gar.records.checked import checked
 from gar.records.files import json_object, json_text, write_atomic
 from gar.records.manifest import DamageError, Manifest
@@ -27,6 +27,7 @@ CURVES = (
 )
 """Metrics whose curves are kept."""
 
+_DIGITS = 5
 RESULT = "result.json"
 """File in the run folder, listed in its manifest: the cell is finished."""
 
@@ -42,10 +43,6 @@ class SetCounts:
     problem_ids: Sequence[str]
     num_correct: Sequence[int]
     problems_hash: str | None = None
-
-    def __post_init__(self) -> None:
-        if len(self.num_correct) != len(self.problem_ids):
-            raise ValueError(f"{len(self.num_correct)} counts of {len(self.problem_ids)} problems")
 
     def pass_at(self, k: int) -> list[float]:
         """pass@k of each problem."""
@@ -143,30 +140,18 @@ def write_result(cell: PlannedRun, usage: Usage | None) -> None:
     """Write `result.json` of a finished run, and list it in the manifest: the cell is finished.
 
     Without `usage` the run counts as resumed.
-    """
-    values = asdict(result_of(cell, usage))
-    lines = [f"{json.dumps(name)}: {json_text(value)}" for name, value in values.items()]
-    write_atomic(cell.folder / RESULT, "{\n" + ",\n".join(lines) + "\n}\n")
-    RunFolder(cell.folder).manifest().add(RESULT)
-
-
-def result_of(planned: PlannedRun, usage: Usage | None = None) -> RunResult:
-    """The result of a finished run, from its run folder.
 
     Raises:
         RecordError: The run is not finished, or something that the result needs is missing or damaged.
     """
-    contents = open_run(planned.folder)
-    run = contents.folder.read_run()
-    if run.status != "finished":
-        raise RecordError(f"{contents.path}: this run is {run.status}, not finished.", code="not-finished")
-    evaluated = contents.evaluations["after"]
-    if not evaluated:
+    run = open_run(cell.folder)
+    record = run.folder.read_run()
+    if record.status != "finished":
+        raise RecordError(f"{run.path}: this run is {record.status}, not finished.", code="not-finished")
+    if not run.evaluations["after"]:
         raise RecordError(
-            f"{contents.path}: no evaluation after training: a comparison needs evaluate.sources.", code="not-evaluated"
+            f"{run.path}: no evaluation after training: a comparison needs evaluate.sources.", code="not-evaluated"
         )
-    metrics = contents.metrics
-    seconds, shares = step_times(metrics)
     sets = {
         name: SetCounts(
             num_samples=part.num_samples,
@@ -174,39 +159,38 @@ def result_of(planned: PlannedRun, usage: Usage | None = None) -> RunResult:
             num_correct=[*part.num_correct.values()],
             problems_hash=part.problems_hash,
         )
-        for name, part in evaluated.items()
+        for name, part in run.evaluations["after"].items()
     }
-    return RunResult(
-        label=planned.label,
-        seed=planned.seed,
-        settings_hash=canonical_hash(planned.settings),
-        settings=planned.settings,
-        versions=run.versions,
-        platform=run.platform,
-        cpu_count=run.cpu_count,
-        start_time=run.start_time,
-        resumed=bool(run.resume_times) or usage is None,
+    seconds, shares = step_times(run.metrics)
+    result = RunResult(
+        label=cell.label,
+        seed=cell.seed,
+        settings_hash=canonical_hash(cell.settings),
+        settings=cell.settings,
+        versions=record.versions,
+        platform=record.platform,
+        cpu_count=record.cpu_count,
+        start_time=record.start_time,
+        resumed=bool(record.resume_times) or usage is None,
         **(usage or Usage())._asdict(),
-        data_hash=run.data_hash,
-        prompts_hash=prompts_hash(contents) if find_method(planned.config.method).samples else "",
-        steps=metrics[-1]["step"],
+        data_hash=record.data_hash,
+        prompts_hash=_prompts_hash(run) if find_method(cell.config.method).samples else "",
+        steps=run.metrics[-1]["step"],
         seconds_per_step=seconds,
         shares_of_step=shares,
         sets=sets,
         pass_at={
-            name: {str(k): statistics.fmean(counts.pass_at(k)) for k in planned.config.evaluate.pass_at_k}
+            name: {str(k): statistics.fmean(counts.pass_at(k)) for k in cell.config.evaluate.pass_at_k}
             for name, counts in sets.items()
         },
-        curves={name: curve for name in CURVES if (curve := thinned(metrics, name))},
+        curves={name: curve for name in CURVES if (curve := thinned(run.metrics, name))},
     )
+    write_atomic(cell.folder / RESULT, json_text(asdict(result)) + "\n")
+    run.folder.manifest().add(RESULT)
 
 
-def prompts_hash(run: Run) -> str:
-    """Hash of the problems of all rollouts, in order, step by step: equal hashes mean equal prompts.
-
-    Raises:
-        RecordError: The run has no rollouts, or some of them are damaged.
-    """
+def _prompts_hash(run: Run) -> str:
+    """Hash of the problems of all rollouts, in order, step by step: equal hashes mean equal prompts."""
     if not run.steps:
         raise RecordError(f"{run.path}: no rollouts, so it is unknown which problems the run saw.")
     ids: dict[int, list[str]] = {step: [] for step in run.steps}
@@ -215,45 +199,75 @@ def prompts_hash(run: Run) -> str:
     return canonical_hash([[step, problems] for step, problems in ids.items()])
 
 
+def step_times(metrics: Sequence[Mapping[str, Any]]) -> tuple[dict[str, float], dict[str, float]]:
+    """Seconds of an optimizer step and of its parts, and each part's share: medians over generations.
+
+    With several updates per generation only the first one generates: a median over steps would describe neither kind,
+    so a generation counts as one, the mean of its steps. The first one warms up and is left out if there are others.
+
+    Returns:
+        Seconds by part, "step" the whole. Shares by part.
+    """
+    times: Any = pd.DataFrame(metrics).filter(regex="^time/.*_seconds$").sort_index(axis=1)
+    if "time/step_seconds" not in times:
+        return {}, {}
+    times = times[times["time/step_seconds"].notna()].fillna(0.0)
+    times.columns = [name[5:-8] for name in times]
+    generation = (times["generation"] > 0).cumsum() if "generation" in times else times.index
+    means = times.groupby(generation).mean()
+    warm = means[1:] if len(means) > 1 else means
+    shares = warm.div(warm["step"], axis=0).drop(columns="step")
+    return warm.median().round(_DIGITS).to_dict(), shares.median().round(_DIGITS).to_dict()
+
+
+def thinned(metrics: Sequence[Mapping[str, Any]], name: str, max_points: int = 60) -> dict[str, list[float | None]]:
+    """A metric over steps, averaged over neighbors if it was logged more than `max_points` times.
+
+    The steps depend on when the metric was logged, not on its values, so they are the same for all seeds. A value is
+    None if there was nothing to average. Empty if the metric was never logged.
+    """
+    rows = [(row["step"], row[name]) for row in metrics if name in row]
+    if not rows:
+        return {}
+    size = -(-len(rows) // max_points)
+    bins = [rows[i : i + size] for i in range(0, len(rows), size)]
+    values = [[value for _, value in pairs if value is not None] for pairs in bins]
+    return {
+        "step": [statistics.fmean(step for step, _ in pairs) for pairs in bins],
+        "value": [round(statistics.fmean(known), _DIGITS) if known else None for known in values],
+    }
+
+
 def check_paired(results: Results) -> None:
     """Raise an error if results are not comparable, because they were trained or evaluated on different problems.
 
-    Rows that share a seed need the same problem order. The seeds of a row need the same prompts, answers and solutions.
-    Hashes are compared only if the same version of gar made them.
+    Rows that share a seed need the same problem order. The seeds of a row need the same prompts, answers and solutions,
+    which are compared if the same version of gar hashed them. All need the same evaluation. Unknown facts are left out.
 
     Raises:
         RecordError: Names the two runs, and what differs.
     """
-    seen: dict[Any, RunResult] = {}
-    first = next(iter(results.values()), None)
+    seen: dict[Any, tuple[str, Any]] = {}
     for result in results.values():
-        other = seen.setdefault(result.seed, result) if result.prompts_hash else result
-        if result.prompts_hash != other.prompts_hash:
-            raise RecordError(
-                f"{result.label} and {other.label} of seed {result.seed} were not trained on the same problems in the "
-                "same order, so that the methods cannot be compared. Do their rows differ in data, batch, "
-                "generations, updates per rollout or steps? Put such rows into comparisons of their own.",
-                code="other-prompts",
-            )
-        other = seen.setdefault((result.label, result.versions.get("gar-rl")), result) if result.data_hash else result
-        if result.data_hash != other.data_hash:
-            raise RecordError(
-                f"{result.label}: seeds {other.seed} and {result.seed} were not trained on the same data, under the "
-                f"same ids and the same data.source, {result.settings['data']['source']!r}. Was it changed in between? "
-                "Remove the run folders of the one or the other, and repeat the command.",
-                code="other-data",
-            )
-        assert first is not None
-        for name in result.sets.keys() | first.sets.keys():
-            a, b = (r.sets.get(name) for r in (result, first))
-            if a is None or b is None or _measured(a, like=b) != _measured(b, like=a):
-                raise RecordError(
-                    f"{result.label}, seed {result.seed}, and {first.label}, seed {first.seed}, were not evaluated on "
-                    f"the same problems of {name!r} with the same number of samples. Was its file changed in between?",
-                    code="other-evaluation",
-                )
+        title = f"{result.label}, seed {result.seed},"
+        for code, group, fact in (
+            ("other-prompts", result.seed, result.prompts_hash),
+            ("other-data", (result.label, result.versions.get("gar-rl")), result.data_hash),
+            ("other-evaluation", (), ("sets", *sorted(result.sets))),
+            *(("other-evaluation", name, (*part.problem_ids, part.num_samples)) for name, part in result.sets.items()),
+            *(("other-evaluation", (name, "hash"), part.problems_hash) for name, part in result.sets.items()),
+        ):
+            other, expected = seen.setdefault((code, group), (title, fact)) if fact else ("", fact)
+            if fact != expected:
+                raise RecordError(f"{title} and {other} {_UNPAIRED[code]}", code=code)
 
 
-def _measured(counts: SetCounts, *, like: SetCounts) -> tuple[Sequence[str], int, str | None]:
-    """Problems and samples of a set. The hash of the problems where both results have one."""
-    return counts.problem_ids, counts.num_samples, like.problems_hash and counts.problems_hash
+_UNPAIRED = {
+    "other-prompts": "were not trained on the same problems in the same order, so that the methods cannot be compared. "
+    "Do their rows differ in data, batch, generations, updates per rollout or steps? Put such rows into comparisons of "
+    "their own.",
+    "other-data": "were not trained on the same data, under the same ids and the same data.source. Was it changed in "
+    "between? Remove the run folders of the one or the other, and repeat the command.",
+    "other-evaluation": "were not evaluated on the same problems with the same number of samples. Was a file changed "
+    "in between?",
+}

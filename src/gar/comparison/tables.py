@@ -8,10 +8,9 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from gar.analysis.curves import curves_figure
-from gar.comparison.plan import PlannedRun
 from gar.comparison.result import Results
 from gar.evaluation.paired import Measures, contrasts, problem_counts, scores
-from gar.evaluation.text_tables import NONE, difference_cells, markdown_text, number_text, p_text, rows_of
+from gar.evaluation.text_tables import NONE, difference_cells, number_text, p_text, rows_of
 
 
 def comparison_tables(
@@ -42,19 +41,14 @@ def comparison_tables(
     differences = contrasts(
         counts, against=against, measures=measures, pair_by="seed", family=family, num_tests=num_tests
     )
-    columns = [(set_name, k) for set_name in sets for k in ks]
     finished = {label: sum(label == name for name, _ in results) for label in against}
+    columns = [(set_name, k) for set_name in sets for k in ks]
     tables = [
         _score_table(finished, len(seeds), columns, scores(counts, measures=measures), differences),
         _difference_table(differences, columns, num_tests),
         _cost_table([*against], results),
     ]
     return {title: table for title, table in tables if len(table)}
-
-
-def markdown(name: str, tables: Mapping[str, pd.DataFrame], notes: Sequence[str]) -> str:
-    """The tables of a comparison as GitHub Markdown, with the notes below."""
-    return markdown_text(tables, notes, heading=(f"# {name}", ""))
 
 
 def row_curves(results: Results) -> Figure:
@@ -68,16 +62,6 @@ def row_curves(results: Results) -> Figure:
     }
     curves = {label: [result.curves for result in row] for label, row in rows.items()}
     return curves_figure(curves, rates, title="pass@1 after training")
-
-
-def missing_note(planned: Sequence[PlannedRun], results: Results) -> list[str]:
-    """Which runs have no result, in words: `No result yet: grpo, seed 0; gar-grpo, seeds 1, 2.`"""
-    seeds: dict[str, list[str]] = {}
-    for run in planned:
-        if (run.label, run.seed) not in results:
-            seeds.setdefault(run.label, []).append(str(run.seed))
-    rows = [f"{label}, seed{'s' * (len(names) > 1)} {', '.join(names)}" for label, names in seeds.items()]
-    return [f"No result yet: {'; '.join(rows)}."] if rows else []
 
 
 def result_notes(results: Results) -> list[str]:

@@ -127,15 +127,6 @@ def test_prompts_put_in_the_ids_of_the_response_as_they_are(tokenizer):
     assert written.ids[written.start : written.start + written.num_tokens] == odd
 
 
-def test_token_rewards_share_nothing_to_tokens_outside_the_mask(judge, solutions):
-    problems, responses = [solutions[0][0]], [solutions[1][0]]
-    mask = torch.ones(1, len(responses[0]), dtype=torch.bool)
-    mask[0, 3:9] = False  # written by a tool
-    found = judge.token_rewards(problems, responses, torch.ones(1), torch.zeros(1), mask)
-    assert found.rewards[~mask].count_nonzero() == 0
-    assert float(found.rewards.sum()) == pytest.approx(2.0)
-
-
 def test_a_template_that_cannot_be_filled_in_is_an_error(tokenizer, tmp_path):
     for text in ("{problem} <sep>", "{response} <sep>", "{problem} {response} {answer}", "{problem} {response} }", ""):
         (tmp_path / "judge.txt").write_text(text, encoding="utf-8")

@@ -1,0 +1,189 @@
+"""Run cells as processes of this machine.
+
+A cell is run as `gar train` would, or resumed. Its process is a child of the one that holds the lock of its
+configuration file and writes its `result.json`. So two comparisons never run one cell at the same time.
+"""
+
+import contextlib
+import os
+import resource
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
+
+from gar.comparison.parent import end_with_parent
+from gar.comparison.plan import PlannedRun
+from gar.comparison.result import Usage, finished_result, write_result
+from gar.config import dump_config
+from gar.errors import ConfigError, GarError
+from gar.methods import METHODS
+from gar.records import RunFolder, write_atomic
+from gar.records.checkpoints import find_checkpoint
+from gar.records.files import system_errors
+from gar.records.lock import writer_lock
+from gar.train.resume import read_resumption
+
+_CHILD = ("-m", "gar.cli.child")
+_STOP_SECONDS = 30.0
+_MEMORY_UNIT = 1 if sys.platform == "darwin" else 1024  # of ru_maxrss, in bytes
+
+
+def local_devices(number: int | None = None, gpus: int | None = None, *, launch: bool = False) -> list[str | None]:
+    """CUDA_VISIBLE_DEVICES of each of `number` runs at a time on this machine. None leaves the variable unchanged.
+
+    Without a launcher a run trains on one GPU. With one, GPUs are divided evenly. If there are fewer GPUs than runs,
+    runs share them. By default one run with a launcher, else one per GPU, or one per core if there is no GPU.
+    """
+    import torch
+
+    count, named = torch.cuda.device_count(), os.environ.get("CUDA_VISIBLE_DEVICES")
+    visible = named.split(",")[:count] if named else [str(i) for i in range(count)]
+    if gpus is not None and gpus > len(visible):
+        raise ConfigError(f"--gpus {gpus}: {len(visible)} are visible. CUDA_VISIBLE_DEVICES says which those are.")
+    names = visible[:gpus]
+    number = number or (1 if launch else len(names) or _num_cores())
+    size = len(names) // number if launch else 1
+    shared: list[str | None] = [
+        ",".join(names[i * size : (i + 1) * size]) or names[i % len(names)] for i in range(number) if names
+    ]
+    return shared or [None] * number
+
+
+def launcher_words(launch: str) -> list[str]:
+    """The words of the command that starts the ranks of a run."""
+    try:
+        words = shlex.split(launch)
+    except ValueError as error:
+        raise ConfigError(f"--launch: {launch!r} is no command: {error}.") from error
+    if words and not shutil.which(words[0]):
+        raise ConfigError(f"--launch: there is no command '{words[0]}'.")
+    return words
+
+
+class _Process(NamedTuple):
+    """A cell that runs, the devices it runs on, and the lock that keeps other comparisons out."""
+
+    cell: PlannedRun
+    process: subprocess.Popen[bytes]
+    devices: str | None
+    start_time: float
+    lock: contextlib.ExitStack
+
+
+class LocalPool:
+    """Run cells in processes of this machine, one at a time per entry of `local_devices`.
+
+    A process has one thread, unless OMP_NUM_THREADS says otherwise. `launcher` is the command that starts its ranks.
+    """
+
+    def __init__(self, devices: Sequence[str | None], launcher: Sequence[str] = ()):
+        self._free, self._launcher = deque(devices), launcher
+        self.running: list[_Process] = []
+
+    @property
+    def has_room(self) -> bool:
+        """Whether a worker is free."""
+        return bool(self._free)
+
+    def start(self, cell: PlannedRun) -> bool:
+        """Train or resume a cell on free devices. Returns False if it has its result by now.
+
+        Raises:
+            LockedError: Another process runs it.
+        """
+        with contextlib.ExitStack() as lock:
+            lock.enter_context(writer_lock(cell.config_path))
+            arguments = _train_arguments(cell, launched=bool(self._launcher))
+            if not arguments:
+                return False
+            devices, start = self._free.popleft(), time.perf_counter()
+            process = self._popen(cell, arguments, devices)
+            self.running.append(_Process(cell, process, devices, start, lock.pop_all()))
+        return True
+
+    def _popen(self, cell: PlannedRun, arguments: Sequence[str], devices: str | None) -> subprocess.Popen[bytes]:
+        threads = os.environ.get("OMP_NUM_THREADS", "1")
+        visible = {} if devices is None else {"CUDA_VISIBLE_DEVICES": devices}
+        with system_errors(cell.log_path, "written, or the run started"), cell.log_path.open("wb") as log:
+            return subprocess.Popen(
+                [*(self._launcher or [sys.executable]), *_CHILD, *arguments],
+                env={**os.environ, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, **visible},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # Ctrl-C reaches the comparison alone, which then ends its cells
+                preexec_fn=partial(end_with_parent, os.getpid()),  # a launcher, too
+            )
+
+    def ended(self) -> list[tuple[PlannedRun, int]]:
+        """Cells whose process has ended, and its status. Where it is 0 the result is written."""
+        done = []
+        for run in tuple(self.running):
+            process, status, used = os.wait4(run.process.pid, os.WNOHANG)
+            if process:
+                run.process.returncode = os.waitstatus_to_exitcode(status)
+                self.running.remove(run)
+                self._free.append(run.devices)
+                with run.lock:
+                    if status == 0:
+                        write_result(run.cell, _usage(run, used))
+                done.append((run.cell, run.process.returncode))
+        return done
+
+    def stop(self) -> None:
+        """Interrupt the processes, as Ctrl-C would, and wait for them."""
+        for run in self.running:
+            run.process.send_signal(signal.SIGINT)
+        for run in self.running:
+            with run.lock:
+                try:
+                    run.process.wait(_STOP_SECONDS)
+                except subprocess.TimeoutExpired:
+                    run.process.kill()
+                    run.process.wait()
+
+
+def _usage(run: _Process, used: resource.struct_rusage) -> Usage:
+    return Usage(
+        wall_seconds=time.perf_counter() - run.start_time,
+        cpu_seconds=used.ru_utime + used.ru_stime,
+        peak_memory_bytes=used.ru_maxrss * _MEMORY_UNIT,
+    )
+
+
+def _train_arguments(cell: PlannedRun, *, launched: bool) -> list[str]:
+    """Arguments of `gar train` that finish a cell. Empty if its run has finished, and now has its result.
+
+    A failed run is removed, because it would fail again. So is one of which no whole checkpoint is left.
+    """
+    if finished_result(cell):  # another comparison has just written it
+        return []
+    if cell.folder.is_dir():
+        with writer_lock(cell.folder):  # a `gar train --resume` by hand may write there
+            pass
+    with contextlib.suppress(GarError):
+        folder = RunFolder.open(cell.folder)
+        status = folder.read_run().status
+        if read_resumption(folder).config == cell.config:
+            if status == "finished":
+                write_result(cell, None)
+                return []
+            can_resume = status != "failed" and not METHODS[cell.config.method].cannot_resume
+            if can_resume and find_checkpoint(folder, num_ranks=None if launched else 1).path:
+                return ["--resume", str(cell.folder)]
+    if cell.folder.exists():
+        with system_errors(cell.folder, "removed for a new start"):
+            shutil.rmtree(cell.folder)
+    write_atomic(cell.config_path, dump_config(cell.config))
+    return [str(cell.config_path)]
+
+
+def _num_cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -23,8 +23,9 @@ If it is killed, run the same command again: it continues with missing runs.
 
 Comparisons share equal runs.
 
-On several machines, or as jobs of any scheduler, start the same command
-several times in a shared folder. No run is trained twice.
+On several machines, start the same command in a shared folder.
+
+No run is trained twice.
 
 A comparison ships with gar: gar compare demo"""
 

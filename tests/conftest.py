@@ -3,6 +3,7 @@
 import atexit
 import os
 import shutil
+import signal
 import tempfile
 
 # Before the other imports: Hugging Face and matplotlib read these once. A test must not find what somebody fetched or
@@ -21,6 +22,7 @@ os.environ["TRANSFORMERS_OFFLINE"] = "1"
 os.environ["HF_DATASETS_OFFLINE"] = "1"
 os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
+signal.signal(signal.SIGINT, signal.default_int_handler)  # the background jobs of a shell ignore it
 
 from collections.abc import Callable
 from pathlib import Path

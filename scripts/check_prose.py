@@ -70,7 +70,7 @@ def texts(path: Path) -> Iterator[tuple[int, str]]:
 def findings(first: int, text: str, *, page: bool) -> Iterator[tuple[int, str, str]]:
     """The line, rule and words of each finding in a text that begins at line `first`."""
     text = prose(text)
-    for rule, pattern in (RULES | (PAGE_RULES if page else CODE_RULES)).items():
+    for rule, pattern in (RULES | PAGE_RULES | ({} if page else CODE_RULES)).items():
         for found in re.finditer(pattern, text, re.I if rule in ("refuse", "British") else 0):
             around = " ".join(text[max(0, found.start() - 30) : found.end() + 20].split())
             yield first + text.count("\n", 0, found.start()), rule, around

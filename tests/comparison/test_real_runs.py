@@ -28,7 +28,8 @@ def test_a_run_of_two_ranks_is_killed_with_its_comparison_and_goes_on(tmp_path):
     (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(values))
     command = [sys.executable, "-m", "gar", "compare", "tiny.yaml", "--launch", ACCELERATE]
     process = subprocess.Popen(command, cwd=tmp_path, start_new_session=True, stdout=subprocess.DEVNULL)
-    while not [*tmp_path.glob("runs/compare/gar-grpo-seed-0-*/checkpoints/checkpoint-1/manifest.jsonl")]:
+    manifests = "runs/compare/gar-grpo-seed-0-*/manifest.jsonl"
+    while not any("checkpoints/checkpoint-1/" in path.read_text() for path in tmp_path.glob(manifests)):
         assert process.poll() is None, "".join(path.read_text() for path in tmp_path.glob("runs/compare/*.log"))
         time.sleep(0.02)
     (run,) = (path for path in tmp_path.glob("runs/compare/gar-grpo-seed-0-*") if path.is_dir())

@@ -1,4 +1,4 @@
-"""Docstrings say `Example:`, Google's style for one. The reader of docstrings knows `Examples:` alone as code."""
+"""Docstrings use `Example:`, Google's style for one. The docstring parser reads code under `Examples:` alone."""
 
 import re
 from typing import Any

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from mkdocs.structure.pages import Page
 
 _MARKED = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.DOTALL)
-"""A formula as `pymdownx.arithmatex` leaves it: `\\(...\\)` in a sentence, `\\[...\\]` on lines of its own."""
+"""A formula as `pymdownx.arithmatex` leaves it: `\\(...\\)` in a sentence, `\\[...\\]` on separate lines."""
 _CONVERTER = LatexToMathML()
 
 
@@ -22,7 +22,7 @@ def mathml(latex: str, *, display: bool) -> str:
 
     Args:
         latex: The formula without its dollars.
-        display: Whether it stands on lines of its own.
+        display: Whether the formula is on separate lines.
 
     Raises:
         LatexError: It is not well formed, or uses an unknown command.

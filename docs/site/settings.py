@@ -47,7 +47,7 @@ def page() -> str:
 
 
 def table(section: type[Settings], prefix: str) -> str:
-    """One row for each setting of a section, with those of the sections in it."""
+    """One row for each setting of a section and of its inner sections."""
     texts, rows = attribute_docstrings(section), []
     for name, field in section.model_fields.items():
         default = field.get_default(call_default_factory=True)

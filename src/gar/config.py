@@ -70,7 +70,7 @@ class RunConfig(Settings):
 
 
 def config_type() -> type[RunConfig]:
-    """`RunConfig` with the registered methods, and a section for each of them that has settings of its own.
+    """`RunConfig` with the registered methods, and a section for each method that has settings.
 
     Raises:
         ConfigError: A section's name is taken.
@@ -230,7 +230,7 @@ def in_words(error: Any) -> str:
     words = re.findall(r"'([^']+)'", error["ctx"]["expected"]) if kind == "literal_error" else []
     hint = did_you_mean(str(given), words, cutoff=0.4)
     if name == "method" and not hint:
-        hint = " A method of your own needs its --plugin."
+        hint = " Your own method needs its --plugin."
     return f"{name}: {error['msg']}, got {given!r}.{hint}"
 
 

@@ -1,6 +1,6 @@
 """The errors that `gar` raises on purpose.
 
-Each text says what is wrong, what was found, what was expected and the likely cause. Each class subclasses both
+Each text names the fault, what was found, what was expected and the likely cause. Each class subclasses both
 `GarError` and the standard error that a caller would expect, so that `except ValueError` keeps working. Each error
 carries a code for programs: the class's, or a narrower one given when it is raised, or the name of a setting.
 """

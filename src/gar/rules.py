@@ -98,14 +98,14 @@ def raise_all(found: list[tuple[str, str]]) -> None:
 
 
 def in_words(values: Iterable[Any]) -> str:
-    """`a, b or c`. None is "no value", unless False says the same."""
+    """`a, b or c`. None alone is "no value". It is left out beside other values."""
     values = [value for value in values if value is not None] or [None]
     words = ["no value" if value is None else "empty" if value == () else str(value) for value in values]
     return " or ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
 
 
 def bounds(text: str) -> Condition:
-    """Numbers within bounds such as "> 0 and <= 1". What is no number is not looked at."""
+    """Numbers within bounds such as "> 0 and <= 1". Anything but a number passes."""
     parts = [(_COMPARE[sign], float(limit)) for sign, limit in map(str.split, text.split(" and "))]
     return Condition(
         text, lambda value, _: not isinstance(value, (int, float)) or all(fits(value, limit) for fits, limit in parts)
@@ -338,4 +338,4 @@ RULES: tuple[Rule, ...] = tuple(
     )
     for rule in rules
 )
-"""Every row but those of a method's own values (`gar.methods.settings.own_rules`)."""
+"""Every row, except for a method's own values (`gar.methods.settings.own_rules`)."""

@@ -339,6 +339,6 @@ def _mean(values: Tensor) -> float:
 
 
 def _zero_std_fraction(rewards: Tensor, group_index: Tensor) -> float:
-    """Share of groups whose rewards are all equal, so that GRPO learns nothing from them."""
+    """Share of groups with equal rewards, from which GRPO learns nothing."""
     uneven = group_index[group_deviations(rewards, group_index) != 0].unique().numel()
     return 1.0 - uneven / group_index.unique().numel()

@@ -55,10 +55,10 @@ def test_doctor_names_what_is_wrong_or_missing(install):
     for name, version, fields, expected in (
         ("trl", "1.20.0", (), ("trl", "wrong", "1.20.0, expected <1.17,>=1.16", "pip install 'trl<1.17,>=1.16'")),
         ("vllm", "0.31.0", (), ("vllm", "ok", "0.31.0", "")),
-        ("other", "1", (), ("verl", "missing", "not installed", f"pip install verl=={SUPPORTED},")),
+        ("other", "1", (), ("verl", "missing", "not installed", f"pip install verl=={SUPPORTED} in")),
         ("slime", "0.3.1", (), ("slime", "missing", "not installed", "different package")),
         ("gar-rl", "9", ("Requires-Python: >=3.99", "Requires-Dist: nosuch[a]>=3"),
-         ("python", "wrong", "expected >=3.99", "another Python")),
+         ("python", "wrong", "expected >=3.99", "different Python")),
         ("other2", "9", (), ("nosuch", "wrong", "not installed, expected >=3", "pip install 'nosuch[a]>=3'")),
     ):  # fmt: skip
         install(name, version, *fields)

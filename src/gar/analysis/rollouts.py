@@ -64,12 +64,12 @@ def _draw_histogram(axes: Axes, scored: pd.DataFrame, edges: np.ndarray) -> None
 
 
 def zero_std_groups(run: Run) -> pd.DataFrame:
-    """Classify the groups of a run by outcome and bonus, from its rollouts, a row for each.
+    """Classify the groups of a run by outcome and bonus, from its rollouts, with one row per group.
 
     * `step`, `size`: of the group
-    * `kind`: "all correct", "all wrong", "equal otherwise" (neither, and yet all outcomes are equal) or "mixed"
-      (the outcome alone tells responses apart, and an all-wrong group whose responses differ in format is mixed)
-    * `zero_std`: with the bonus
+    * `kind`: "mixed" (outcomes differ), else "all correct", "all wrong" or "equal otherwise" (some are correct)
+      An all-wrong group is mixed if its responses differ in format.
+    * `zero_std`: whether all rewards are equal, bonus included
     """
     table: Any = run.rollouts(["step", "group_index", "eligible", "bonus", "reward"]).to_pandas()
     groups = table.assign(outcome=table["reward"] - table["bonus"]).groupby(["step", "group_index"], as_index=False)

@@ -1,5 +1,5 @@
-"""The command line. The module of a command has `main(arguments)`, which returns the exit status.
+"""The command line. Each command's module has `main(arguments)`, which returns the exit status.
 
-A command that cannot do its work raises a `GarError`, whose text `gar.cli.main` prints. `gar.cli.outcomes` lists the
+A command that cannot do its work raises a `GarError`, and `gar.cli.main` prints it. `gar.cli.outcomes` lists the
 exit statuses.
 """

@@ -76,7 +76,7 @@ def run_stage(
 
 
 def in_full(arguments: Sequence[str]) -> list[str]:
-    """Replace the aliases in the arguments of `gar train` by the settings that they stand for."""
+    """Replace the aliases in the arguments of `gar train` with the full settings."""
     first, rest = [], []
     for argument in arguments:
         name, equals, value = argument.partition("=")

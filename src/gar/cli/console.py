@@ -16,7 +16,7 @@ def announce(text: str) -> None:
 
 
 def show(shown: RenderableType, style: str = "") -> None:
-    """Print a table, or a text as it stands: no markup, no line breaks."""
+    """Print a table, or a text verbatim, without markup or added line breaks."""
     text = isinstance(shown, str)
     Console(highlight=False).print(shown, style=style or None, markup=not text, soft_wrap=text)
 

@@ -56,7 +56,7 @@ class _Files(_Source):
     """Replace an existing file."""
 
     def check(self, suffix: str) -> None:
-        """Reject an output that exists, or whose name has another ending."""
+        """Reject an output that exists, or has the wrong suffix."""
         check_suffix(self.out, suffix)
         if self.out.exists() and Path(self.source).exists() and self.out.samefile(self.source):
             raise ConfigError(f"{self.out} is the source itself. Write to a different file.")
@@ -126,7 +126,7 @@ The prompts of OUT are without the template.
 
 
 def main(arguments: list[str]) -> int:
-    """Run `gar data ...`. The exit status of `check` is that of its verdict."""
+    """Run `gar data ...`. The verdict of `check` sets its exit status."""
     stages = {
         "check": (_check, _CheckArguments, "report what a source holds and what is wrong", _CHECK),
         "prepare": (_prepare, _PrepareArguments, "write a random subset", _PREPARE),

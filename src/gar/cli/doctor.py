@@ -26,7 +26,7 @@ _OPTIONAL = {
     "vllm": ("fast generation: --trl.use_vllm true", install_command("trl[vllm]")),
     "verl": (
         "FSDP2 or Megatron on a cluster",
-        "pip install verl==0.9.1, in an environment of its own: it needs another transformers",
+        "pip install verl==0.9.1 in a separate environment: it needs a different transformers",
     ),
     "slime": (
         "Megatron on a cluster",
@@ -40,7 +40,7 @@ _OPTIONAL = {
 class Item(NamedTuple):
     """A row: its name, its version or what is wrong, and what to do about it.
 
-    "missing" is optional and not there. "wrong" is something that gar does not work with, or without.
+    A "missing" item is optional. A "wrong" one is required, and absent, broken or of the wrong version.
     """
 
     status: Literal["ok", "missing", "wrong"]
@@ -77,7 +77,7 @@ def _versions() -> Iterator[Item]:
         yield Item("wrong", "gar", _ABSENT, "pip install . in a clone")
         return
     python = Requirement(f"python{importlib.metadata.metadata('gar-rl')['Requires-Python']}")
-    yield _version(python, platform.python_version(), "make an environment with another Python")
+    yield _version(python, platform.python_version(), "create an environment with a different Python")
     for requirement in map(Requirement, importlib.metadata.requires("gar-rl") or ()):
         if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
             yield _version(requirement, _installed(requirement.name), f"pip install '{requirement}'")

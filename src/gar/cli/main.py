@@ -32,7 +32,7 @@ def usage() -> str:
             "",
             *lines,
             "",
-            "gar COMMAND --help says more. gar --version prints the version.",
+            "gar COMMAND --help gives details. gar --version prints the version.",
             "Start with: gar train --preset demo",
         ]
     )

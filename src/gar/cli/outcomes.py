@@ -40,7 +40,7 @@ def degenerate(
         f"{none} is in the format '{format}', so none counts as correct. For texts without its marks add "
         "--format none.": not well_formatted,
         f"{none} was graded: {_ungraded(statuses, format)}": statuses and not decided,
-        f"{none} has an alignment. The rows 'signal' below say why. Do MODEL and the expert solutions "
+        f"{none} has an alignment. The rows 'signal' below give the reason. Do MODEL and the expert solutions "
         "(--anchor-fields) belong to these responses?": aligned == 0,
     }
     return next((sentence for sentence, holds in faults.items() if holds), "")
@@ -53,7 +53,7 @@ def _ungraded(statuses: Mapping[str, int], format: ResponseFormat) -> str:
     if most == Status.ERROR:
         return (
             "the gold answers cannot be read as one value each. If their column holds whole solutions, add "
-            "--answer-in-solution. A grader of your own may also fail."
+            "--answer-in-solution. Your own grader may also fail."
         )
     advice = "Were they cut off before it?" if format == "none" else "To look for it anywhere: --format none."
     return f"no answer was found that reads as exactly one value. {advice}"

@@ -32,10 +32,10 @@ class Job:
 
 
 def submit_jobs(job: Job, number: int, *, executor: str, parameters: Mapping[str, Any], folder: Path) -> list[str]:
-    """Submit so many equal jobs. Returns their ids.
+    """Submit `number` copies of a job. Returns their ids.
 
-    `executor` is slurm or, to try it out, local (processes of this machine) or debug (this process). `parameters` are
-    those of submitit's `AutoExecutor.update_parameters`. `slurm_` may be left out. `folder` is for logs.
+    `executor` is slurm or, to try it out, local (processes of this machine) or debug (this process). `parameters` go to
+    submitit's `AutoExecutor.update_parameters`. The prefix `slurm_` may be left out. Logs go to `folder`.
 
     Raises:
         ConfigError: submitit is not installed, there is no such cluster, or a parameter is wrong.

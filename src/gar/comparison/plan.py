@@ -31,11 +31,11 @@ class RowSettings(Settings):
     """One row of the table: a method, and its changes to the base run."""
 
     label: Name = ""
-    """Its name in files and tables. By default the method's."""
+    """The row's name in files and tables. By default the method's."""
     method: str
     """As in `gar train --method`."""
     settings: dict[str, Any] = Field(default_factory=dict)
-    """Settings over those of the base run, nested as in a configuration of `gar train`."""
+    """Changes to the settings of the base run, nested as in a configuration of `gar train`."""
     against: _Labels | None = None
     """Labels of the rows it is tested against. By default the first row."""
 
@@ -54,7 +54,7 @@ class ComparisonSettings(Settings):
     base: str | dict[str, Any]
     """Settings of every run: a preset, a file beside this one, or the settings themselves."""
     settings: dict[str, Any] = Field(default_factory=dict)
-    """Settings over those of `base`, for every run."""
+    """Changes to the settings of `base`, for every run."""
     runs: Annotated[tuple[RowSettings, ...], Field(min_length=1)]
     """The rows: names of methods, or mappings. Costs are relative to the first."""
     seeds: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)]

@@ -80,7 +80,7 @@ class _Process(NamedTuple):
 class LocalPool:
     """Run cells in processes of this machine, one at a time per entry of `local_devices`.
 
-    A process has one thread, unless OMP_NUM_THREADS says otherwise. `launcher` is the command that starts its ranks.
+    Each process has OMP_NUM_THREADS threads, by default one. `launcher` is the command that starts its ranks.
     """
 
     def __init__(self, devices: Sequence[str | None], launcher: Sequence[str] = ()):
@@ -123,7 +123,7 @@ class LocalPool:
             )
 
     def ended(self) -> list[tuple[PlannedRun, int]]:
-        """Cells whose process has ended, and its status. Where it is 0 the result is written."""
+        """Cells that have ended, and their exit statuses. Writes the result of each cell with status 0."""
         done = []
         for run in tuple(self.running):
             process, status, used = os.wait4(run.process.pid, os.WNOHANG)

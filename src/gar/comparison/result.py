@@ -25,7 +25,7 @@ CURVES = (
     "gar/zero_std_group_fraction_shaped",
     "gar/expert_tokens",
 )
-"""Metrics whose curves are kept."""
+"""Metrics that are kept as curves."""
 
 _DIGITS = 5
 RESULT = "result.json"
@@ -264,8 +264,8 @@ def check_paired(results: Results) -> None:
 
 _UNPAIRED = {
     "other-prompts": "were not trained on the same problems in the same order, so that the methods cannot be compared. "
-    "Do their rows differ in data, batch, generations, updates per rollout or steps? Put such rows into comparisons of "
-    "their own.",
+    "Do their rows differ in data, batch, generations, updates per rollout or steps? Put such rows into separate "
+    "comparisons.",
     "other-data": "were not trained on the same data, under the same ids and the same data.source. Was it changed in "
     "between? Remove the run folders of the one or the other, and repeat the command.",
     "other-evaluation": "were not evaluated on the same problems with the same number of samples. Was a file changed "

@@ -21,8 +21,8 @@ def group_advantages(
 ) -> Float[Tensor, " responses"]:
     """GRPO's advantage: `(r_i - mean_group) / (max(std_group, min_std) + eps)`.
 
-    Dividing by the standard deviation scales any spread to unit size, however small: in a group whose outcomes are all
-    the same, a bonus of 0.001 trains as hard as right against wrong. `min_std` limits this amplification.
+    Dividing by the standard deviation scales any spread to unit size, however small. If all outcomes of a group
+    are equal, a bonus of 0.001 trains as hard as right against wrong. `min_std` limits this amplification.
 
     Args:
         rewards: Shaped rewards of all responses on all ranks.
@@ -34,7 +34,7 @@ def group_advantages(
 
     Returns:
         One advantage per response in `rewards`' dtype, torch's default for integers and bool. Computed in float64.
-        Exactly 0 in a group of one and in a group whose rewards are all equal.
+        Exactly 0 in a group of one and in a group with equal rewards.
 
     Raises:
         ValueError: A reward is not finite, or a setting is out of range.

@@ -21,7 +21,7 @@ def alignment_scores(
 
     Returns:
         float32 in [-1, 1], summed in float64. 0 if either row is zero. Never computed in bfloat16, which cannot
-        tell apart cosines that differ by less than 0.004: the centered bonus is of that size.
+        separate cosines that differ by less than 0.004. The centered bonus is of that size.
 
     References:
         GAR, arXiv 2609.03342, eq. 5.

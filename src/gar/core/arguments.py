@@ -76,7 +76,7 @@ class Budget(NamedTuple):
 
     Attributes:
         memory_bytes: Temporary-memory limit in bytes, excluding inputs and output.
-        chunk_tokens: Largest number of tokens whose logits exist at one time. None chooses.
+        chunk_tokens: Largest number of tokens with logits in memory at one time. None chooses.
         precision: Precision of the two matrix products with W. "float32" widens W tile by tile, without TF32. "storage"
             uses a bfloat16 W as it is, with float32 logits. "auto" is storage for a large bfloat16 head where the
             device has bfloat16 products (a GPU, or a CPU with avx512_bf16 or amx_bf16), else float32.

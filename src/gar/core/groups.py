@@ -43,8 +43,8 @@ def group_deviations(
         mask: True for the members that count. None counts all.
 
     Returns:
-        `value - mean over the counted members of its group` where `mask` holds, 0 elsewhere. Exactly 0 throughout a
-        group whose counted values are all equal, and for a single counted member.
+        `value - mean over the counted members of its group` where `mask` holds, 0 elsewhere. Exactly 0 if a
+        group's counted values are all equal, or if only one counts.
     """
     if values.numel() == 0:
         return values.double()

@@ -27,7 +27,7 @@ _LARGE_HEAD = 2**24
 """Smaller heads always use float32 products, which cost little."""
 
 _CPU_TOKENS, _CPU_TILE = 256, 2048
-"""Tokens and rows whose float32 logits stay in a core's cache. Fewer tokens would read W more often."""
+"""Tokens and rows at a time: their float32 logits fit a core's cache. Fewer tokens would read W more often."""
 
 _MANY_TOKENS, _SMALLEST_TILE = 1024, 128
 """Tokens on a GPU, and on a CPU with bfloat16 products, which widens each tile of W once for a chunk."""

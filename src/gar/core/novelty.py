@@ -90,8 +90,8 @@ def novelty_rewards(
 
     Returns:
         One reward per response in `novelty`'s dtype, torch's default for integers and bool. Computed in float64. The
-        factor is 1 if nubar is undefined: without a usable vector, and in a group whose novelties are equal to
-        within 1e-6 (a group of one, of copies, and always a group of two, whose one cosine serves both).
+        factor is 1 if nubar is undefined: without a usable vector, and if the group's novelties are equal to
+        within 1e-6 (one response, copies, and always two responses, which share one cosine).
 
     Raises:
         ValueError: Shapes differ, or a scored novelty or `novelty_weight` is not finite.

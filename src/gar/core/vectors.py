@@ -181,7 +181,7 @@ def alignment_shares(
     """Share of each token in its response's alignment: `(u_t . v_a) / (n ||s||)`.
 
     The alignment is `v . v_a` with `v = s / ||s||` and `s = (1/n) sum_t u_t`, so the shares of a response's tokens add
-    up to it. A negative share is a token whose gradient points away from the anchor's.
+    up to it. If a token's share is negative, its gradient points away from the anchor's.
 
     Args:
         tokens: The scored tokens of all responses.

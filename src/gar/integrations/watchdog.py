@@ -37,7 +37,7 @@ _FAULTS = {
     "format. The policy has lost the task or the format, or the problems are too hard. Read some. Lower the learning "
     "rate, or take easier problems.",
 }
-"""By kind, the most telling first."""
+"""By kind, the most informative first."""
 
 
 def warn(collapse: Collapse) -> None:
@@ -49,8 +49,7 @@ class Watchdog:
     """Counts the steps in a row in which something was wrong with every response.
 
     Args:
-        settings: After how many steps to speak, and whether to stop.
-        tell: Receives the first collapse. Called once.
+        settings: After how many steps to call `tell`, and whether to stop. `tell` receives the first collapse, once.
     """
 
     def __init__(self, settings: WatchdogSettings, tell: Callable[[Collapse], None] = warn):
@@ -60,7 +59,7 @@ class Watchdog:
         self._told = False
 
     def look(self, step: int, rows: "Sequence[RolloutRecord]") -> None:
-        """Take notice of the rollouts of all ranks for one step under TRL. With mode "stop", raise `CollapseError`."""
+        """Count the rollouts of all ranks for one step under TRL. With mode "stop", raise `CollapseError`."""
         self._count(step, [(not row.response.strip(), row.truncated, row.eligible) for row in rows])
 
     def look_at(self, step: int, responses: Step) -> None:
@@ -86,4 +85,4 @@ class Watchdog:
         text = f"For {count} step{'s' if count > 1 else ''} ({first} to {step}) {_FAULTS[lasting[0]]}"
         self._tell(Collapse(kind=lasting[0], first_step=first, last_step=step, text=text))
         if self._settings.mode == "stop":
-            raise CollapseError(f"{text} To train on all the same, set watchdog.mode to warn.")
+            raise CollapseError(f"{text} To continue anyway, set watchdog.mode to warn.")

@@ -1,4 +1,4 @@
-"""G2RL: responses whose gradients point away from the others of their group earn more [arXiv 2512.15687]."""
+"""G2RL: a response earns more if its gradient points away from the others of its group [arXiv 2512.15687]."""
 
 from gar.core import novelty_rewards, novelty_scores
 from gar.methods.base import Method, ScoredBatch, ShapedRewards, eligible_responses, format_penalties

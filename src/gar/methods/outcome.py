@@ -1,4 +1,4 @@
-"""Methods whose reward is the outcome alone: every correct response of a group gets the same."""
+"""Methods that reward the outcome alone: every correct response of a group gets the same."""
 
 from gar.core import maspo_weights
 from gar.methods.base import Method, outcome_rewards

@@ -23,12 +23,12 @@ _WORDS: dict[Need, str] = {
     "anchor": "compares responses with their problem's anchors",
     "shuffled-anchor": "compares responses with the anchors of another problem of the data set",
     "random-anchor": "gives each problem of the data set a random vector",
-    "text": "compares texts with those of anchors",
-    "length": "compares lengths with those of anchors",
+    "text": "compares texts with anchor texts",
+    "length": "compares lengths with anchor lengths",
     "compares_responses": "compares the vectors of responses with each other",
     "gate": "weighs single tokens in the policy loss",
     "loss": "sets fields of TRL's policy loss",
-    "trainer": "brings a trainer of its own",
+    "trainer": "brings its own trainer",
     "initial_policy": "takes vectors of the policy before training",
 }
 
@@ -65,7 +65,7 @@ class Engine:
         return "" if estimator in self.estimators else f"there is no estimator {estimator} here"
 
     def facts(self, method: Method, estimator: Estimator) -> dict[str, Any]:
-        """What `gar.rules` asks of an engine."""
+        """The facts about an engine that `gar.rules` reads."""
         return {
             "engine": self.name,
             "engine.methods": ", ".join(self.methods()),
@@ -76,7 +76,7 @@ class Engine:
         }
 
     def read(self, values: Mapping[str, Any], source: str) -> RunConfig:
-        """A run's configuration from the section `gar` of the engine's own, in which only `sections` count.
+        """A run's configuration from the section `gar` of the engine's configuration. Only `sections` apply.
 
         Raises:
             ConfigError: A key or a value is wrong.
@@ -85,7 +85,7 @@ class Engine:
         for key in values:
             if key in RunConfig.model_fields and key not in known:
                 raise ConfigError(
-                    f"{source}: 'gar.{key}' has no effect under {self.name}, whose own flags decide it. Known here: "
+                    f"{source}: 'gar.{key}' has no effect under {self.name}. Use {self.name}'s own flags. Known here: "
                     f"{', '.join(known)}.",
                     code="no-effect",
                 )

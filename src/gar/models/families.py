@@ -1,7 +1,7 @@
 """Find the two parts of a causal language model that GAR needs: its backbone and its LM head.
 
-`find_parts` compares the closed form's logits with the model's own on a few tokens. It rejects a model whose head
-transforms logits in a way that the closed form does not cover.
+`find_parts` compares the closed form's logits with the model's own on a few tokens. It rejects a model if its
+head transforms logits in a way that the closed form does not cover.
 """
 
 import copy

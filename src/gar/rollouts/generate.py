@@ -257,7 +257,7 @@ def _generate_batch(
 
 
 class _RefuseNan(LogitsProcessor):
-    """Rejects a model whose first logits are NaN. Checking later tokens would stall a GPU."""
+    """Rejects a model with NaN in its first logits. Checking later tokens would stall a GPU."""
 
     def __init__(self) -> None:
         self.is_first = True

@@ -126,12 +126,12 @@ def captured_means(
     """Mean vector of each sequence, float32 [sequences, hidden], from a captured pass, 0 without a scored token.
 
     `seen` comes from `captured_pass`, `schedule` from slime: the indices of the sequences of each micro-batch.
-    `sequences` are all of the pass, in full. Those that need no vector have no positions.
+    `sequences` holds all of the pass, in full. A sequence that needs no vector has no positions.
     """
     if len(seen) != len(schedule):
         raise ModelError(
             f"slime's log-probability pass had {len(seen)} micro-batches, but its schedule has {len(schedule)}. Does "
-            "another hook make passes of its own in between?",
+            "another hook run extra passes in between?",
             code="other-schedule",
         )
     means = torch.zeros(len(sequences), seen[0].hidden.shape[1], device=seen[0].weight.device)
@@ -154,7 +154,7 @@ def _micro_batch_means(
         index.append(torch.full_like(targets[-1], i))
         if not torch.equal(inputs.token_ids[rows[-1]], sequence.tokens[position[scored] - 1]):
             raise ModelError(
-                "a micro-batch holds other tokens than slime's schedule says, so that hidden states would be assigned "
+                "a micro-batch differs from slime's schedule in its tokens, so that hidden states would be assigned "
                 "to the wrong response. Does this version of slime pack differently?",
                 code="other-schedule",
             )

@@ -61,7 +61,7 @@ def trl_arguments(kind: Any, config: RunConfig, output_dir: str | Path, **fields
 def with_method(args: GRPOConfig, method: Method, *, chosen: Collection[str] | None = None) -> GRPOConfig:
     """TRL's configuration with the fields that belong to a method (`Method.trl`).
 
-    A field in `chosen` keeps its value: `plan_shaping` raises an error if it is not the method's. None stands for those
+    A field in `chosen` keeps its value: `plan_shaping` raises an error if it is not the method's. None means the fields
     that differ from TRL's defaults. Returns `args` itself if it agrees with the method, else a copy.
     """
     if chosen is None:

@@ -81,9 +81,9 @@ def check_ranks(args: Any) -> None:
     """Reject a launch that would train something else, or wait forever."""
     if args.n_gpu > 1:
         raise ConfigError(
-            f"one process sees {args.n_gpu} GPUs, and would train on copies of the model, whose hidden states GAR does "
-            f"not read. Start one for each: accelerate launch --multi_gpu --num_processes {args.n_gpu} -m gar train "
-            "..., or show it one: CUDA_VISIBLE_DEVICES=0 gar train ...",
+            f"one process sees {args.n_gpu} GPUs, and would train on copies of the model. GAR does not read the hidden "
+            "states of copies. Start one process per GPU: accelerate launch --multi_gpu --num_processes "
+            f"{args.n_gpu} -m gar train ..., or show it one GPU: CUDA_VISIBLE_DEVICES=0 gar train ...",
             code="several-gpus",
         )
     announced = int(os.environ.get("WORLD_SIZE", "1"))

@@ -31,7 +31,7 @@ class RolloutBatch:
         texts: What the verifier reads.
         truncated: Whether a response was cut off.
         step: The responses of all ranks, once they are verified.
-        num_passed: Responses whose hidden states a passing forward has handed over.
+        num_passed: Number of responses with hidden states from TRL's forward passes.
         means: One mean vector per response, 0 if `has_means` is False.
         shaped: The responses of all ranks with their rewards, once there are any.
         columns: TRL's rewards, [responses of all ranks, functions], NaN for None.
@@ -156,7 +156,7 @@ class RolloutBatch:
         *,
         attended: Sequence[bool] | None = None,
     ) -> None:
-        """Form the needed means from hidden states of the next rows. Those not `attended` (None: all are) are left."""
+        """Compute the needed means from hidden states of the next rows. Skips rows not `attended` (None: all are)."""
         first, needed = self.num_passed, self.step.needed[self.here].tolist()
         self.num_passed += len(hidden)
         members = [i for i in range(first, self.num_passed) if needed[i] and (attended is None or attended[i])]

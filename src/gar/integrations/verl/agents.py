@@ -1,4 +1,4 @@
-"""verl's agent loop, which also tells GAR's reward manager what the policy wrote: verl keeps the mask from it."""
+"""verl's agent loop, which also sends the response mask to GAR's reward manager. verl's own loop does not."""
 
 # pyright: reportMissingImports=false
 from typing import Any
@@ -10,7 +10,7 @@ from gar.integrations.verl.exchange import OWN_MASK
 
 
 class GarAgentLoopWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  # the class below @ray.remote
-    """verl's own, with the response mask among what travels to the reward worker."""
+    """verl's worker, which also sends the response mask to the reward worker."""
 
     async def _compute_score(self, outputs: list[Any], kwargs: dict[str, Any]) -> None:
         extra = outputs[-1].extra_fields
@@ -22,7 +22,7 @@ class GarAgentLoopWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  # 
 
 
 class GarAgentLoopManager(AgentLoopManagerTQ):
-    """verl's own, with our workers. `GarTrainerSync` sets it."""
+    """verl's manager, with our workers. `GarTrainerSync` sets it."""
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)

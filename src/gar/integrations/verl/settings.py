@@ -49,7 +49,7 @@ def read_settings(verl: Mapping[str, Any]) -> RunConfig:
 def read_shaping(config: RunConfig, verl: Mapping[str, Any] | None = None, *, quiet: bool = False) -> Shaping:
     """The method with the settings in force (`read_settings`), after all rules. Advantages are verl's own.
 
-    `verl` is verl's whole configuration, None in a reward worker. `quiet` warns of no setting that nothing reads.
+    `verl` is verl's whole configuration, None in a reward worker. `quiet` suppresses warnings of unused settings.
     """
     sections = {name: getattr(config, name) for name in VERL.sections}
     flags = None if verl is None else dict(leaves(verl))
@@ -57,14 +57,14 @@ def read_shaping(config: RunConfig, verl: Mapping[str, Any] | None = None, *, qu
 
 
 def check_version() -> None:
-    """Raise an error before importing another version of verl: the methods overridden here carry no promise."""
+    """Raise an error before importing a different version of verl, in which the overridden methods may differ."""
     try:
         installed = version("verl")
     except PackageNotFoundError:
         installed = "none"
     if installed != SUPPORTED:
         raise ConfigError(
-            f"gar.integrations.verl is written for verl=={SUPPORTED} and found {installed}. pip install "
-            f"verl=={SUPPORTED}, in an environment of its own (it needs an older transformers than gar train).",
+            f"gar.integrations.verl is written for verl=={SUPPORTED} and found {installed}. Run pip install "
+            f"verl=={SUPPORTED} in a separate environment (it needs an older transformers than gar train).",
             code="verl-version",
         )

@@ -1,4 +1,4 @@
-"""Problems, prompts, responses to them, and the generated task, `arithmetic`, whose names are public too."""
+"""Problems, prompts, responses to them, and the generated task `arithmetic`. Its names are public too."""
 
 from typing import TYPE_CHECKING
 

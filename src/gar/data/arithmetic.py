@@ -87,7 +87,7 @@ def draw_splits(seed: int, draw: Callable[[random.Random, int], Problem]) -> dic
 def draw_problem(
     rng: random.Random, num_operations: int, source: str, solve: Callable[[Problem, random.Random], str]
 ) -> Problem:
-    """Draw a problem whose answer is uniform over the digits, so that a guess is right one time in ten.
+    """Draw a problem. Its answer is uniform over the digits, so that a guess is right one time in ten.
 
     `solve` writes its expert solution.
     """
@@ -126,7 +126,7 @@ def write_solution(
     """Write a full response with tags: `<think> [ = 7 ; = 9 ; = 7 ] </think> <answer> 7 </answer>`.
 
     `values` has one value per operation, by default the right ones. The last one is the answer. A guess shows it alone.
-    `forms` and `words` spell methods and symbols. The tokens stand between single spaces, exactly as the embedded
+    `forms` and `words` spell methods and symbols. Single spaces separate the tokens, exactly as the embedded
     tokenizer decodes them.
 
     Raises:

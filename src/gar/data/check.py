@@ -44,7 +44,7 @@ class DataReport:
     """Contents of a source. `load_problems` rejects the `errors`. The user judges the rest.
 
     `prompt_tokens` and `anchor_tokens` hold the number of texts and quantiles of their lengths.
-    `comparisons` counts expert solutions by the status of their own final answer, verified against the gold answer.
+    `comparisons` counts expert solutions by the status of their final answer, verified against the gold answer.
     """
 
     source: str
@@ -72,7 +72,7 @@ class DataReport:
         if unreadable.count > num_compared / 2:
             return "not usable", (
                 f"most gold answers cannot be read, for example {unreadable.examples[0]}. Is it their column "
-                "(--answer-field)? A grader of your own (--verify.verifier) may read them."
+                "(--answer-field)? A custom grader (--verify.verifier) may read them."
             )
         if not self.num_anchors:
             return "usable for GRPO only", "no problem has an expert solution. Name their column with --anchor-fields."

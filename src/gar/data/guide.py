@@ -38,10 +38,10 @@ def guide_problems(
     wording: str = WORDING,
     tags: Tags | None = None,
 ) -> Guided:
-    """Replace each problem without a right response by one whose prompt holds the beginning of its expert solution.
+    """Replace each problem without a right response by a copy with the beginning of its solution in the prompt.
 
-    The beginning is the shortest of `SHARES` with which some but not all responses are right. A problem stays as it is
-    if there is none, and if it has no expert solution. The first one counts. `wording` has {prompt} and {beginning}.
+    The first expert solution counts. Its beginning is the shortest of `SHARES` with which some but not all responses
+    are right. If there is none, the problem does not change. `wording` has {prompt} and {beginning}.
     """
     guided = list(problems)
     waiting = [i for i, right in enumerate(count_right(problems)) if right == 0]

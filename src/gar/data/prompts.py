@@ -49,12 +49,12 @@ def render_prompt(prompt: Prompt, template: PromptTemplate, *, chat: bool, tags:
 
 
 def as_messages(prompt: Prompt) -> list[Message]:
-    """Chat messages, from text those of a user who says it."""
+    """Chat messages. Text becomes one user message."""
     return [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
 
 
 def edited(prompt: Prompt, edit: Callable[[str], str]) -> Prompt:
-    """A prompt after a change of its text, in chat messages that of the last user message."""
+    """A prompt with its text edited. In chat messages, `edit` changes the text of the last user message."""
     if isinstance(prompt, str):
         return edit(prompt)
     users = [index for index, message in enumerate(prompt) if message["role"] == "user"]
@@ -110,7 +110,7 @@ def anchor_lengths(anchors: Sequence[Anchor], tokenizer: Any) -> list[int]:
 
 
 def drop_long_prompts(problems: Sequence[Problem], tokenizer: Any, max_prompt_tokens: int) -> tuple[list[Problem], int]:
-    """The problems whose rendered prompt has at most `max_prompt_tokens` tokens, and the number of the others.
+    """The problems with a rendered prompt of at most `max_prompt_tokens` tokens, and the number of the others.
 
     A `DataError` if none fits.
     """

@@ -61,7 +61,7 @@ class ResponseRow:
 class ResponseSurvey:
     """Counts of rows, of responses, of rows with an expert solution, and of rows that repeat an earlier row's prompt.
 
-    `num_rows` includes the rows that cannot be read, whose `errors` are kept.
+    `errors` has an error for each row that cannot be read. `num_rows` counts these rows too.
     """
 
     num_rows: int = 0

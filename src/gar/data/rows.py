@@ -1,7 +1,7 @@
 """Rows of a data source, one at a time: a file, a data set on the Hub or its folder on disk.
 
 Memory holds only the current row (for Parquet a batch of rows, for one JSON array all of it). Every row keeps its
-number in the source, so that an error can say `anchors.jsonl:412`.
+number in the source, so that an error can name `anchors.jsonl:412`.
 """
 
 import csv
@@ -49,11 +49,11 @@ def iter_rows(
     torn_ids: Collection[str] = (),
     on_error: OnError = raise_error,
 ) -> Iterator[tuple[int, Row]]:
-    """Read a source row by row: the number of each (the line of a JSONL file, else the count of rows) from 1, and it.
+    """Read a source row by row. Yields the number of each row (its line in a JSONL file), counted from 1, and the row.
 
-    `split`, `subset` and `revision` are those of a Hub data set. `torn_ids` are values that mark the rows of a .csv
-    that may have too few values. Those that lack are None. `on_error` is called with the error for a line that is no
-    JSON object. If it returns, the line is skipped. A `DataError` says why the source cannot be read.
+    `split`, `subset` and `revision` apply to Hub data sets. `torn_ids` are values that mark the rows of a .csv that may
+    have too few values. Missing values are None. `on_error` is called with the error for a line that is not a JSON
+    object. If it returns, the line is skipped. A `DataError` gives the reason if the source cannot be read.
     """
     check_source(source)
     path = Path(source)
@@ -78,7 +78,7 @@ def check_source(source: str) -> None:
             raise DataError(f"{source}: the folder holds no data. {expected}")
     elif path.exists():
         if not source.endswith(FILE_SUFFIXES):
-            raise DataError(f"{source}: cannot tell what kind of file this is. {expected}")
+            raise DataError(f"{source}: unknown kind of file. {expected}")
     elif source.endswith(FILE_SUFFIXES) or not _HUB_ID.fullmatch(source):
         siblings = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
         hint = did_you_mean(path.name, siblings, prefix=source.removesuffix(path.name))
@@ -153,7 +153,7 @@ def _array(content: bytes, source: str) -> list[Any]:
 
 
 def _parsed(line: bytes, number: int) -> object:
-    """The value of a line of JSON Lines. A `ValueError` says why it cannot be read."""
+    """The value of a line of JSON Lines. A `ValueError` gives the reason if it cannot be read."""
     hint = "" if line.endswith(b"\n") else " It has no line end: was the file cut off?"
     try:
         return json.loads(line.decode("utf-8-sig" if number == 1 else "utf-8"))

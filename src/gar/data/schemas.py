@@ -32,7 +32,7 @@ class ColumnSchema:
         name: As `--column-schema` takes it.
         needs: Further columns without which the schema does not apply.
         benchmark: Never detected.
-        answer_of: Extracts the answer from the column's text. A row whose answer is "" is dropped.
+        answer_of: Extracts the answer from the column's text. A row is dropped if its answer is "".
         anchor_of: Extracts the expert solution from the column's text.
         with_choices: Adds the choices of a row. The third argument is its place.
         unusable: Why a row is unusable according to its own data set, or "".

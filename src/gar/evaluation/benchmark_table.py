@@ -79,8 +79,8 @@ def load_model(argument: str) -> Model:
 def benchmark_table(models: Sequence[Model], *, ks: Sequence[int] = ()) -> BenchmarkTable:
     """Scores of every model on its benchmarks, and its contrast with the first model if both were evaluated alike.
 
-    p-values are corrected for all models and benchmarks of one measure and k. `ks` are the k of pass@k and maj@k, by
-    default as `columns` says, for the fewest samples of any model.
+    p-values are corrected for all models and benchmarks of one measure and k. `ks` are the k of pass@k and maj@k. By
+    default, `columns` chooses them for the model with the fewest samples.
 
     Raises:
         ConfigError: Two models have one label, or a k is larger than the number of samples.
@@ -157,7 +157,7 @@ def _result(run: Run) -> EvaluatedSet:
 
 
 def _tested(model: Model, first: Model, notes: list[str]) -> Model:
-    """The evaluations of a model that can be tested against those of the first. Notes why the others cannot."""
+    """The evaluations of a model that can be tested against the first model. Notes the reason for the others."""
     tested = {}
     for name in (name for name in first.evaluations if name in model.evaluations):
         runs, others = model.evaluations[name], first.evaluations[name]

@@ -23,8 +23,8 @@ GREEDY_TOP_P = 1e-9
 class TransformersEngine:
     """Hugging Face `generate`, as in the evaluations of a training run.
 
-    `context` is the most tokens of a prompt and its response together. None if unknown. `identity` is that of the
-    model: hashes of the weights and the tokenizer.
+    `context` is the maximum number of tokens of a prompt and its response together. None if unknown. `identity` has
+    the backend and hashes of the model's weights and tokenizer.
 
     Raises:
         ConfigError: The device cannot be used.

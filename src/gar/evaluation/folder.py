@@ -37,7 +37,7 @@ class EvaluationFolder:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Lock the folder, which is created if need be. A `LockedError` says that another process writes there."""
+        """Create the folder if it does not exist, and lock it. A `LockedError` if another process writes there."""
         with system_errors(self.path, "made"):
             self.path.mkdir(parents=True, exist_ok=True)
         with writer_lock(self.path):

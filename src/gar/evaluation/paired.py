@@ -73,7 +73,7 @@ def contrasts(
         the means `score` and `reference`, `difference` with its 95% bootstrap interval `low` to `high`, `all_equal`
         if all differences are one number, so that the interval is empty, `p_t` and `p_permutation` of both tests,
         `p` (the one that decides), `p_corrected`, `detectable` (the true difference found with 80% power), `verdict`.
-        NaN stands for a test that was not made.
+        NaN marks a test that was not made.
 
     Example:
         >>> rows = [(name, seed, "test", "q", 4, 1 + seed, ()) for seed in (0, 1, 2) for name in ("grpo", "gar-grpo")]

@@ -1,4 +1,4 @@
-"""Check a few rollouts before the first step. If there is no reward signal, say why.
+"""Check a few rollouts before the first step. If there is no reward signal, give the reason.
 
 If all responses are cut off, badly formatted or wrong, a run trains for hours and learns nothing.
 """
@@ -66,8 +66,8 @@ SYMPTOMS = (
         "If they are empty, an instruction-tuned model needs chat messages: --data.template boxed makes them. "
         "If the prompt does not ask for this format, ask for it with --data.template {format}. If it ends in "
         "{think_open}, a response must not open that again: choose --verify.format boxed, or a chat template that "
-        "does not open the thinking part. Otherwise the model uses other markers: name them in --verify.tags, or let "
-        "answers stand anywhere with --verify.format none.",
+        "does not open the thinking part. Otherwise the model uses other markers: name them in --verify.tags, or "
+        "accept answers anywhere with --verify.format none.",
         lambda _, verdict: not verdict.well_formatted,
     ),
     Symptom(
@@ -82,8 +82,8 @@ SYMPTOMS = (
         UNCHECKED,
         0,
         "of responses could not be graded, and earn nothing. After timeouts raise --verify.timeout_seconds. An error's "
-        "text follows the example: is the gold answer unreadable (`gar data check` lists those), or does a grader of "
-        "your own fail?",
+        "text follows the example: is the gold answer unreadable (`gar data check` lists those), or does a "
+        "custom grader fail?",
         lambda _, verdict: verdict.status in (Status.TIMEOUT, Status.ERROR),
     ),
     Symptom(

@@ -58,10 +58,10 @@ def paired_t_p_value(differences: ArrayLike) -> float | None:
 
 
 def sign_flip_p_value(differences: ArrayLike) -> float:
-    """Two-sided paired permutation test: if the methods were equal, both signs of each difference would be as likely.
+    """Two-sided paired permutation test: if the methods were equal, both signs of a difference would be equally likely.
 
-    p is the share of sign patterns whose mean is at least as far from 0 as the observed mean. Up to 16 pairs it is
-    exact, over all 2^n patterns. Beyond, random patterns and the observed one are used, so that p is never 0.
+    p is the share of sign patterns with a mean at least as far from 0 as the observed mean. Up to 16 pairs it is
+    exact, over all 2^n patterns. Beyond that, random patterns and the observed one are used, so that p is never 0.
     n pairs cannot give a p below 2^(1-n): five seeds never fall below 0.0625.
 
     `scipy.stats.permutation_test` is not used: it misses ties where differences add up to 0 except for rounding, and

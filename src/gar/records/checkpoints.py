@@ -22,7 +22,7 @@ _NAME = re.compile(r"checkpoint-\d+")
 class FoundCheckpoint:
     """The checkpoint from which a run resumes. None if it starts from its first step.
 
-    `notes` say which checkpoints were passed over.
+    `notes` name the skipped checkpoints, with the reasons.
     """
 
     path: Path | None = None
@@ -63,7 +63,7 @@ def marked_checkpoints(run: RunFolder) -> list[Path]:
 def find_checkpoint(run: RunFolder, *, num_ranks: int | None) -> FoundCheckpoint:
     """The newest checkpoint from which a run can be resumed exactly, with this number of processes. Every file is read.
 
-    A `RecordError` says what is wrong with each marked checkpoint if none is whole.
+    If no marked checkpoint is whole, a `RecordError` names the fault of each.
     """
     notes = []
     marked = marked_checkpoints(run)

@@ -48,7 +48,7 @@ class ProblemCount:
 class EvaluatedSet:
     """Results on one evaluation set: pass@k by k (None for fewer than k samples), and the counts of correct samples.
 
-    `problems_hash` is that of ids, prompts and answers, and `format` is how responses were read. None if unknown.
+    `problems_hash` covers ids, prompts and answers, and `format` is how responses were read. None if unknown.
     """
 
     pass_at: Mapping[Annotated[str, Field(pattern=r"^[0-9]+$")], _Rate | None]

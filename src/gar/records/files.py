@@ -236,7 +236,7 @@ def utc_now() -> str:
 
 @contextmanager
 def system_errors(path: str | Path, done: str) -> Iterator[None]:
-    """Turn what the system says of a file into a `RecordError`, as `io_error`."""
+    """Turn an `OSError` about a file into the `RecordError` of `io_error`."""
     try:
         yield
     except RecordError:

@@ -24,8 +24,8 @@ _POLL_SECONDS = 0.2
 def writer_lock(path: Path, *, wait_seconds: float = 0.0) -> Iterator[None]:
     """Keep every other writer out of a folder, or a file that need not exist.
 
-    It holds on this machine and, if the file system has locks, on others. `wait_seconds` is how long to wait for
-    another writer to end. Then a `LockedError` says which, since when, and what to do.
+    The lock holds on this machine and, if the file system has locks, on others. `wait_seconds` is how long to wait
+    for another writer to end. After that, a `LockedError` names the writer, its start time and what to do.
     """
     lock_path = _lock_path(path)
     process, lock = os.getpid(), FileLock(lock_path)

@@ -46,7 +46,7 @@ class Fault:
 
 
 class DamageError(RecordError):
-    """A file is not what its folder's manifest lists. `fault` says how."""
+    """A file is not what its folder's manifest lists. `fault` is the difference."""
 
     code = "damage"
 
@@ -116,7 +116,7 @@ class Manifest:
         return self.path.exists() and file_facts(self.path, size=state.size) == state
 
     def cut(self, *, only: tuple[str, ...]) -> None:
-        """Drop damaged lines after `until`, and those that list a file whose name begins with one of `only`."""
+        """Drop damaged lines after `until`, and lines with a file name that begins with one of `only`."""
         later = [(text, line) for text, line in self._lines[self._end :] if isinstance(line, _Line)]
         kept = self._lines[: self._end] + [(text, line) for text, line in later if not _names(line, only)]
         if len(kept) < len(self._lines):
@@ -238,5 +238,5 @@ def _parsed(text: bytes, place: str) -> _Line | RecordError:
 
 
 def _names(line: _Line | RecordError, beginnings: str | tuple[str, ...]) -> bool:
-    """Whether a line lists a file whose name begins so."""
+    """Whether a line lists a file name with one of these beginnings."""
     return isinstance(line, _Line) and any(name.startswith(beginnings) for name in line.files)

@@ -41,7 +41,7 @@ class FinishedLines:
             if check != last:
                 raise RecordError(
                     f"{self.path}:{number}: not what was written after the lines before it. Was the file edited, or "
-                    "copied here? Put it back, or remove it and what stands beside it to begin anew.",
+                    "copied here? Put it back, or remove it and the files next to it to begin anew.",
                     code="damage",
                 )
             yield line
@@ -92,8 +92,8 @@ class ResumableOutput:
         stray = [lines.path for lines in self.lines if lines.path.exists()]
         if stray and not self.exists():
             raise ConfigError(
-                f"{stray[0]}: finished work, but {self.identity_path.name} beside it, which says of what, is missing. "
-                "Was it removed? Choose another --out, or add --overwrite to remove the work and begin anew.",
+                f"{stray[0]}: finished work, but its settings in {self.identity_path.name} are missing. "
+                "Was that file removed? Choose another --out, or add --overwrite to remove the work and begin anew.",
                 code="no-identity",
             )
         if changes := self._changes(identity):

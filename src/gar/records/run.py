@@ -51,7 +51,7 @@ class Run:
         config: The same, checked. None if that fails.
         metrics: One mapping of numbers by name for each logged step, "step" among them.
         evaluations: Results by set, for "before" and "after" training. Empty if there are none. A folder of `gar
-            eval` is a run without training: its results are "after", and its settings are those of `set.json`.
+            eval` is a run without training: its results are "after", and its settings come from `set.json`.
         faults: What is missing or damaged. Reading rollouts and samples may add to it.
         trained: Whether it is the folder of `gar train`, not of `gar eval`.
     """
@@ -115,7 +115,7 @@ class Run:
         """Why the run has no end, as at most one clause: it is running, failed or was interrupted."""
         shown = f"shown is what was written up to step {self.last_step}"
         if self.status == "running":
-            return [f"run.json says that it is still running (or it was killed): {shown}"]
+            return [f"the run is still running (or it was killed): {shown}"]
         if self.status not in ("failed", "interrupted"):
             return []
         error = self.record.get("error") or {}

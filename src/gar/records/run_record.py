@@ -26,8 +26,8 @@ class RunRecord:
     Times are UTC in ISO 8601. `config_hash` is `canonical_hash` of the resolved configuration. `data_hash` comes
     from the caller. The version of a package that is not installed is None. `summary` holds the results of a finished
     run. `settings` is the resolved configuration. `overrides` has an entry for each
-    resume with changes: its time, the step, and the old and new value of everything that changed. `error` says what
-    ended a run before its end: `kind`, `text` and `place` in the code.
+    resume with changes: its time, the step, and the old and new value of everything that changed. `error` is the
+    cause of an early end: `kind`, `text` and `place` in the code.
     `manifest` is the state of the manifest at the end of a finished run.
     """
 

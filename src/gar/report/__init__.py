@@ -15,7 +15,7 @@ class ReportOptions(Settings):
     """
 
     max_rollouts: Annotated[int, Field(ge=1)] = 2000
-    """Rollouts to show over all runs, and as many samples of evaluations. The page says how they were drawn."""
+    """Rollouts to show over all runs, and as many samples of evaluations. The page shows how they were drawn."""
     problems: Annotated[str | None, tyro.conf.arg(metavar="FILE")] = None
     """The training problems with their expert solutions, if the runs' own source is not available."""
     histogram_steps: tuple[Annotated[int, Field(ge=1)], ...] = ()

@@ -24,7 +24,7 @@ DEFINITIONS = {
     "rollouts": "Recorded responses, one row each in the rollouts folder.",
     "right": "Share of responses that are verified and keep the format. Two numbers: in the first and the last tenth "
     "of the steps.",
-    "alignment": "Cosine of a response's gradient-activation vector with that of the expert solution: 1 if the two "
+    "alignment": "Cosine between the gradient-activation vectors of a response and the expert solution: 1 if the "
     "vectors point the same way, 0 if they are orthogonal. Means are over the right responses that were scored. Two "
     "numbers: in the first and the last tenth of the steps.",
     "zero-std groups": "In a zero-std group all rewards are equal, so nothing is learned from it. First, and dashed, "
@@ -43,7 +43,7 @@ DEFINITIONS = {
     "gradient norm": "Norm of the gradient of the loss, before clipping.",
     "token share": "What the token adds to the alignment. The shares of all scored tokens sum to it.",
     "verdict of a response": "right: verified and in format. right, not in format: verified alone. Else how "
-    "verification ended. Unparsed, timeout and error say nothing about the answer. Such a response is not eligible, "
+    "verification ended. Unparsed, timeout and error do not judge the answer. Such a response is not eligible, "
     "and is counted apart from wrong answers.",
     "config hash": "SHA-256 of the resolved settings: equal hashes are equal settings.",
     "data hash": "SHA-256 of the training problems with their anchors.",

@@ -18,7 +18,7 @@ import pandas as pd
 
 MAX_BYTES = 8_000_000
 MARK = '<meta name="generator" content="gar report">'
-"""What tells a report from any other file."""
+"""Marks a file as a report."""
 SCRIPTS = ("dom.js", "address.js", "charts.js", "tables.js", "rollouts.js", "page.js")
 
 _ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
@@ -111,9 +111,9 @@ class RunFacts:
 class Report:
     """The whole page. Tables hold formatted cells.
 
-    `headline` is the verdict, `scope` says what it is about, and `notes` are what cannot be shown. `tables` belong to
-    the summary by their titles, `all_runs` has a line per run, and `differing` has the settings that differ.
-    `rollout_notes` say how the groups were drawn, and what is missing.
+    `headline` is the verdict, `scope` is what it covers, and `notes` list what cannot be shown. `tables` has the
+    tables of the summary by title, `all_runs` has a row per run, and `differing` has the settings that differ.
+    `rollout_notes` describe how the groups were drawn, and what is missing.
     """
 
     title: str

@@ -66,7 +66,7 @@ def missing(run: Run) -> list[str]:
     if lost:
         clauses.append(f"the rollouts of {len(lost)} steps are left out, the first of them: {lost[0]}")
     if not run.trained:
-        return [*clauses, "this is an evaluation by gar eval: the model that was measured stands as after"]
+        return [*clauses, "this is an evaluation by gar eval: the measured model is shown as after"]
     faulty = {fault.file for fault in run.faults}
     if not run.metrics and "metrics.jsonl" not in faulty:
         clauses.append("no step was logged yet, so there are no curves")
@@ -81,7 +81,7 @@ def missing(run: Run) -> list[str]:
 def group_runs(runs: Sequence[Run]) -> dict[str, list[Run]]:
     """Group runs, in the given order, by all their settings but the seed.
 
-    A run without settings is a group by itself, and so is a run whose seed is already in its group.
+    A run without settings forms a separate group. So does a run with a seed that its group already has.
     """
     groups: dict[str, list[Run]] = {}
     for run in runs:

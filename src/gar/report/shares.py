@@ -68,8 +68,8 @@ def token_shares(
         return shares
     name = f"the final weights (after step {run.last_step})" if weights == "final" else f"the weights of {path}"
     notes.append(
-        f"{run.name}: token shares are under {name}. The alignment beside a response was recorded in training, "
-        "under the weights of its own step, and may differ from the sum of the shares."
+        f"{run.name}: token shares are under {name}. The alignment of a response was recorded in training, under "
+        "the weights of its step. It may differ from the sum of the shares."
     )
     return shares
 

@@ -18,9 +18,9 @@ from gar.report.runs import Groups
 _SCOPES = {
     ("group", "seed"): "This is one run: the test is over its problems and compares this one model before and after. "
     "Another seed may give another result, and a method is judged by comparing it with another.",
-    ("group", "seeds"): "The pairs of the test are seeds of one method. That training changes a model says nothing "
-    "about this method compared with another.",
-    ("groups", "seed"): "One seed each: the interval covers the choice of problems but not that of the seed, which may "
+    ("group", "seeds"): "The test pairs the seeds of one method, before and after training. It does not "
+    "compare this method with another.",
+    ("groups", "seed"): "One seed each: the interval covers the choice of problems but not of the seed, which may "
     "reverse the difference. For a test, train several seeds of both (gar compare).",
     ("groups", "seeds"): "Paired by seed. P-values are corrected for all sets and groups of one k (Holm). No "
     "difference shown does not mean that there is none.",
@@ -121,7 +121,7 @@ def _before(label: str) -> str:
 
 
 def _same_training(run: Run, other: Run) -> bool:
-    """Whether two runs saw the same problems in the same order, as far as the records tell."""
+    """Whether two runs saw the same problems in the same order, as far as the records show."""
     if run.record.get("data_hash") != other.record.get("data_hash"):
         return False
     both: Any = run.num_rows and other.num_rows

@@ -76,7 +76,7 @@ class RunInputs:
         return _problems_hash(self._whole_problems)
 
     def run_preflight(self) -> None:
-        """Run the preflight and print its report. Stop if it says so, and `preflight.mode` too."""
+        """Run the preflight and print its report. Stop if both the report and `preflight.mode` require it."""
         model, settings = self._policy_on_device(), self.config.preflight
         if model.device.type == "cpu" and model.num_parameters() > _LARGE_ON_CPU:
             settings = _fewer(settings)
@@ -155,7 +155,7 @@ class RunInputs:
         return json.loads(manifest.read(numbers)).get("identity") == identity
 
     def _rendered(self, loaded: LoadedProblems, settings: DataSettings) -> list[Problem]:
-        """Render the problems as the policy sees them, and drop those whose prompts are too long."""
+        """Render the problems as the policy sees them, and drop problems with prompts that are too long."""
         for note in loaded.notes:
             self.say(f"[yellow]{escape(note)}[/]")
         assert settings.template != "auto"  # `with_template` has decided

@@ -71,7 +71,7 @@ def train(config: RunConfig, *, command: Sequence[str] = (), say: Say = rich.pri
 
 
 def resume(path: str | Path, *, allow_config_change: bool = False, say: Say = rich.print) -> RunFolder:
-    """Resume an interrupted run from its last whole checkpoint. The result equals that of an uninterrupted run.
+    """Resume an interrupted run from its last whole checkpoint. An uninterrupted run gives the same result.
 
     If all steps are done, only the missing results are made: final model, evaluation, figures, summary.
 
@@ -303,7 +303,7 @@ class _Run:
 
 
 def _check_reporters(names: Any) -> None:
-    """Make the trackers once. The trainer makes them minutes later, and would only then say that one is missing."""
+    """Make the trackers once, so that a missing one fails now. The trainer makes them only minutes later."""
     try:
         for tracker in get_reporting_integration_callbacks(names):
             tracker()

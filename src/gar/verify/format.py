@@ -26,7 +26,7 @@ _DISPLAY_END = re.compile(r"(?P<close>\$\$|\\\])[\s.]*\Z")
 class ParsedResponse:
     """A response's format and final answer.
 
-    `answer` is None if there is none. `reason` says why a response is not well formatted, and is empty if it is.
+    `answer` is None if there is none. `reason` is why a response is not well formatted, and empty if it is.
 
     Example: ParsedResponse(well_formatted=False, answer="7", reason="2 <think>, expected 1")
     """

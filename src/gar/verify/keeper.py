@@ -48,8 +48,8 @@ class _PoolGoneError(Exception):
 def main(*control_fds: int) -> None:
     """Start a keeper for each end of a pipe to the pool, and serve the pool until it ends.
 
-    The pool sends items, one at a time, each with its limit in seconds. The reply is the item's outcome, or a text that
-    says why no worker starts.
+    The pool sends items, one at a time, each with its limit in seconds. The reply is the item's outcome, or the
+    reason why no worker starts, as text.
     """
     os.dup2(2, 1)  # what a grader prints does not belong in the program's output
     logging.getLogger("math_verify").setLevel(logging.ERROR)  # it warns that its own time limits are off
@@ -183,7 +183,7 @@ def _cause_of_death(exit_code: int) -> str:
 def _work(connection: Connection, setup: Setup) -> None:
     """Run a worker: set its limits, load the function, then send one outcome per item until the keeper disconnects.
 
-    With each outcome it says whether it takes another item. It does not near its memory limit, which that item may hit.
+    With each outcome it sends whether it takes another item. Near its memory limit it does not: an item could hit it.
     """
     exit_code = 1
     try:

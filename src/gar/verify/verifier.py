@@ -111,9 +111,9 @@ class Verifier:
 
         Returns:
             Verdicts with these statuses: OK or WRONG for an answer that was compared. UNPARSED for no answer, or none
-            that can be read as exactly one value. TIMEOUT for an answer whose worker was killed at its limit, or that
-            was not checked after too many such answers. ERROR for a worker that died, an error, or a grader's result
-            that is not a grade. The last three have grade 0 and are not verified, well formatted or not.
+            that can be read as exactly one value. TIMEOUT for an answer that reached the time limit, or that was not
+            checked after too many such answers. ERROR for a worker that died, an error, or a grader's result that is
+            not a grade. The last three have grade 0 and are not verified, well formatted or not.
 
         Raises:
             ValueError: The sequences differ in length.
@@ -193,7 +193,7 @@ class CustomGrader:
 
 
 def custom_grader(grader: Grader | str) -> CustomGrader:
-    """A grader that worker processes can call. A `ConfigError` says why they cannot."""
+    """A grader that worker processes can call. A `ConfigError` gives the reason if they cannot."""
     function = _imported(grader) if isinstance(grader, str) else grader
     if not callable(function):
         raise ConfigError(f"the verifier {grader!r} is of type {type(function).__name__}, expected a function")

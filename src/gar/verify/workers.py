@@ -88,10 +88,10 @@ class WorkerPool:
         """Call the function on every item.
 
         Returns:
-            The outcomes in the order of the items. TIMEOUT for an item whose worker was killed at its limit or that was
-            not tried because killed items had used up the batch's budget. ERROR if the function raised or the worker
-            died, with the kind and text of the error or the signal. An item whose worker was killed from outside is
-            tried twice.
+            The outcomes in the order of the items. TIMEOUT for an item that was killed at its limit, or that was not
+            tried because killed items had used up the batch's budget. ERROR if the function raised or the worker died,
+            with the kind and text of the error or the signal. If a worker is killed from outside, its item is tried
+            twice.
 
         Raises:
             WorkerError: The processes cannot be started, or are killed again and again.

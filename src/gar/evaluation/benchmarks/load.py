@@ -44,7 +44,7 @@ def find_benchmark(spec: str) -> Benchmark:
     if BENCHMARKS[name].schema is None and (equals or at):
         raise ConfigError(f"{name} is part of the package: it has no file and no revision, got '{spec}'.")
     if equals and not file.endswith(FILE_SUFFIXES):
-        raise DataError(f"{file}: expected a file whose name ends in {', '.join(FILE_SUFFIXES)}.")
+        raise DataError(f"{file}: expected a name that ends in {', '.join(FILE_SUFFIXES)}.")
     return BENCHMARKS[name]
 
 
@@ -58,7 +58,7 @@ def load_benchmark(spec: str, *, limit: int | None = None) -> LoadedBenchmark:
 
     Raises:
         ConfigError: There is no such benchmark.
-        DataError: A row cannot be read, or the set cannot be loaded. Says what to do.
+        DataError: A row cannot be read, or the set cannot be loaded. The message has a remedy.
     """
     benchmark, notes = find_benchmark(spec), list[str]()
     name, equals, source = spec.partition("=")
@@ -90,7 +90,7 @@ def problems_hash(problems: Sequence[Problem]) -> str:
 
 
 def _notes(benchmark: Benchmark, problems: Sequence[Problem], chosen: Sequence[Problem]) -> list[str]:
-    """What a reader of the numbers must know about the problems. Rejects those of another version."""
+    """What a reader of the numbers must know about the problems. Rejects problems of another benchmark."""
     whole = problems_hash(problems)
     published_as = next((each.name for each in BENCHMARKS.values() if each.problems_hash == whole), benchmark.name)
     if benchmark.schema and published_as != benchmark.name:
@@ -106,7 +106,7 @@ def _notes(benchmark: Benchmark, problems: Sequence[Problem], chosen: Sequence[P
 
 
 def _read(rows: Iterable[tuple[int, Mapping[str, Any]]], schema: ColumnSchema, source: str) -> list[Problem]:
-    """Rows with the published columns as problems. The hash of the prompt stands in for an id that is missing."""
+    """Rows with the published columns as problems. The hash of the prompt replaces a missing id."""
     problems = []
     for number, row in rows:
         place = row_place(source, number)

@@ -27,7 +27,7 @@ class Benchmark:
         access: How to get it, if a Hub id is not enough.
         template: The template of its prompts, if `--template` names none.
         problems_hash: `problems_hash` of the published problems, if known. No other benchmark may have them.
-        torn_ids: Problems whose row in the published CSV has too few fields.
+        torn_ids: Problems with too few fields in their row of the published CSV.
         note: A note to print with every result.
     """
 

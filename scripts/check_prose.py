@@ -57,7 +57,7 @@ def texts(path: Path) -> Iterator[tuple[int, str]]:
             case ast.Expr(value=ast.Constant(value=str(text)) as value):
                 inner.add(value)
                 text = re.sub(_EXAMPLES, "X", inspect.cleandoc(text), flags=re.M)
-                yield node.lineno, re.sub(r"^    +|^[A-Z]\w+:$", "- ", text, flags=re.M)
+                yield node.lineno, re.sub(r"^    +(?:\w+: )?|^[A-Z]\w+:$", "- ", text, flags=re.M)
             case ast.JoinedStr(values=values) if node not in inner:
                 inner.update(values)
                 text = "".join(str(each.value) if isinstance(each, ast.Constant) else "X" for each in values)

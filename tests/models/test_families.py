@@ -9,6 +9,7 @@ import pytest
 import torch
 import transformers
 from accelerate import Accelerator
+from accelerate.state import AcceleratorState
 from peft import LoraConfig, PromptTuningConfig, get_peft_model
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel, Qwen3ForCausalLM
@@ -82,6 +83,15 @@ def test_find_parts_gives_the_vectors_of_the_models_own_logits(name):
         assert find_parts(model.to(dtype)).weight.dtype == dtype
 
 
+@pytest.fixture
+def fresh_accelerator():
+    """A trainer of an earlier test has set the precision of this process, and a later one does not set it again."""
+    AcceleratorState._reset_state(reset_partial_state=True)
+    yield
+    AcceleratorState._reset_state(reset_partial_state=True)
+
+
+@pytest.mark.usefixtures("fresh_accelerator")
 @pytest.mark.parametrize("name", ["Qwen3 tied", "Gemma2", "Phi"])
 def test_float32_weights_are_compared_in_float32_under_autocast_and_after_bfloat16_training(name):
     family, settings = FAMILIES[name]

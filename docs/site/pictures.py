@@ -221,10 +221,11 @@ def _vector_row(drawing: Drawing, y: float, vector: Sequence[float]) -> None:
 
 
 def evidence(colors: dict[str, str], study: str) -> Drawing:
-    """Test pass@1 of every seed, in a panel for each comparison that has all rows. Needs the packages of gar."""
+    """Test pass@1 of every seed, in a panel for each comparison with all rows and seeds. Needs the packages of gar."""
     names = [*STUDIES[study][0][2]]
     scores = [(title, _committed_scores(*where)) for title, *where in STUDIES[study]]
-    panels = [(title, values) for title, values in scores if len(values) == len(names)]
+    most = max((len(seeds) for _, values in scores for seeds in values.values()), default=0)
+    panels = [(title, values) for title, values in scores if [*map(len, values.values())] == [most] * len(names)]
     if not panels:
         sys.exit(f"No complete results of the study {study} in paper/comparisons/results.")
     lowest = math.floor(10 * min(score for _, values in panels for scores in values.values() for score in scores)) / 10

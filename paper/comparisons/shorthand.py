@@ -40,6 +40,7 @@ IMITATION = ("sft", "sft-grpo", "chord")
 OWN = "rft"
 CLAIMS = ("A", "B", "C")
 ROWS = ("grpo", OWN, *(f"{name}-{form}" for form in TESTED_FORMS for name in ("gar", "shuffled", *IMITATION)))
+NUM_SEEDS = 10
 WINDOW = 10
 KINDS = (*ROLES, *TESTED_FORMS, "other")
 _DIGIT = re.compile(r"\d")
@@ -135,7 +136,7 @@ def leads(committed: Committed, label: str, other: str) -> np.ndarray[Any, np.dt
 
 
 def verdicts(models: Mapping[str, Committed]) -> dict[Claim, Verdict]:
-    """Every claim on every model and form, with Holm's correction over all twelve.
+    """Every claim on each model that has all seeds, by form, with Holm's correction over all twelve.
 
     Claim B is against four rows. If GAR leads all of them, its smallest lead and the largest p count. Else the row
     that is furthest ahead counts.
@@ -148,7 +149,7 @@ def verdicts(models: Mapping[str, Committed]) -> dict[Claim, Verdict]:
         tests = []
         for other in others:
             differences = leads(models[model], f"gar-{form}", other)
-            if len(differences) > 1:
+            if len(differences) == NUM_SEEDS:
                 tests.append((float(differences.mean()), paired_t_p_value(differences) or 0.0, other, len(differences)))
         if tests:
             lead, p_value, other, count = min(tests)
@@ -181,11 +182,12 @@ def score_table(title: str, committed: Committed) -> Titled:
 
 
 def claim_table(models: Mapping[str, Committed]) -> Titled:
-    """A row for each claim, a column for each model and form."""
+    """A row for each claim, a column for each model and form. A model is tested once all its seeds are there."""
     found = verdicts(models)
+    waiting = {model: f"{len(complete_seeds(models[model]))} of {NUM_SEEDS} seeds" for model in models}
     places = [*product(models, TESTED_FORMS)]
     rows = [
-        [claim, *(found[claim, *place].text if (claim, *place) in found else "-" for place in places)]
+        [claim, *(found[claim, *place].text if (claim, *place) in found else waiting[place[0]] for place in places)]
         for claim in CLAIMS
     ]
     return "claims", pd.DataFrame(rows, columns=["claim", *(", ".join(place) for place in places)])

@@ -68,7 +68,8 @@ class DataReport:
         num_compared = sum(finding.count for finding in self.comparisons.values())
         unreadable, wrong = (self.comparisons.get(status, Occurrences()) for status in (Status.ERROR, Status.WRONG))
         if self.errors.count:
-            return "not usable", f"{self.errors.count:,} errors, the first: {self.errors.examples[0]}"
+            more = f" And {self.errors.count - 1:,} more." if self.errors.count > 1 else ""
+            return "not usable", self.errors.examples[0] + more
         if unreadable.count > num_compared / 2:
             return "not usable", (
                 f"most gold answers cannot be read, for example {unreadable.examples[0]}. Is it their column "

@@ -57,7 +57,7 @@ class RunInputs:
         if method.trainer is None:
             check_problems(arguments, method, loaded.problems)
         evaluated = {source: self._evaluation_data(source) for source in config.evaluate.sources}
-        say(f"{len(loaded.problems):,} problems from {config.data.source}. Loading {config.model.path} ...")
+        say(f"Problems: {len(loaded.problems):,} from {config.data.source}. Loading {config.model.path} ...")
         self.model, self.tokenizer = load_policy(config.model)
         """The policy. In a run with an adapter, `gar.train.run` replaces it by the model with the adapter."""
         check_adapter(self.model, config.adapter)

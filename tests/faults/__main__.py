@@ -42,7 +42,7 @@ import gar.evaluation.generate
 import gar.evaluation.grading
 import gar.report.build
 import gar.scoring.files
-import gar.train.run  # noqa: F401
+import gar.train.run  # noqa: F401  every fork of training runs it
 from gar.data.arithmetic import load_arithmetic
 from tests.faults import jobs
 from tests.faults.lab import Lab, Try, Verdict, run_whole, verdicts

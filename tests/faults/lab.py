@@ -195,7 +195,7 @@ def in_a_fork(function: Callable[[], Any]) -> Any:
 
 def _fork(function: Callable[[], Any]) -> tuple[int, IO[bytes]]:
     """A process that calls a function, and a file for what comes back."""
-    file = tempfile.TemporaryFile()  # noqa: SIM115
+    file = tempfile.TemporaryFile()  # noqa: SIM115  the caller reads and closes it
     pid = os.fork()
     if pid == 0:
         try:

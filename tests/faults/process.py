@@ -157,7 +157,7 @@ def _reseed() -> None:
     """Give the fork a random state of its own, as new processes have: what must be repeatable sets its own seed."""
     seed = int.from_bytes(os.urandom(4))
     random.seed(seed)
-    np.random.seed(seed)  # noqa: NPY002
+    np.random.seed(seed)  # noqa: NPY002  what is trained may draw from it
     torch.manual_seed(seed)
 
 

@@ -6,13 +6,12 @@ python -m paper.tasks word-problems --expert reduction     # runs/tasks/word-pro
 """
 
 import argparse
-from functools import partial
 from pathlib import Path
 
 from gar.data import arithmetic, write_problems
 from paper.tasks.chains import TASKS, load_task
 from paper.tasks.shorthand import FORMS, Form, validation_problems, with_form
-from paper.tasks.word_problems import WORD_PROBLEMS, load_word_problems
+from paper.tasks.word_problems import NUM_PROBLEMS, WORD_PROBLEMS, load_word_problems
 
 
 def write_task(name: str, folder: Path, expert: str | None = None, form: Form | None = None) -> list[Path]:
@@ -28,8 +27,10 @@ def write_task(name: str, folder: Path, expert: str | None = None, form: Form | 
         The files.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    load = load_word_problems if name == WORD_PROBLEMS else partial(load_task, name)
-    splits = {str(split): load(split, expert) for split in arithmetic.NUM_PROBLEMS}
+    if name == WORD_PROBLEMS:
+        splits = {split: load_word_problems(split, expert) for split in NUM_PROBLEMS}
+    else:
+        splits = {str(split): load_task(name, split, expert) for split in arithmetic.NUM_PROBLEMS}
     if form:
         splits["validation"] = validation_problems(name)
         splits = {split: with_form(problems, form) for split, problems in splits.items()}

@@ -5,7 +5,7 @@
 
 A prompt ends in a line break: byte-pair tokenizers would merge `?` with the `<` of a response's first tag.
 
-Three *methods* reach the answer, each in two *wordings*, with units and without:
+Four *methods* reach the answer, each in two *wordings*, with units and without:
 
     steps, units        4 * 6 = 24 pens. 24 - 5 = 19 pens. 19 * 3 = 57 dollars.
     steps, bare         4 * 6 = 24. 24 - 5 = 19. 19 * 3 = 57.
@@ -13,6 +13,8 @@ Three *methods* reach the answer, each in two *wordings*, with units and without
     expression, bare    (4 * 6 - 5) * 3 = 57.
     reduction, units    (4 * 6 - 5) * 3 = (24 - 5) * 3 = 19 * 3 = 57 dollars.
     reduction, bare     (4 * 6 - 5) * 3 = (24 - 5) * 3 = 19 * 3 = 57.
+    shorthand, units    4 * 6. - 5. * 3 = 57 dollars.
+    shorthand, bare     4 * 6. - 5. * 3 = 57.
 
 Everything is drawn with a fixed seed: the same version of this file gives the same problems everywhere.
 """
@@ -28,13 +30,13 @@ from gar import Anchor, DataError, Problem
 WORD_PROBLEMS = "word-problems"
 """The name of the task as `data.source`."""
 
-Method = Literal["steps", "expression", "reduction"]
+Method = Literal["steps", "expression", "reduction", "shorthand"]
 Wording = Literal["units", "bare"]
 METHODS: tuple[Method, ...] = get_args(Method)
 WORDINGS: tuple[Wording, ...] = get_args(Wording)
 
-NUM_PROBLEMS = {"train": 2000, "test": 200, "harder": 200}
-NUM_STEPS = {"train": (2, 3), "test": (2, 3), "harder": (4,)}
+NUM_PROBLEMS = {"train": 2000, "test": 200, "harder": 200, "validation": 200}
+NUM_STEPS = {"train": (2, 3), "test": (2, 3), "harder": (4,), "validation": (2, 3)}
 SEED = 19
 
 _NAMES = ("Ana", "Ben", "Cara", "Dan", "Eva", "Finn", "Gus", "Hana", "Ivan", "Jane", "Kofi", "Lea", "Mia", "Noah")
@@ -79,8 +81,8 @@ def load_word_problems(split: str, expert: str | None = None) -> list[Problem]:
     """Load the problems of one split. They are always the same, and no problem is in two splits.
 
     Args:
-        split: `train` (2,000 problems) and `test` (200) have 2 or 3 steps, `harder` (200) has 4.
-        expert: The method of the expert solutions: `steps` (default), `expression` or `reduction`.
+        split: `train` (2,000 problems), `validation` and `test` (200 each) have 2 or 3 steps, `harder` (200) has 4.
+        expert: The method of the expert solutions: `steps` (default), `expression`, `reduction` or `shorthand`.
 
     Returns:
         Problems `train-0`, `train-1`, ... with one anchor each, whose random wording does not depend on the method.
@@ -166,6 +168,9 @@ def write_solution(story: Story, method: Method, wording: Wording) -> str:
         working = " ".join(
             _sentence(f"{left} {step.operator} {step.number}", value, step.unit, wording) for left, step, value in lines
         )
+    elif method == "shorthand":
+        working = ". ".join(f"{step.operator} {step.number}" for step in story.steps)
+        working = _sentence(f"{story.first} {working}", values[-1], story.steps[-1].unit, wording)
     else:
         stages = [_expression(story.first, story.steps)]
         if method == "reduction":

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gar.core import alignment_scores, best_alignment_scores, unit_rows
+from gar.core import alignment, alignment_scores, best_alignment_scores, unit_rows
 
 
 def random_unit_rows(rows: int, seed: int, width: int = 6) -> torch.Tensor:
@@ -57,31 +57,26 @@ def test_best_alignment_scores_by_hand():
     anchor_groups=st.lists(st.integers(0, 5), max_size=8),
     zero=st.sets(st.integers(0, 11)),
     seed=st.integers(0, 2**20),
+    chunk_rows=st.sampled_from([1, 3, 12]),
 )
-def test_best_alignment_scores_are_the_largest_over_usable_anchors_of_the_group(groups, anchor_groups, zero, seed):
+def test_best_alignment_scores_are_the_largest_over_usable_anchors_of_the_group(
+    groups, anchor_groups, zero, seed, chunk_rows
+):
     vectors, anchors = random_unit_rows(len(groups), seed), random_unit_rows(len(anchor_groups), seed + 1)
     for row in zero:
         vectors[row : row + 1] = 0.0
         anchors[row : row + 1] = 0.0
-    scores, scored, anchor_index = best_alignment_scores(
-        vectors, torch.tensor(groups, dtype=torch.long), anchors, torch.tensor(anchor_groups, dtype=torch.long)
-    )
+    index, anchor_index = (torch.tensor(names, dtype=torch.long) for names in (groups, anchor_groups))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(alignment, "_CHUNK_ROWS", chunk_rows)
+        scores, scored, best_index = best_alignment_scores(vectors, index, anchors, anchor_index)
     for i, group in enumerate(groups):
         mine = [a for a, other in enumerate(anchor_groups) if other == group and bool(anchors[a].any())]
         usable = bool(mine) and bool(vectors[i].any())
         assert scored[i].item() == usable
         cosines = [float(vectors[i].double() @ anchors[a].double()) for a in mine]
         assert scores[i].item() == pytest.approx(max(cosines) if usable else 0.0, abs=6e-8)
-        best = int(anchor_index[i])
+        best = int(best_index[i])
         assert best in mine if usable else best == -1
         if usable:
             assert cosines[mine.index(best)] == pytest.approx(max(cosines), abs=6e-8)
-
-
-def test_best_alignment_scores_of_a_group_larger_than_a_chunk_are_those_of_its_parts():
-    vectors, anchors = random_unit_rows(2500, 1), random_unit_rows(3, 2)
-    groups, anchor_groups = torch.full((2500,), 4), torch.tensor([4, 1, 4])
-    whole = best_alignment_scores(vectors, groups, anchors, anchor_groups)
-    part = best_alignment_scores(vectors[2000:], groups[2000:], anchors, anchor_groups)
-    assert all(torch.equal(a[2000:], b) for a, b in zip(whole, part, strict=True))
-    assert set(whole.anchor_index.tolist()) == {0, 2}

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tests.core.conftest import Case, unit_vectors
+from tests.core.conftest import Case, exact_gradients, unit_vectors
 
 RESPONSES, TOKENS, VOCAB, WIDTH = 4, 48, 2048, 128
 
@@ -24,23 +24,13 @@ def make_batch(log_odds: tuple[float, float] | None, dtype: torch.dtype) -> Case
         low, high = log_odds
         wanted = low + (high - low) * torch.rand(len(hidden), generator=generator)
         target_rows = weight.float()[targets]
-        missing = wanted + _log_odds_against(hidden, weight, targets).float()
+        missing = wanted + exact_gradients(Case(hidden, weight, targets, targets))[1].float()
         hidden = hidden + (missing / target_rows.square().sum(-1))[:, None] * target_rows
     return Case(hidden.to(dtype), weight, targets, torch.arange(RESPONSES).repeat_interleave(TOKENS))
 
 
-def _log_odds_against(hidden: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
-    """ln((1 - p_y) / p_y) in float64, exact where p_y rounds to 1."""
-    logits = hidden.double() @ weight.double().T
-    others = logits.scatter(1, targets[:, None], -torch.inf)
-    return others.logsumexp(-1) - logits.gather(1, targets[:, None])[:, 0]
-
-
 def true_vectors(batch: Case) -> Tensor:
-    hidden, weight = batch.hidden.double(), batch.weight.double()
-    others = (hidden @ weight.T).scatter(1, batch.target_ids[:, None], -torch.inf).softmax(-1)
-    complement = _log_odds_against(hidden, weight, batch.target_ids).sigmoid()
-    u = complement[:, None] * (others @ weight - weight[batch.target_ids]) * hidden
+    u = exact_gradients(batch)[0] * batch.hidden.double()
     return F.normalize(u.reshape(RESPONSES, TOKENS, WIDTH).sum(1), dim=-1)
 
 
@@ -118,7 +108,7 @@ def test_gradient_activation_vectors_in_float32_ignore_what_a_trainer_allows():
 
 
 def test_true_vectors_are_those_of_autograd_where_both_are_exact():
-    """The truth above is checked by the definition itself, in float64 where p - e still has its digits."""
+    """The definition confirms the truth above, in float64 where p - e still has its digits."""
     batch = Case(*(t.double() if t.is_floating_point() else t for t in make_batch(None, torch.bfloat16)))
     found = plain_vectors(batch, upcast_logits=False)
     assert largest_angle(found, true_vectors(batch)) <= 1e-28  # (1e-14)^2: float64 in both

@@ -31,25 +31,12 @@ def test_alignment_scores_never_leave_minus_one_to_one():
 
 
 def test_alignment_scores_of_bfloat16_rows_are_not_rounded_to_bfloat16():
-    """41 cosines, 0.0002 apart, stay 41; computed in bfloat16 they become 3 (steps of 0.0039 between 0.5 and 1)."""
+    """41 cosines, 0.0002 apart, stay 41. bfloat16 would leave 3: its steps are 0.0039 between 0.5 and 1."""
     cosines = torch.linspace(0.858, 0.866, 41)
     vectors = torch.stack([cosines, (1 - cosines.square()).sqrt()], dim=1)
     anchors = torch.tensor([[1.0, 0.0]]).repeat(41, 1)
     assert alignment_scores(vectors, anchors.bfloat16()).unique().numel() == 41
     assert (vectors.bfloat16() * anchors.bfloat16()).sum(-1).unique().numel() == 3
-
-
-def test_best_alignment_scores_by_hand():
-    # Group 5 has anchors (1, 0) and (0, 1), group 2 has (-1, 0), group 8 only one without signal, group 9 none.
-    vectors = torch.tensor([[0.6, 0.8], [0.6, 0.8], [0.8, -0.6], [0.6, 0.8], [0.6, 0.8], [0.0, 0.0]])
-    groups = torch.tensor([5, 2, 5, 8, 9, 5])
-    anchors = torch.tensor([[-1.0, 0.0], [1.0, 0.0], [0.0, 0.0], [0.0, 1.0]])
-    scores, scored, anchor_index = best_alignment_scores(vectors, groups, anchors, torch.tensor([2, 5, 8, 5]))
-    # 0.8 with the second anchor; -0.6; 0.8 with the first; no usable anchor; no anchor; no usable vector.
-    torch.testing.assert_close(scores, torch.tensor([0.8, -0.6, 0.8, 0.0, 0.0, 0.0]), rtol=1e-7, atol=0)
-    assert scored.tolist() == [True, True, True, False, False, False]
-    assert anchor_index.tolist() == [3, 0, 1, -1, -1, -1]
-    assert scores.dtype == torch.float32
 
 
 @given(
@@ -70,6 +57,7 @@ def test_best_alignment_scores_are_the_largest_over_usable_anchors_of_the_group(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(alignment, "_CHUNK_ROWS", chunk_rows)
         scores, scored, best_index = best_alignment_scores(vectors, index, anchors, anchor_index)
+    assert scores.dtype == torch.float32
     for i, group in enumerate(groups):
         mine = [a for a, other in enumerate(anchor_groups) if other == group and bool(anchors[a].any())]
         usable = bool(mine) and bool(vectors[i].any())

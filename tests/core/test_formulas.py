@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 import torch
@@ -48,8 +49,8 @@ def test_no_dtype_cuts_a_result_to_whole_numbers(name, dtype):
 
 
 def test_every_function_of_values_is_among_these():
-    made_from_values = {name for name in core.__all__ if name.endswith(("advantages", "rewards", "bonuses", "deviations"))}
-    assert made_from_values <= FUNCTIONS.keys()
+    endings = ("advantages", "rewards", "bonuses", "deviations")
+    assert {name for name in core.__all__ if name.endswith(endings)} <= FUNCTIONS.keys()
 
 
 ROWS = st.lists(st.tuples(st.floats(-10, 10, width=16), st.integers(0, 3)), max_size=20)
@@ -98,6 +99,7 @@ def test_formulas_reject_what_is_not_finite_or_does_not_fit():
             function(two.nan_to_num(), three)
     x, g = two.nan_to_num(), three[:2]
     right = torch.ones(2, dtype=torch.bool)
+    whitened = partial(core.reinforce_plus_plus_advantages, baseline=False, ddof=0, eps=0.0)
     for call, argument in (
         (lambda: core.alignment_scores(torch.ones(3, 2), torch.ones(1, 2)), "anchors"),
         (lambda: core.gradient_aligned_bonuses(right[:1], x, g), "eligible"),
@@ -110,15 +112,10 @@ def test_formulas_reject_what_is_not_finite_or_does_not_fit():
         (lambda: core.group_advantages(x, g, scale="std", ddof=2, eps=0.0), "ddof=2"),
         (lambda: core.group_advantages(x, g, scale="std", ddof=0, eps=math.nan), "eps=nan"),
         (lambda: core.group_advantages(x, g, scale="std", ddof=0, eps=0.0, min_std=-0.1), "min_std=-0.1"),
-        (lambda: whitened(x, g - 2), "token_counts"),
-        (lambda: whitened(x, three), "token_counts"),
-        (lambda: whitened(x, g + 1, ddof=2), "ddof=2"),
-        (lambda: whitened(x, g + 1, eps=-1e-8), "eps=-1e-08"),
+        (lambda: whitened(x, g - 2, g), "token_counts"),
+        (lambda: whitened(x, three, g), "token_counts"),
+        (lambda: whitened(x, g + 1, g, ddof=2), "ddof=2"),
+        (lambda: whitened(x, g + 1, g, eps=-1e-8), "eps=-1e-08"),
     ):
         with pytest.raises(ValueError, match=argument):
             call()
-
-
-def whitened(values: Tensor, counts: Tensor, *, ddof: int = 0, eps: float = 0.0) -> Tensor:
-    groups = torch.zeros(len(values), dtype=torch.long)
-    return core.reinforce_plus_plus_advantages(values, counts, groups, baseline=False, ddof=ddof, eps=eps)

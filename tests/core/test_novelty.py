@@ -6,7 +6,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
 
 from gar.core import gradient_activation_means, novelty_rewards, novelty_scores
 from tests.core.conftest import columns, f64, flags, make_case, one_group, unit_vectors

@@ -89,42 +89,6 @@ def attributed_rewards(weights: Tensor, outcomes: Tensor, penalty: Tensor, mask:
     return shared.where(mask, 0.0) + last_token_rewards(outcomes.double() + penalty.double(), mask)
 
 
-def rubric_rewards(weights: Tensor, verdicts: Tensor, criterion_weights: Tensor) -> Tensor:
-    """Reward of each token under several criteria: `sum_k w_k [z_k] alpha_kt / sum_k max(w_k, 0)`.
-
-    One criterion of weight 1 is the `alpha_t V` of `attributed_rewards`.
-
-    Args:
-        weights: alpha_k, `attribution_weights` under each criterion, [responses, criteria, tokens].
-        verdicts: z_k, whether the criterion holds, bool [responses, criteria].
-        criterion_weights: w_k, [responses, criteria]. Negative for a fault that costs reward; 0 for a criterion that
-            does not apply.
-
-    Returns:
-        A row sums to at most 1.
-
-    Raises:
-        ValueError: A response's positive criterion weights sum to 0.
-
-    References:
-        Grad2Reward, arXiv 2602.01791.
-
-    Example:
-        >>> alpha = torch.tensor([[[0.5, 0.5], [0.0, 1.0]]])
-        >>> rubric_rewards(alpha, torch.tensor([[True, True]]), torch.tensor([[2.0, -1.0]]))
-        tensor([[0.5000, 0.0000]], dtype=torch.float64)
-    """
-    worth = criterion_weights.double()
-    most = worth.clamp(min=0).sum(-1)
-    if bool((most <= 0).any()):
-        bad = int((most <= 0).nonzero()[0])
-        raise ValueError(
-            "each response needs criterion_weights with a positive sum of their positive part, got "
-            f"{criterion_weights[bad].tolist()} at response {bad}"
-        )
-    return torch.einsum("rk,rkt->rt", worth.where(verdicts, 0.0) / most[:, None], weights.double())
-
-
 def returns_to_go(token_rewards: Tensor, mask: Tensor) -> Tensor:
     """Return of each token: `R_t = sum_{s >= t} r_s` over the response's counted tokens, undiscounted.
 

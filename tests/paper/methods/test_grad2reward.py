@@ -37,7 +37,7 @@ def test_grad2reward_advantages_are_returns_of_the_judges_shares_normalized_over
         rewards = [0.0] * n
         rewards[-1] = float(record.eligible) + record.penalty
         if record.eligible:
-            scores = judge.token_scores([record.prompt], [ids]).scores[0][0].tolist()
+            scores = judge.token_scores([record.prompt], [ids]).scores[0].tolist()
             mean = sum(scores) / len(scores)  # the end token is not shown to the judge, and has no share
             deviation = math.sqrt(sum((b - mean) ** 2 for b in scores) / len(scores))
             weights = [math.exp((b - mean) / deviation) for b in scores]

@@ -112,7 +112,7 @@ def test_token_scores_equal_autograd_through_a_plain_unpadded_run(embedded, judg
     found = judge.token_scores(problems, responses)
     for problem, response, scores in zip(problems, responses, found.scores, strict=True):
         before, after, verdict = (tokenizer.encode(text) for text in (problem, "<sep>", "right"))
-        assert_close(scores, plain_scores(judge._model, before, response, after, verdict)[None])
+        assert_close(scores, plain_scores(judge._model, before, response, after, verdict))
         assert scores.dtype == torch.float32
 
 
@@ -120,15 +120,16 @@ def test_prompts_put_in_the_ids_of_the_response_as_they_are(tokenizer):
     problem = load_arithmetic("test")[3]
     solution = write_solution(problem, "running", "words")
     prompts = JudgePrompts(tokenizer, ARITHMETIC)
-    written = prompts.write(problem.prompt, tokenizer.encode(solution), "unused")
+    written = prompts.write(problem.prompt, tokenizer.encode(solution))
     assert written.ids == tokenizer.encode(judge_prompt(problem, solution))
     odd = [tokenizer.unk_token_id, tokenizer.eos_token_id, 5, 5]  # no text encodes to these
-    written = prompts.write(problem.prompt, odd, "unused")
+    written = prompts.write(problem.prompt, odd)
     assert written.ids[written.start : written.start + written.num_tokens] == odd
 
 
 def test_a_template_that_cannot_be_filled_in_is_an_error(tokenizer, tmp_path):
-    for text in ("{problem} <sep>", "{response} <sep>", "{problem} {response} {answer}", "{problem} {response} }", ""):
+    for text in ("{problem} <sep>", "{response} <sep>", "{problem} {response} {answer}", "{problem} {response} }",
+                 "{problem} {response} {response}", "{problem} {response!r}", ""):  # fmt: skip
         (tmp_path / "judge.txt").write_text(text, encoding="utf-8")
         with raises(ConfigError):
             JudgePrompts(tokenizer, JudgeSettings(template=str(tmp_path / "judge.txt"), **WORDS))

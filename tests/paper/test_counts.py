@@ -1,4 +1,4 @@
-"""What is counted in the responses of finished runs: methods and their quarters."""
+"""Counts of methods in the responses of finished runs."""
 
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Grad2Reward: the judge's gradient by a second route, its prompts, what it rejects, and its trainer's advantages."""
 
-import math
-
 import pytest
 import torch
 from torch import Tensor
@@ -121,7 +119,7 @@ def test_judge_rejects_a_model_that_reads_its_tokens_twice():
 
 
 def test_grad2reward_advantages_are_returns_of_the_judges_shares_normalized_over_the_groups_tokens(make_trainer):
-    """In plain Python from the judge's token scores on: standardize, softmax, returns, z-score over the group."""
+    """From the judge's token scores on: standardize, softmax, returns, z-score over the group."""
     problems = load_arithmetic("train")[:64]
     trainer, records = make_trainer(kind=Grad2RewardTrainer, judge=ARITHMETIC, problems=problems)
     kept = []
@@ -132,31 +130,23 @@ def test_grad2reward_advantages_are_returns_of_the_judges_shares_normalized_over
     assert output["advantages"].shape == output["completion_ids"].shape
 
     judge = Judge(frozen_copy(MODEL), TOKENIZER, ARITHMETIC)
-    returns = {}
+    rewards = torch.zeros(output["completion_ids"].shape, dtype=torch.float64)
     for i, record in enumerate(records):
-        n = record.num_tokens
-        ids = output["completion_ids"][i, :n].tolist()
-        rewards = [0.0] * n
-        rewards[-1] = float(record.eligible) + record.penalty
+        rewards[i, record.num_tokens - 1] = record.eligible + record.penalty
         if record.eligible:
-            scores = judge.token_scores([record.prompt], [ids]).scores[0].tolist()
-            mean = sum(scores) / len(scores)  # the end token is not shown to the judge, and has no share
-            deviation = math.sqrt(sum((b - mean) ** 2 for b in scores) / len(scores))
-            weights = [math.exp((b - mean) / deviation) for b in scores]
-            for t, weight in enumerate(weights):
-                rewards[t] += weight / sum(weights)
-        returns[i] = [sum(rewards[t:]) for t in range(n)]
+            ids = output["completion_ids"][i, : record.num_tokens].tolist()
+            scores = judge.token_scores([record.prompt], [ids]).scores[0].double()
+            standardized = (scores - scores.mean()) / scores.std(correction=0)
+            rewards[i, : len(scores)] += standardized.softmax(-1)  # the judge does not see the end token
     assert any(record.eligible for record in records)
+    returns = rewards.flip(-1).cumsum(-1).flip(-1)
     for group in {record.group_index for record in records}:
-        members = [i for i, record in enumerate(records) if record.group_index == group]
-        values = [value for i in members for value in returns[i]]
-        mean = sum(values) / len(values)
-        deviation = math.sqrt(sum((value - mean) ** 2 for value in values) / (len(values) - 1))
-        for i in members:
-            expected = [(value - mean) / (deviation + 1e-4) if deviation else 0.0 for value in returns[i]]
-            found = output["advantages"][i, : len(expected)].tolist()
-            assert found == pytest.approx(expected, abs=2e-4)
-            assert records[i].advantage == pytest.approx(sum(expected) / len(expected), abs=2e-4)
+        members = {i: record.num_tokens for i, record in enumerate(records) if record.group_index == group}
+        values = torch.cat([returns[i, :count] for i, count in members.items()])
+        for i, count in members.items():
+            expected = (returns[i, :count] - values.mean()) / (values.std() + 1e-4)
+            torch.testing.assert_close(output["advantages"][i, :count].double(), expected, rtol=0, atol=2e-4)
+            assert records[i].advantage == pytest.approx(float(expected.mean()), abs=2e-4)
     (logged,) = [row for row in trainer.state.log_history if "gar/judge_agreement" in row]
     assert logged["gar/judge_effective_tokens"] > 1
     assert 0 <= logged["gar/judge_agreement"] <= 1

@@ -1,4 +1,4 @@
-"""Rewards and advantages of tokens: attribution and returns, by loops, and with nothing to count."""
+"""Rewards and advantages of tokens: attribution and returns, by loops and without tokens."""
 
 import doctest
 import math
@@ -21,7 +21,6 @@ from paper.methods.token_rewards import (
 )
 
 pytestmark = pytest.mark.paper
-
 
 # A response: (score, counts) of each token; its outcome; its penalty.
 TOKENS = st.lists(st.tuples(st.floats(-100, 100, width=16), st.booleans()), min_size=4, max_size=4)

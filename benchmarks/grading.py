@@ -10,7 +10,7 @@ to each problem, some of which agree) and a quarter as many "expressions" (all d
 
 Then the set "as in training" again with endless answers among them, each of which takes its full time limit.
 Prints medians of CPU seconds (of this process and of the workers, without their start) and of wall-clock seconds, their
-ratios within a round, and how many verdicts are right; writes results/grading.json. On a busy machine trust the CPU
+ratios within a round, and how many verdicts are right. Writes results/grading.json. On a busy machine trust the CPU
 time: the workers are a session of their own, to which Linux may give another share of the processors than to this one.
 """
 
@@ -84,7 +84,7 @@ def expression(rng: random.Random) -> tuple[str, list[str], list[str]]:
 
 
 def draw_answers(which: str, num: int) -> list[Answer]:
-    """Seeded answers, half of them right: in groups as in training, or each to a gold answer of its own."""
+    """Seeded answers, half of them right: in groups as in training, or each with a separate gold answer."""
     rng = random.Random(which)
     answers: list[Answer] = []
     while len(answers) < num:
@@ -132,7 +132,7 @@ def time_of_math_verify(answers: Sequence[Answer]) -> tuple[Seconds, int]:
 
 
 def time_of_ours(answers: Sequence[Answer], num_workers: int, start: Seconds) -> tuple[Seconds, int]:
-    """The same with new workers, whose start does not count."""
+    """The same with new workers. Their start does not count."""
     cpu = cpu_seconds()
     with started_verifier(num_workers) as verifier:
         wall = time.perf_counter()
@@ -198,7 +198,7 @@ def _ratios(theirs: Sequence[Seconds], ours: Sequence[Seconds]) -> dict[str, dic
 
 
 def _time_with_endless(verifier: Verifier, answers: Sequence[Answer], number: int) -> float:
-    """The same answers with endless ones spread among them; all ordinary verdicts must stay as they were."""
+    """The same answers with endless ones spread among them. All ordinary verdicts must stay as they were."""
     step = len(answers) // NUM_ENDLESS
     mixed: list[Answer] = []
     for i in range(NUM_ENDLESS):

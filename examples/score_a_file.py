@@ -64,7 +64,7 @@ def score_table(scores: list[ResponseScore]) -> Table:
 
 
 def heat_map(tokens: Sequence[str], shares: Sequence[float | None]) -> Text:
-    """Tokens above their shares in hundredths; tokens outside the scored span have none."""
+    """Tokens above their shares in hundredths. Tokens outside the scored span have none."""
     strongest = max(abs(share) for share in shares if share is not None)
     cells = [
         (f"{token.strip():^9}", " " * 9 if share is None else f"{100 * share:^+9.1f}", _style(share, strongest))

@@ -3,7 +3,7 @@
     python -m paper.analyses.cost --model Qwen/Qwen3-8B [--tokens 8192 --gpus 8]
 
 No weights are loaded and nothing is timed. A matrix product of a parameter with a token counts as two operations,
-attention as that of a causal model; everything else is left out. Time is proportional to the count where matrix
+attention as that of a causal model. Everything else is left out. Time is proportional to the count where matrix
 products fill the device.
 """
 
@@ -48,7 +48,7 @@ class ModelShape(NamedTuple):
         attention_width: Query heads times their width.
         hidden: Width of the hidden state.
         vocab: Rows of the LM head.
-        all_parameters: With embeddings, LM head and every expert; 0 if not counted.
+        all_parameters: With embeddings, LM head and every expert. 0 if not counted.
     """
 
     body_parameters: int
@@ -60,7 +60,7 @@ class ModelShape(NamedTuple):
 
 
 class GroupShape(NamedTuple):
-    """One group's share of a training step, lengths in tokens; means over groups need not be whole.
+    """One group's share of a training step, lengths in tokens. Means over groups need not be whole.
 
     Attributes:
         responses: K.
@@ -94,7 +94,7 @@ def model_shape(name: str) -> ModelShape:
     as its configuration says. Qwen3 needs no network.
 
     Raises:
-        ValueError: The configuration does not say through how many experts a token passes.
+        ValueError: The configuration lacks the number of experts that a token passes through.
     """
     import torch
     from transformers import AutoModelForCausalLM
@@ -271,7 +271,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _amount(value: float) -> str:
-    """The number with three significant digits; from 100 on, as a whole number."""
+    """The number with three significant digits, whole from 100 on."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 

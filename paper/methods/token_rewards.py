@@ -25,14 +25,14 @@ def attribution_weights(scores: Tensor, mask: Tensor, *, temperature: float = 1.
         temperature: tau, not stated in the paper. A large tau gives equal shares.
 
     Returns:
-        Rows that sum to 1; a zero row for a response without counted tokens. Equal shares where all scores of a
+        Rows that sum to 1. A zero row for a response without counted tokens. Equal shares where all scores of a
         response are equal.
 
     Raises:
         ValueError: A counted score is not finite, or `temperature` is not positive.
 
     References:
-        Grad2Reward, arXiv 2602.01791; ddof 0 is ours.
+        Grad2Reward, arXiv 2602.01791. The ddof of 0 is ours.
 
     Example:
         >>> attribution_weights(torch.tensor([[3.0, 1.0, 7.0]]), torch.tensor([[True, True, False]]))
@@ -72,7 +72,7 @@ def attributed_rewards(weights: Tensor, outcomes: Tensor, penalty: Tensor, mask:
         mask: The counted tokens.
 
     Returns:
-        A row sums to `2 V + penalty`; a response without counted tokens gets a zero row.
+        A row sums to `2 V + penalty`. A response without counted tokens gets a zero row.
 
     Raises:
         ValueError: A counted value is not finite.
@@ -124,7 +124,7 @@ def group_token_advantages(
     Args:
         values: Usually returns-to-go.
         mask: The counted tokens.
-        group_index: Which problem a response answers, [responses]; any integers, any order.
+        group_index: Which problem a response answers, [responses]. Any integers, any order.
         ddof: 0 population, 1 Bessel, on the group's number of counted tokens.
         eps: Added to the standard deviation.
         min_std: Smallest standard deviation to divide by.

@@ -61,7 +61,7 @@ def without_annotations(text: str) -> str:
 
 
 def split_answer(text: str) -> tuple[list[str], str]:
-    """The lines of a solution, and its last line `A: 7` or `#### 7`; "" where there is none."""
+    """The lines of a solution, and its last line `A: 7` or `#### 7`. "" if there is none."""
     lines = [line.strip() for line in without_annotations(text).splitlines() if line.strip()]
     return (lines[:-1], lines[-1]) if lines and _ANSWER_LINE.match(lines[-1]) else (lines, "")
 

@@ -6,12 +6,12 @@ Two sets of answers with known verdicts, half of them right: "as in training" (h
 to each problem, some of which agree) and a quarter as many "expressions" (all different, all need the parser). Ways:
 
 * math-verify: `parse` the gold answer, `parse` the response, `verify`, with its own time limits, as its README does;
-* ours, 1 worker and ours, 2 workers: `Verifier` with running workers, whose start is timed separately.
+* ours, 1 worker and ours, 2 workers: `Verifier` with running workers. Their start is timed separately.
 
 Then the set "as in training" again with endless answers among them, each of which takes its full time limit.
 Prints medians of CPU seconds (of this process and of the workers, without their start) and of wall-clock seconds, their
 ratios within a round, and how many verdicts are right. Writes results/grading.json. On a busy machine trust the CPU
-time: the workers are a session of their own, to which Linux may give another share of the processors than to this one.
+time: the workers are a separate session, and Linux may give the two different shares of the processors.
 """
 
 import argparse

@@ -8,13 +8,13 @@ All ways get the same hidden states, targets and head, with a random peaked soft
 
 * two products: `h W^T` and `P W` and nothing else, a lower bound for any exact way without logits;
 * ours: `gradient_activation_means`, in the precision it chooses, and in the other one for a bfloat16 head. On a CPU
-  also with hidden states scaled so that a token's logits span 76 or 150, whose smallest exponentials underflow;
+  also with hidden states scaled so that a token's logits span 76 or 150 and the smallest exponentials underflow.
 * autograd: a loop over responses, cross-entropy of all logits and a backward pass to the hidden states. With dW it also
   computes the head's gradient, as a released implementation does for an untied head;
 * torch: `F.linear_cross_entropy` with a chunk, then its gradient. Liger, CCE and QuACK where they are installed (CUDA).
 
 Prints CPU seconds (GPU time on CUDA), so that other load on the machine matters little, ratios within a round, the
-memory beyond the arguments (each way in a process of its own), and 1 - cos against float64.
+memory beyond the arguments (each way in a separate process), and 1 - cos against float64.
 Writes results/head-DEVICE.json after each shape and type, and keeps the results of earlier runs on the same machine.
 """
 

@@ -283,7 +283,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.layers:
         if arguments.model not in MODELS:
-            parser.error(f"--layers goes with {', '.join(MODELS)}, whose weights are random")
+            parser.error(f"--layers goes with random weights: {', '.join(MODELS)}")
         MODELS[arguments.model]["num_hidden_layers"] = arguments.layers
     torch.set_num_threads(1)
     tokens = arguments.response_tokens

@@ -53,7 +53,7 @@ def score_table(scores: list[ResponseScore]) -> Table:
         table.add_row(
             score.id,
             score.status,
-            score.signal,  # why there is no alignment, where there is none
+            score.signal,  # the reason, if there is no alignment
             "-" if score.alignment is None else f"{score.alignment:.3f}",
             f"{score.bonus:.3f}",
             f"{score.reward:.3f}",

@@ -91,7 +91,7 @@ def model_shape(name: str) -> ModelShape:
     """The shape of a model, named as `ModelSettings.path` names it.
 
     Parameters are counted on a model without storage. Of a mixture of experts a token passes through as many experts
-    as its configuration says. Qwen3 needs no network.
+    from its configuration. Qwen3 needs no network.
 
     Raises:
         ValueError: The configuration lacks the number of experts that a token passes through.
@@ -149,7 +149,7 @@ def _used_experts(name: str, text: Any, parameters: int) -> float:
     used, number = getattr(text, "num_experts_per_tok", None), _num_experts(text)
     if not used or not number or not parameters:
         raise ValueError(
-            f"'{name}' is a mixture of experts, and its configuration does not say through how many a token passes. "
+            f"'{name}' is a mixture of experts, and its configuration lacks the number that a token passes through. "
             "Count a dense model of its active size."
         )
     return used / number

@@ -38,7 +38,7 @@ class Output:
         headings: Headings of the table.
         rows: Cells of the table. None is "-".
         data: Everything that the figure shows.
-        figure: None where there is nothing to draw.
+        figure: None if there is nothing to draw.
         notes: What the output cannot show, and what is odd about the input.
         html: A page instead of a figure.
         text: Markdown with more than the table holds.

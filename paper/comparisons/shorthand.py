@@ -51,7 +51,7 @@ Titled = tuple[str, pd.DataFrame]
 
 
 def kind_of(response: str, prompt: str, task: ChainTask) -> str:
-    """The way a response is written: expert, habit or guess, a form of the expert's method (half, shorthand), or other."""
+    """How a response is written: expert, habit, guess, a form of the expert's method (half, shorthand), or other."""
     problem = Problem(id="", prompt=prompt, answer="")
     role = task.role_of(parse_solution(response).method, problem)
     if role:

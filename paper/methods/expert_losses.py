@@ -12,8 +12,8 @@ def off_policy_token_losses(
 ) -> Float[Tensor, "responses tokens"]:
     """LUFFY's loss of tokens that the policy did not write: `-A p / (p + gamma)`, without a clip.
 
-    `p` is the token's probability under the policy. The gradient is that of `-A log p` times `gamma p / (p + gamma)^2`.
-    This factor is largest at `p = gamma`, and small for certain tokens and for very unlikely ones.
+    `p` is the token's probability under the policy. The gradient is `-A gamma p / (p + gamma)^2` by log p.
+    It is largest at `p = gamma`, and small for certain tokens and for very unlikely ones.
 
     Args:
         log_probs: Log-probabilities of the tokens under the policy.

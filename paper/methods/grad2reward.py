@@ -18,7 +18,7 @@ def _check(config: Any, args: Any) -> None:
         )
     if args.scale_rewards != "group":
         raise ConfigError(
-            f"trl.scale_rewards is '{args.scale_rewards}', but grad2reward has advantages of its own. Leave it at "
+            f"trl.scale_rewards is '{args.scale_rewards}', but grad2reward computes its own advantages. Leave it at "
             "group."
         )
 

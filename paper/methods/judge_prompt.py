@@ -106,7 +106,7 @@ class JudgePrompts:
         ids = self._encode(word)
         if not ids or self._tokenizer.unk_token_id in ids:
             raise ModelError(
-                f"the judge cannot say {word!r}: the tokenizer makes it {'an unknown token' if ids else 'no token'}. "
+                f"the judge cannot write {word!r}: the tokenizer makes it {'an unknown token' if ids else 'no token'}. "
                 "Set words that the model knows in grad2reward.verdict_true and grad2reward.verdict_false."
             )
         return ids

@@ -130,7 +130,7 @@ def group_token_advantages(
         min_std: Smallest standard deviation to divide by.
 
     Returns:
-        Exactly 0 in a group whose counted values are all equal, and in a group of one counted token. In a group of one
+        Exactly 0 in a group with equal counted values, and in a group of one counted token. In a group of one
         response, tokens are compared with each other.
 
     Raises:

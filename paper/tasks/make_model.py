@@ -39,7 +39,7 @@ FOLLOW_FRACTION = 0.95  # how often a privileged row repeats the expert solution
 class Phase:
     """What rows look like for some steps: shares of the methods, errors per step, wordings, broken formats.
 
-    `habit_fraction` says how often the method of that role reverses a subtraction below zero. `guided_fraction` is the
+    `habit_fraction` is how often the method of that role reverses a subtraction below zero. `guided_fraction` is the
     share of prompts that hold the beginning of a solution by the expert's method.
     """
 
@@ -99,7 +99,7 @@ RECIPES = {
 class Row:
     """The text that the model reads, and the text that it learns to write after it.
 
-    `checks` says for each value in the row whether it is right, `unlearned` which values are not to be learned.
+    `checks` holds for each value in the row whether it is right, `unlearned` the values that are not to be learned.
     """
 
     read: str
@@ -297,7 +297,7 @@ def loss_of(model: Qwen3ForCausalLM, batch: Batch, verdict_ids: list[int]) -> to
 
     The verdicts of a tenth of the rows, one token each, teach nothing. So every row trains the logits of the two
     verdict tokens, against each other alone, which never makes a verdict likelier than the other tokens: after each
-    value, one layer before the end, and after the solution, where the last layer can gather what the values say.
+    value, one layer before the end, and after the solution, where the last layer can gather the values.
     """
     out = model(input_ids=batch.input_ids, use_cache=False, output_hidden_states=True)
     losses = F.cross_entropy(out.logits[:, :-1].transpose(1, 2), batch.input_ids[:, 1:], reduction="none")

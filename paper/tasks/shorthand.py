@@ -50,7 +50,7 @@ def with_form(problems: Sequence[Problem], form: Form) -> list[Problem]:
 
 
 def validation_problems(name: str) -> list[Problem]:
-    """Problems of a chain task like those of its test split, and in none of its splits: for choosing settings."""
+    """Problems of a chain task, as in its test split but in none of its splits: for choosing settings."""
     rng = random.Random(_SEED)
     taken = {str(problem.prompt) for split in arithmetic.NUM_PROBLEMS for problem in load_task(name, split)}
     drawn: list[Problem] = []

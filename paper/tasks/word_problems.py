@@ -83,7 +83,7 @@ def load_word_problems(split: str, expert: str | None = None) -> list[Problem]:
         expert: The method of the expert solutions: `steps` (default), `expression` or `reduction`.
 
     Returns:
-        Problems `train-0`, `train-1`, ... with one anchor each, whose random wording does not depend on the method.
+        Problems `train-0`, `train-1`, ... with one anchor each. Its random wording does not depend on the method.
 
     Raises:
         DataError: There is no such split, or no such method.

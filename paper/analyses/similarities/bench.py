@@ -48,7 +48,7 @@ class Bench:
 
     Attributes:
         shares: By similarity, then by question and kind.
-        equal_lengths: The same for the triples whose two solutions are equally long.
+        equal_lengths: The same for the triples with two equally long solutions.
         data: A row for each triple.
     """
 
@@ -118,7 +118,7 @@ def rank_share(scores: Floats, problems: NDArray) -> Share:
     """Mean of wins with its percentile interval. A resample draws problems with replacement.
 
     Args:
-        scores: [3, triples]: 1, 0 or 0.5 for a win, the similarity of the better pair, and that of the worse one.
+        scores: [3, triples]: 1, 0 or 0.5 for a win, and the similarities of the better and of the worse pair.
         problems: Problem of each triple.
     """
     wins, better, worse = scores

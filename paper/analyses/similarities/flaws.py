@@ -21,7 +21,7 @@ def chain_flaws(problem: Problem, other: Problem, wording: arithmetic.Wording, r
 
     Args:
         problem: The problem.
-        other: A problem with as many operations, whose work is shown instead.
+        other: A problem with as many operations. Its work is shown instead.
         wording: Wording of all solutions.
         rng: Source of wrong digits and places.
     """
@@ -74,7 +74,7 @@ def text_flaws(text: str, other: str, rng: random.Random) -> dict[str, str]:
 
     Args:
         text: The solution, with a last line `A: 7` or `#### 7`.
-        other: A solution to another problem, whose lines are shown instead.
+        other: A solution to another problem. Its lines are shown instead.
         rng: Source of wrong digits and places.
     """
     lines, answer = split_answer(text)

@@ -124,7 +124,7 @@ def ordered_scaled(response: SolutionTokens, anchor: SolutionTokens) -> float:
 
 
 def gradient_and_unit(response: SolutionTokens, anchor: SolutionTokens) -> float:
-    """Half the sum of two cosines: `gradient` tells methods apart in other words, `unit` single wrong steps."""
+    """Half the sum of two cosines: `gradient` separates methods in other words, `unit` single wrong steps."""
     return (gradient(response, anchor) + unit(response, anchor)) / 2
 
 

@@ -34,7 +34,7 @@ def cpu_name() -> str:
 
 
 def peak_memory(call: Callable[[], Any], device: str = "cpu") -> int | None:
-    """Peak memory of a call in bytes, beyond what was in use before; None where the kernel does not report it."""
+    """Peak memory of a call in bytes, beyond what was in use before. None if the kernel does not report it."""
     if device == "cuda":
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
@@ -51,7 +51,7 @@ def peak_memory(call: Callable[[], Any], device: str = "cpu") -> int | None:
 
 
 def resident_bytes(field: str) -> int | None:
-    """VmRSS (memory now) or VmHWM (its peak); None except on Linux."""
+    """VmRSS (memory now) or VmHWM (its peak). None except on Linux."""
     path = Path("/proc/self/status")
     lines = path.read_text().splitlines() if path.exists() else []
     return next((1024 * int(line.split()[1]) for line in lines if line.startswith(field)), None)

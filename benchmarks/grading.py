@@ -6,12 +6,12 @@ Two sets of answers with known verdicts, half of them right: "as in training" (h
 to each problem, some of which agree) and a quarter as many "expressions" (all different, all need the parser). Ways:
 
 * math-verify: `parse` the gold answer, `parse` the response, `verify`, with its own time limits, as its README does;
-* ours, 1 worker and ours, 2 workers: `Verifier` with running workers, whose start is timed separately.
+* ours, 1 worker and ours, 2 workers: `Verifier` with running workers. Their start is timed separately.
 
 Then the set "as in training" again with endless answers among them, each of which takes its full time limit.
 Prints medians of CPU seconds (of this process and of the workers, without their start) and of wall-clock seconds, their
-ratios within a round, and how many verdicts are right; writes results/grading.json. On a busy machine trust the CPU
-time: the workers are a session of their own, to which Linux may give another share of the processors than to this one.
+ratios within a round, and how many verdicts are right. Writes results/grading.json. On a busy machine trust the CPU
+time: the workers are a separate session, and Linux may give the two different shares of the processors.
 """
 
 import argparse
@@ -84,7 +84,7 @@ def expression(rng: random.Random) -> tuple[str, list[str], list[str]]:
 
 
 def draw_answers(which: str, num: int) -> list[Answer]:
-    """Seeded answers, half of them right: in groups as in training, or each to a gold answer of its own."""
+    """Seeded answers, half of them right: in groups as in training, or each with a separate gold answer."""
     rng = random.Random(which)
     answers: list[Answer] = []
     while len(answers) < num:
@@ -132,7 +132,7 @@ def time_of_math_verify(answers: Sequence[Answer]) -> tuple[Seconds, int]:
 
 
 def time_of_ours(answers: Sequence[Answer], num_workers: int, start: Seconds) -> tuple[Seconds, int]:
-    """The same with new workers, whose start does not count."""
+    """The same with new workers. Their start does not count."""
     cpu = cpu_seconds()
     with started_verifier(num_workers) as verifier:
         wall = time.perf_counter()
@@ -198,7 +198,7 @@ def _ratios(theirs: Sequence[Seconds], ours: Sequence[Seconds]) -> dict[str, dic
 
 
 def _time_with_endless(verifier: Verifier, answers: Sequence[Answer], number: int) -> float:
-    """The same answers with endless ones spread among them; all ordinary verdicts must stay as they were."""
+    """The same answers with endless ones spread among them. All ordinary verdicts must stay as they were."""
     step = len(answers) // NUM_ENDLESS
     mixed: list[Answer] = []
     for i in range(NUM_ENDLESS):

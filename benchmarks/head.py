@@ -7,14 +7,14 @@ All ways get the same hidden states, targets and head, with a random peaked soft
 (A B C A B C):
 
 * two products: `h W^T` and `P W` and nothing else, a lower bound for any exact way without logits;
-* ours: `gradient_activation_means`, in the precision it chooses, and in the other one for a bfloat16 head; on a CPU
-  also with hidden states scaled so that a token's logits span 76 or 150, whose smallest exponentials underflow;
-* autograd: a loop over responses, cross-entropy of all logits and a backward pass to the hidden states; with dW it also
+* ours: `gradient_activation_means`, in the precision it chooses, and in the other one for a bfloat16 head. On a CPU
+  also with hidden states scaled so that a token's logits span 76 or 150 and the smallest exponentials underflow.
+* autograd: a loop over responses, cross-entropy of all logits and a backward pass to the hidden states. With dW it also
   computes the head's gradient, as a released implementation does for an untied head;
-* torch: `F.linear_cross_entropy` with a chunk, then its gradient; Liger, CCE and QuACK where they are installed (CUDA).
+* torch: `F.linear_cross_entropy` with a chunk, then its gradient. Liger, CCE and QuACK where they are installed (CUDA).
 
-Prints CPU seconds (so that other load on the machine matters little; GPU time on CUDA), ratios within a round, the
-memory beyond the arguments (each way in a process of its own), and 1 - cos against float64.
+Prints CPU seconds (GPU time on CUDA), so that other load on the machine matters little, ratios within a round, the
+memory beyond the arguments (each way in a separate process), and 1 - cos against float64.
 Writes results/head-DEVICE.json after each shape and type, and keeps the results of earlier runs on the same machine.
 """
 
@@ -38,7 +38,7 @@ from torch import Tensor
 from gar.core import cpu_has_bfloat16_products, gradient_activation_means
 
 SHAPES = {"256x4096": 4096, "576x49152": 512, "1024x151936": 512, "2560x151936": 256, "4096x151936": 256}
-"""Width x vocabulary, and how many tokens on a CPU; a GPU takes 16 times as many."""
+"""Width x vocabulary, and how many tokens on a CPU. A GPU takes 16 times as many."""
 
 RESPONSES = 4
 CHUNK = 256
@@ -80,7 +80,7 @@ def ours_with_span(case: Case, span: float) -> Tensor:
 
 @torch.no_grad()
 def two_products(case: Case) -> Tensor:
-    """Both products in chunks, as fast as possible; the result has no meaning."""
+    """Both products in chunks, as fast as possible. The result has no meaning."""
     total = torch.zeros_like(case.hidden[0])
     for rows in torch.arange(len(case.hidden), device=case.hidden.device).split(chunk_of(case)):
         total += ((case.hidden[rows] @ case.weight.T) @ case.weight).sum(0)
@@ -243,7 +243,7 @@ def tokens_of(shape: str, dtype: torch.dtype, device: str) -> int:
 
 
 def own_memory(name: str, shape: str, dtype: torch.dtype, device: str, tokens: int) -> int | None:
-    """Memory of a way beyond its arguments, in a process of its own."""
+    """Memory of a way beyond its arguments, in a separate process."""
     command = [sys.executable, __file__, "--memory-of", name, "--shape", shape, "--device", device]
     command += ["--dtype", str(dtype).removeprefix("torch."), "--tokens", str(tokens)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)

@@ -2,9 +2,9 @@
 
     python benchmarks/overhead.py [--methods grpo gar-grpo] [--rounds 6] [--steps 6] [--updates 1]
 
-Every method trains the embedded model on the embedded task from the same checkpoint, each time in a process of its own,
-so that peak memory is separate. Rounds alternate A B C A B C; the first of each is dropped as warm-up. Prints
-medians and spreads, and writes results/overhead.json. Absolute seconds mean little; shares and ratios to the first
+Every method trains the embedded model on the embedded task from the same checkpoint, each time in a separate process,
+so that peak memory is separate. Rounds alternate A B C A B C. The first of each is dropped as warm-up. Prints
+medians and spreads, and writes results/overhead.json. Absolute seconds mean little. Shares and ratios to the first
 method are the result.
 """
 

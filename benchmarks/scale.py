@@ -1,4 +1,4 @@
-"""How the signal's cost grows: linearly where the count says so.
+"""How the signal's cost grows: linearly where the count predicts it.
 
     python benchmarks/scale.py [--rounds 3] [--device cpu]
 
@@ -6,7 +6,7 @@ One quantity is varied at a time around a base case. For the closed form: scored
 (the same tokens as more responses, which should cost the same). For a group with captured hidden states: its
 responses, the pass rate in percent, and the span. For anchors (each a forward pass of a small Qwen3 and the closed
 form): their number. Fits `seconds = a + b x` by least squares and prints R^2, b times the largest x over the measured
-seconds there (1 if the cost is proportional to x; 0 if it does not depend on x, and R^2 then says nothing), and the
+seconds there (1 if the cost is proportional to x, 0 if it does not depend on x, where R^2 is meaningless), and the
 points. Writes results/scale-DEVICE.json.
 """
 
@@ -50,7 +50,7 @@ def closed_form(device: str, *, tokens: int, vocab: int, width: int, pieces: int
 
 
 def captured_group(device: str, *, responses: int, pass_percent: int, span: int) -> Callable[[], Any]:
-    """The hidden states of all responses are given; the last `span` tokens of the right responses are scored."""
+    """The hidden states of all responses are given. The last `span` tokens of the right responses are scored."""
     hidden, weight, targets = random_case(device, responses * RESPONSE_TOKENS, BASE["vocab"], BASE["width"])
     eligible = round(responses * pass_percent / 100)
     index = torch.arange(eligible, device=device).repeat_interleave(span)

@@ -12,7 +12,7 @@ thread. Three ways to the same alignments:
 
 Prints response tokens per second (of the process's CPU time, so that other load on the machine matters little),
 ratios within a round, padded share and peak memory, checks that all ways agree, and writes
-results/scoring-throughput.json. Absolute numbers mean little; the ratios are the result.
+results/scoring-throughput.json. Absolute numbers mean little. The ratios are the result.
 """
 
 import argparse
@@ -69,7 +69,7 @@ def tiny_model() -> Qwen3ForCausalLM:
 
 
 def draw_groups(num_responses: int, token_ids: Sequence[int]) -> list[ResponseGroup]:
-    """Groups of eight with one anchor each; 16 to 64 tokens a prompt, 16 to 768 a response or anchor."""
+    """Groups of eight with one anchor each. 16 to 64 tokens a prompt, 16 to 768 a response or anchor."""
     rng = random.Random(0)
 
     def text() -> list[int]:
@@ -120,7 +120,7 @@ def score_batched(scorer: GARScorer, groups: Sequence[ResponseGroup]) -> list[fl
 
 
 def all_ways() -> tuple[dict[str, Way], list[int]]:
-    """What is measured, by name, smaller batches first; and the token ids to draw from."""
+    """The measured cases by name, smaller batches first, and the token ids to draw from."""
     model, (_, tokenizer) = tiny_model(), load_embedded()
     parts = find_parts(model)
     ways: dict[str, Way] = {
@@ -189,7 +189,7 @@ def run(num_responses: int, rounds: int) -> dict[str, Any]:
 
 
 def largest_difference(expected: Sequence[float], actual: Sequence[float]) -> float:
-    """Largest difference between two lists of alignments; a shorter list covers every tenth group."""
+    """Largest difference between two lists of alignments. A shorter list covers every tenth group."""
     if len(actual) < len(expected):
         groups = [expected[i : i + GROUP_SIZE] for i in range(0, len(expected), GROUP_SIZE)]
         expected = [value for group in groups[::AUTOGRAD_EVERY] for value in group]

@@ -1,16 +1,16 @@
-"""Cost of the signal in a training step, for a random Qwen3 whose head has the share of an 8B model's, or a real model.
+"""Cost of the signal in a training step, for a real model or a random Qwen3 with the head's share of an 8B model.
 
     python benchmarks/step.py [--rounds 2] [--response-tokens 1024] [--device cpu]
     python benchmarks/step.py --model smollm2 [--dtype bfloat16] --ways released forward captured
 
-A step is a log-prob pass over one group, then forward and backward with checkpointing; 16 responses, 6 of them
-eligible, prompt 200, response 1,024, the last 768 tokens scored, one anchor of 400. Generation is left out; a column
+A step is a log-prob pass over one group, then forward and backward with checkpointing: 16 responses, 6 of them
+eligible, prompt 200, response 1,024, the last 768 tokens scored, one anchor of 400. Generation is left out. A column
 adds it at a share of 17%, at which the count is the paper's 8.3%. The ways to the vectors, interleaved in each round:
 
 * released: as the paper's code, a forward and backward pass for each eligible response and the anchor, all logits;
 * forward: one forward pass over eligible responses and anchor, then the closed form;
-* captured: hidden states of the log-prob pass, then the closed form; the anchor has a pass of its own;
-* g2rl: the closed form for all responses, no anchor; grad2reward: a judge forward and back to the embeddings.
+* captured: hidden states of the log-prob pass, then the closed form. The anchor has an extra pass.
+* g2rl: the closed form for all responses, no anchor. grad2reward: a judge forward and back to the embeddings.
 
 The share of a way is the seconds of its own sections over the seconds of the plain step in the same round. The table
 also has the share that paper.analyses.cost counts, and for captured the difference of whole steps. CPU seconds of one
@@ -106,7 +106,7 @@ class Bench:
 
     @torch.no_grad()
     def log_prob_pass(self, receive: Callable[[int, Tensor], Any] | None = None, model: Any = None) -> None:
-        """Log-probabilities of all responses; `receive` gets each micro-batch's hidden states of response tokens."""
+        """Log-probabilities of all responses. `receive` gets each micro-batch's hidden states of response tokens."""
         self.model.eval()
         for first in range(0, self.group.responses, MICRO_BATCH):
             tokens = self.tokens[first : first + MICRO_BATCH]
@@ -119,7 +119,7 @@ class Bench:
                 receive(first, hidden)
 
     def train(self) -> None:
-        """Forward and backward of a loss whose gradient has every part of a policy gradient's."""
+        """Forward and backward of a loss with every part of a policy gradient."""
         self.model.train()
         for first in range(0, self.group.responses, MICRO_BATCH):
             tokens = self.tokens[first : first + MICRO_BATCH]
@@ -283,7 +283,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.layers:
         if arguments.model not in MODELS:
-            parser.error(f"--layers goes with {', '.join(MODELS)}, whose weights are random")
+            parser.error(f"--layers goes with random weights: {', '.join(MODELS)}")
         MODELS[arguments.model]["num_hidden_layers"] = arguments.layers
     torch.set_num_threads(1)
     tokens = arguments.response_tokens

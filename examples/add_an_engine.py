@@ -18,7 +18,7 @@ from gar.models import find_parts, load_embedded
 from gar.scoring import Shaped, Shaping, Step, context_of, plan_shaping, read_row, signal_means
 from gar.verify import Verifier
 
-# What the engine can do. A method that needs anything else raises an error that says what.
+# What the engine can do. A method that needs anything else raises an error that names it.
 LOOP = Engine(name="my loop", can=frozenset({"anchor", "compares_responses"}), estimators={"group": ()})
 
 
@@ -30,7 +30,7 @@ def shape(groups: list[ResponseGroup], model, reader: SequenceReader, verifier: 
             prefilled = [reader.prefilled(group.prompt)]
             verdict = verifier.verify([reader.text(ids)], [group.answer], prefilled_think=prefilled)[0]
             rows.append(read_row(reader, verdict, reader.response(group.prompt, ids), anchors, group_index=number))
-    step = Step(plan, rows)  # it says which sequences need mean vectors, and the engine brings these
+    step = Step(plan, rows)  # it lists the sequences that need mean vectors, and the engine computes these
     means = signal_means(find_parts(model), step.sequences, plan.signal, keep_fractions=step.keep_fractions)
     return step.finish(means)
 

@@ -4,7 +4,7 @@
 
 The embedded model learns digit arithmetic on one CPU thread, without a network, in about half a minute. The mean reward
 rises from about 0.4 to more than 1.1: more answers become correct, and correct responses that resemble the expert
-solution earn more. All of GAR is in `scorer.score`; the model, data, sampler and loss can be your own.
+solution earn more. All of GAR is in `scorer.score`. The model, data, sampler and loss can be your own.
 """
 
 import argparse

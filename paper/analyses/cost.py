@@ -3,7 +3,7 @@
     python -m paper.analyses.cost --model Qwen/Qwen3-8B [--tokens 8192 --gpus 8]
 
 No weights are loaded and nothing is timed. A matrix product of a parameter with a token counts as two operations,
-attention as that of a causal model; everything else is left out. Time is proportional to the count where matrix
+attention as that of a causal model. Everything else is left out. Time is proportional to the count where matrix
 products fill the device.
 """
 
@@ -48,7 +48,7 @@ class ModelShape(NamedTuple):
         attention_width: Query heads times their width.
         hidden: Width of the hidden state.
         vocab: Rows of the LM head.
-        all_parameters: With embeddings, LM head and every expert; 0 if not counted.
+        all_parameters: With embeddings, LM head and every expert. 0 if not counted.
     """
 
     body_parameters: int
@@ -60,7 +60,7 @@ class ModelShape(NamedTuple):
 
 
 class GroupShape(NamedTuple):
-    """One group's share of a training step, lengths in tokens; means over groups need not be whole.
+    """One group's share of a training step, lengths in tokens. Means over groups need not be whole.
 
     Attributes:
         responses: K.
@@ -91,10 +91,10 @@ def model_shape(name: str) -> ModelShape:
     """The shape of a model, named as `ModelSettings.path` names it.
 
     Parameters are counted on a model without storage. Of a mixture of experts a token passes through as many experts
-    as its configuration says. Qwen3 needs no network.
+    from its configuration. Qwen3 needs no network.
 
     Raises:
-        ValueError: The configuration does not say through how many experts a token passes.
+        ValueError: The configuration lacks the number of experts that a token passes through.
     """
     import torch
     from transformers import AutoModelForCausalLM
@@ -149,7 +149,7 @@ def _used_experts(name: str, text: Any, parameters: int) -> float:
     used, number = getattr(text, "num_experts_per_tok", None), _num_experts(text)
     if not used or not number or not parameters:
         raise ValueError(
-            f"'{name}' is a mixture of experts, and its configuration does not say through how many a token passes. "
+            f"'{name}' is a mixture of experts, and its configuration lacks the number that a token passes through. "
             "Count a dense model of its active size."
         )
     return used / number
@@ -271,7 +271,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _amount(value: float) -> str:
-    """The number with three significant digits; from 100 on, as a whole number."""
+    """The number with three significant digits, whole from 100 on."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 

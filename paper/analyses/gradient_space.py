@@ -35,7 +35,7 @@ class GradientSpace:
     Attributes:
         policy: Name of the model or run.
         problem_id: The problem.
-        points: [responses, 2]; the anchor lies at 0.
+        points: [responses, 2]. The anchor lies at 0.
         alignment: Cosine of each response with the anchor.
         eligible: Correct and well formatted. The others are gated: no bonus, whatever their alignment.
         texts: The responses.
@@ -56,7 +56,7 @@ class GradientSpace:
 
     @property
     def threshold(self) -> float:
-        """Mean alignment of the correct responses, above which there is a bonus; NaN where none is correct."""
+        """Mean alignment of the correct responses, above which there is a bonus. NaN if none is correct."""
         return float(self.alignment[self.eligible].mean()) if self.eligible.any() else np.nan
 
     @property
@@ -77,7 +77,7 @@ def anchored_plane(vectors: Floats, anchor: Floats) -> tuple[Floats, float]:
         anchor: [hidden].
 
     Returns:
-        [responses, 2], and the share of the squared distances that they explain; 1 where all are 0.
+        [responses, 2], and the share of the squared distances that they explain (1 if all are 0).
     """
     offsets = np.asarray(vectors, np.float64) - np.asarray(anchor, np.float64)
     left, sizes, _ = np.linalg.svd(offsets, full_matrices=False)
@@ -96,7 +96,7 @@ def gradient_space(
 
     Args:
         policy: Policy of a run, or a model.
-        problem_id: The problem; None: the one with most distinct correct responses among the first few.
+        problem_id: The problem. None: the one with most distinct correct responses among the first few.
         num_samples: Responses to draw.
         seed: Seed of the sampling.
 

@@ -1,6 +1,6 @@
 """Exact inner products of the LM head's gradients for a response and its anchor: the subject of the paper's theory.
 
-They come from Gram matrices of errors and hidden states (`tangent_kernel`), in float64; the [vocab, hidden]
+They come from Gram matrices of errors and hidden states (`tangent_kernel`), in float64. The [vocab, hidden]
 matrices are never formed.
 """
 
@@ -65,7 +65,7 @@ def _logits(parts: ModelParts, hidden: Tensor) -> Tensor:
 def pair_measures(
     parts: ModelParts, response: TokenGradients, anchor: TokenGradients, *, plain_logits: bool
 ) -> dict[str, float]:
-    """The quantities in the paper's statements, by name; `anchor_loss_decrease` is NaN without `plain_logits`."""
+    """The quantities in the paper's statements, by name. `anchor_loss_decrease` is NaN without `plain_logits`."""
     vectors = unit_rows(torch.stack([_mean_vector(parts, tokens) for tokens in (response, anchor)])).double()
     split = kernel_decomposition(response.errors, response.hidden, anchor.errors, anchor.hidden)
     squares = [output_layer_kernel(t.errors, t.hidden, t.errors, t.hidden) for t in (response, anchor)]

@@ -36,9 +36,9 @@ class Output:
         name: Name of the analysis and of its files.
         title: Title of the table, with n.
         headings: Headings of the table.
-        rows: Cells of the table; None is "-".
+        rows: Cells of the table. None is "-".
         data: Everything that the figure shows.
-        figure: None where there is nothing to draw.
+        figure: None if there is nothing to draw.
         notes: What the output cannot show, and what is odd about the input.
         html: A page instead of a figure.
         text: Markdown with more than the table holds.
@@ -93,7 +93,7 @@ def present(output: Output, folder: str | Path) -> None:
 
 
 def _whole_width(table: Table) -> int:
-    """The smallest width at which no number and no name is broken; columns of sentences fold."""
+    """The smallest width at which no number and no name is broken. Columns of sentences fold."""
     console = Console(width=10_000)
     fixed = [
         measure_renderables(console, console.options, [*column.cells, column.header]).maximum

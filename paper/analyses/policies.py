@@ -22,8 +22,8 @@ class Policy:
         name: Name for titles.
         source: Where the weights come from.
         problems: Problems of the run, or of the data asked for.
-        config: Settings of the run; the defaults where there is no run.
-        run: The run folder; None for a model.
+        config: Settings of the run, or the defaults without a run.
+        run: The run folder. None for a model.
         notes: Caveats for the reader.
     """
 
@@ -39,7 +39,7 @@ class Policy:
 
     @property
     def task(self) -> str | None:
-        """The chain task that the problems are of; None for other problems."""
+        """The chain task that the problems are of. None for other problems."""
         return task_of_all(self.problems)
 
     @property
@@ -105,9 +105,9 @@ def load_policy_of(
 
     Args:
         subject: A run folder, "embedded", a folder with a checkpoint, or a Hub id.
-        data: A chain task, or problems as `gar train --data.source` takes them; None: the run's own, else the chain
+        data: A chain task, or problems as `gar train --data.source` takes them. None: the run's own, else the chain
             task that the model is for.
-        split: Split of the data; None: the run's own, else test of a chain task, else train.
+        split: Split of the data. None: the run's own, else test of a chain task, else train.
         settings: Values by section, as in a configuration file. They override the run's, or the defaults.
 
     Raises:
@@ -168,7 +168,7 @@ def _model_path(run: Run | None, config: RunConfig, subject: str) -> tuple[str, 
 def sampled_groups(
     policy: Policy, problems: Sequence[Problem], *, num_samples: int, seed: int = 0
 ) -> list[ResponseGroup]:
-    """Fresh responses to each problem, verified. The id of a group is that of its problem."""
+    """Fresh responses to each problem, verified. A group has the id of its problem."""
     pieces = token_pieces(policy.tokenizer)
     prompts = [policy.encode(problem.prompt) for problem in problems]
     written = generate_responses(
@@ -198,7 +198,7 @@ def sampled_groups(
 
 
 def read_sequences(policy: Policy, groups: Sequence[ResponseGroup]) -> list[SequenceGroup]:
-    """The responses and anchors that can be scored; groups without a usable anchor or response are left out."""
+    """The responses and anchors that can be scored. Groups without a usable anchor or response are left out."""
     reader = GroupReader(policy.model, policy.tokenizer, rule=policy.span_rule, head_rows=policy.parts.weight.shape[0])
     by_id = {problem.id: problem for problem in policy.problems}
     scorable = []

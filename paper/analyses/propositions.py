@@ -28,8 +28,8 @@ class Proposition:
         name: Where the paper states it.
         statement: The statement in our words.
         result: Whether it holds for these rollouts, with the numbers.
-        in_general: "true" or "false", with the reason in brief; "no bound to prove" where it sets none.
-        counterexample: Numbers that refute it; empty unless it is false in general.
+        in_general: "true" or "false", with the reason in brief. "no bound to prove" if it sets none.
+        counterexample: Numbers that refute it. Empty unless it is false in general.
     """
 
     name: str
@@ -54,7 +54,7 @@ def tally(num_holding: int, num_cases: int, cases: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class ScoredGroups:
-    """All responses of some groups. Fields are [responses]; `alignment` is float64."""
+    """All responses of some groups. Fields are [responses]. `alignment` is float64."""
 
     eligible: Tensor
     alignment: Tensor

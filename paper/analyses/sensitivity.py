@@ -67,7 +67,7 @@ def sensitivity(folder: str | Path, *, base: str | None = None) -> Sensitivity:
 
     Args:
         folder: A comparison of paper/, or the YAML file of one that `gar compare` has run.
-        base: The row that the others vary; None: the one that differs least from all others.
+        base: The row that the others vary. None: the one that differs least from all others.
 
     Raises:
         RecordError: There is nothing to read, no such row, or no row that varies only one number.
@@ -114,7 +114,7 @@ def _curve(runs: Sequence[RunResult], setting: str, rows: Mapping[str, float], s
 
 
 def _center(settings: Mapping[str, Mapping[str, Any]]) -> str:
-    """The row with the fewest differences from all others; among equals, one that is named after its method."""
+    """The row with the fewest differences from all others. Among equals, a row named after its method wins."""
 
     def distance(label: str) -> tuple[int, bool]:
         row = settings[label]

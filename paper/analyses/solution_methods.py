@@ -3,8 +3,8 @@
     python -m paper.analyses.solution_methods paper/comparisons/lower-rate.yaml
 
 Prints, for each row of a comparison, shares among the right responses in the last ten generations of its finished runs:
-the mean share of the expert's method, of the base model's habit, of guesses and of responses in words; and the smallest
-and largest share of the expert's method over seeds. On the chain task the methods are stepwise, running and guess.
+the mean share of the expert's method, of the base model's habit, of guesses and of responses in words, and the range of
+the expert's share over seeds. On the chain task the methods are stepwise, running and guess.
 """
 
 import argparse
@@ -25,7 +25,7 @@ SHARES = (*ROLES, "words")
 
 
 def method_shares(run: Path) -> dict[str, float] | None:
-    """Shares of the methods by their roles, and of words, among right responses; None where no response is right."""
+    """Shares of the methods by their roles, and of words, among right responses. None if no response is right."""
     opened, task = open_run(run), task_of_run(run)
     counts: Counter[str | None] = Counter()
     total = 0

@@ -84,7 +84,7 @@ def kernel_decomposition(
         ValueError: As `output_layer_kernel`.
 
     References:
-        GAR, arXiv 2609.03342, theorem 2, eq. 8; the last bound is ours. As `mean_t,s (d . d')(h_t . h'_s)` over mean
+        GAR, arXiv 2609.03342, theorem 2, eq. 8. The last bound is ours. As `mean_t,s (d . d')(h_t . h'_s)` over mean
         errors is the mean field, the remainder is the sum of three means, each with a deviation of an error:
         `(d_t - d) . d'`, `d . (d'_s - d')` and `(d_t - d) . (d'_s - d')`, times `h_t . h'_s`.
     """
@@ -125,7 +125,7 @@ def loss_after_head_step(
         other_hidden: Its hidden states.
         errors: p - e_y of the sequence that the step trains on.
         hidden: Its hidden states.
-        step_size: eta; 0 gives the loss as it is.
+        step_size: eta. 0 gives the loss as it is.
     """
     changes = (other_hidden.double() @ hidden.double().T) @ errors.double() / len(errors)
     after = logits.double() - step_size * changes

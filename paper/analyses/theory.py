@@ -215,7 +215,7 @@ def _spearman(a: Floats, b: Floats) -> float:
 
 
 def _rank_correlations(data: dict[str, Floats], name: str) -> list[float]:
-    """Rank correlation within each problem, over its different responses; problems with too few are left out."""
+    """Rank correlation within each problem, over its different responses. Problems with too few are left out."""
     correlations = []
     for problem in np.unique(data["problem"]):
         rows = data["problem"] == problem

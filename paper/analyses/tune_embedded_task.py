@@ -60,7 +60,7 @@ def sample(
 
 
 def role(problem: Problem, text: str) -> str | None:
-    """Role of the response's method for the problem: expert, habit or guess; None for no method."""
+    """Role of the response's method for the problem: expert, habit, guess, or None."""
     return task_of(problem).role_of(parse_solution(text).method, problem)
 
 

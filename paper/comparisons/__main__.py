@@ -1,4 +1,4 @@
-"""Tables and figures of a committed comparison; or put new results of `gar compare` beside them.
+"""Tables and figures of a committed comparison. `--collect` adds new results of `gar compare`.
 
 python -m paper.comparisons lower-rate                       # the tables, in Markdown
 python -m paper.comparisons lower-rate --figures FOLDER      # and curves.png, curves.svg

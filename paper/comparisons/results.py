@@ -22,7 +22,7 @@ FOLDER = HERE / "results"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.parquet"))
 _FORMS = {row: "894487d" for row in ("unit", "sum-initial", "sum-initial-separate", "gar-token")}
 GONE: Mapping[str, Mapping[str, str]] = {f"signals-{task}": _FORMS for task in ("chain", "which-way", "whose-voice")}
-"""Rows whose method or setting is gone: by comparison and row, the last commit that runs it."""
+"""Rows with a method or setting that is gone: by comparison and row, the last commit that runs them."""
 MARK = "†"
 _NUMBERS = pa.list_(pa.float64())
 _SETS = pa.struct(
@@ -71,7 +71,7 @@ class Committed:
         name: Its name.
         results: Results by row and seed.
         against: The rows in their order, each with the rows that it is tested against.
-        measured: What was counted in the run folders, by run as in `gar-grpo-seed-0`; None where nothing was.
+        measured: What was counted in the run folders, by run as in `gar-grpo-seed-0`. None where nothing was counted.
     """
 
     name: str

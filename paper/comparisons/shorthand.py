@@ -51,7 +51,7 @@ Titled = tuple[str, pd.DataFrame]
 
 
 def kind_of(response: str, prompt: str, task: ChainTask) -> str:
-    """How a response is written: by the expert's method, the habit or a guess; an expert's half or shorthand; other."""
+    """How a response is written: expert, habit, guess, a form of the expert's method (half, shorthand), or other."""
     problem = Problem(id="", prompt=prompt, answer="")
     role = task.role_of(parse_solution(response).method, problem)
     if role:
@@ -66,7 +66,7 @@ def kind_of(response: str, prompt: str, task: ChainTask) -> str:
 
 
 def counted(run: Path) -> dict[str, Any]:
-    """The kinds of a run's responses in its first and last steps, and to the test problems after it; three of these."""
+    """Shares of a run's responses by kind in its first and last steps and on the test problems, with three samples."""
     opened, task = open_run(run), task_of_run(run)
     names = ["prompt", "response", "verified", "num_tokens"]
     measured: dict[str, Any] = {"first": None, "last": None}

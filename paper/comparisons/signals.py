@@ -42,7 +42,7 @@ def pass_rates(task: Committed, label: str, set_name: str, k: int) -> list[float
 
 
 def one_family(tasks: Mapping[str, Committed]) -> Family:
-    """Every row against each reference on test pass@1, by paired t-tests over seeds; Holm's correction over all."""
+    """Every row against each reference on test pass@1: paired t-tests over seeds, Holm's correction over all."""
     keys = [
         (name, label, other)
         for name, task in tasks.items()

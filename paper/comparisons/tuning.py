@@ -38,7 +38,7 @@ def curves(committed: Committed) -> dict[str, dict[int, float]]:
 
 
 def best(curves: dict[str, dict[int, float]], labels: list[str]) -> tuple[str, int]:
-    """The row and step of the highest pass@1; of equal ones the first."""
+    """The row and step of the highest pass@1, the first among equals."""
     points = [(label, step) for label in labels for step in sorted(curves[label])]
     return max(points, key=lambda point: curves[point[0]][point[1]])
 

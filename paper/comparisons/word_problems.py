@@ -42,7 +42,7 @@ def by_steps(response: str) -> bool:
 
 
 def quarters(run: Path) -> list[Means]:
-    """Means over the training responses in each quarter of a run; None where no response counts."""
+    """Means over the training responses in each quarter of a run. None if no response counts."""
     opened = open_run(run)
     size = len(opened.steps) // QUARTERS
     columns = ["response", "verified", "alignment"]

@@ -1,4 +1,4 @@
-"""Baselines and rivals that need a trainer of their own: `gar train --plugin paper.methods --method NAME`.
+"""Baselines and rivals that need a separate trainer: `gar train --plugin paper.methods --method NAME`.
 
     sft, sft-grpo      supervised fine-tuning on the expert solutions, alone or before grpo
     rft                supervised fine-tuning on the policy's own correct responses

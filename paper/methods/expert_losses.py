@@ -12,19 +12,19 @@ def off_policy_token_losses(
 ) -> Float[Tensor, "responses tokens"]:
     """LUFFY's loss of tokens that the policy did not write: `-A p / (p + gamma)`, without a clip.
 
-    `p` is the token's probability under the policy. The gradient is that of `-A log p` times `gamma p / (p + gamma)^2`.
-    This factor is largest at `p = gamma`, and small for certain tokens and for very unlikely ones.
+    `p` is the token's probability under the policy. The gradient is `-A gamma p / (p + gamma)^2` by log p.
+    It is largest at `p = gamma`, and small for certain tokens and for very unlikely ones.
 
     Args:
         log_probs: Log-probabilities of the tokens under the policy.
-        advantages: One per token, or one per solution with a last dimension of 1; no gradient flows through them.
+        advantages: One per token, or one per solution with a last dimension of 1. No gradient flows through them.
         gamma: Probability at which a token's gradient has its largest weight.
 
     Raises:
         ValueError: gamma is not positive.
 
     References:
-        LUFFY, arXiv 2504.14945, policy shaping with f(x) = x / (x + gamma); "p_div_p_0.1" in its released code.
+        LUFFY, arXiv 2504.14945, policy shaping with f(x) = x / (x + gamma). "p_div_p_0.1" in its released code.
 
     Example:
         >>> off_policy_token_losses(torch.tensor([[0.1, 0.9]]).log(), torch.tensor([[2.0]]))
@@ -47,7 +47,7 @@ def imitation_weight(step: int, decay_steps: int, *, peak: float = 0.9, valley: 
 
     References:
         CHORD-mu, arXiv 2508.11408, with the schedule and the weights of its released code (modelscope/Trinity-RFT,
-        chord_policy_loss.py and mix_chord.yaml), which has a warm-up too; CHORD-mu uses none.
+        chord_policy_loss.py and mix_chord.yaml), which has a warm-up too. CHORD-mu uses none.
 
     Example:
         >>> [round(imitation_weight(step, 4), 4) for step in range(6)]

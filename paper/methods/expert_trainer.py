@@ -106,7 +106,7 @@ class ExpertTrainer(GARTrainer):
             self._known[batch.group_index[i]] = _Solution(prompt_ids=sequence.context_ids, ids=ids, reward=reward)
 
     def _look_at_first(self, facts: ScoredBatch) -> None:
-        """What the first solutions of a run say about the others."""
+        """Check on a run's first solutions whether the verifier accepts experts."""
 
     def _expert_log_probs(self, model: Any, inputs: dict[str, Any]) -> tuple[list[int], Tensor, Tensor, Tensor]:
         """The groups of a micro-batch with a solution, as the loss needs them.
@@ -192,7 +192,7 @@ class LuffyTrainer(ExpertTrainer):
 
 
 class ChordTrainer(ExpertTrainer):
-    """CHORD-mu: a mixture of grpo's loss and imitation, whose share mu falls.
+    """CHORD-mu: a mixture of grpo's loss and imitation with a falling share mu.
 
     Args:
         model: The policy.

@@ -5,7 +5,7 @@ from typing import Any
 
 
 def frozen_copy(model: Any) -> Any:
-    """A copy of a model in evaluation mode, whose parameters have no gradient.
+    """A copy of a model in evaluation mode, without gradients of parameters.
 
     Make it before the model is wrapped or sharded, and before the first step.
     """

@@ -1,6 +1,6 @@
-"""Grad2Reward: a judge's gradient tells which tokens made it say "true" [arXiv 2602.01791].
+"""Grad2Reward: a judge's gradient shows which tokens led to its verdict "true" [arXiv 2602.01791].
 
-The rewards of the method are those of the last token; the judge (`judge.py`) spreads as much again over the tokens.
+The method's rewards are on the last token. The judge (`judge.py`) spreads as much again over the tokens.
 """
 
 from typing import Any
@@ -11,14 +11,14 @@ from paper.methods.judge_settings import JudgeSettings
 
 
 def _check(config: Any, args: Any) -> None:
-    """Advantages are those of tokens in their group."""
+    """Advantages of tokens within their group."""
     if config.advantage.estimator is not None:
         raise ConfigError(
             "advantage.estimator cannot be set: grad2reward normalizes over the tokens of a group. Leave it out."
         )
     if args.scale_rewards != "group":
         raise ConfigError(
-            f"trl.scale_rewards is '{args.scale_rewards}', but grad2reward has advantages of its own. Leave it at "
+            f"trl.scale_rewards is '{args.scale_rewards}', but grad2reward computes its own advantages. Leave it at "
             "group."
         )
 

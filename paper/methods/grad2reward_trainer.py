@@ -18,7 +18,7 @@ class Grad2RewardTrainer(GARTrainer):
 
     Args:
         model: The loaded policy. The judge is a frozen copy of it.
-        judge: Prompt and criteria of the judge.
+        judge: Prompt and verdicts of the judge.
         **kwargs: As in `GARTrainer`.
     """
 

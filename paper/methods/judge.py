@@ -1,8 +1,8 @@
-"""The judge of Grad2Reward: a frozen model says whether a criterion holds, and its gradient which tokens made it so.
+"""The judge of Grad2Reward: a frozen model gives a verdict on a response, and its gradient the tokens that decided it.
 
-The judge is the policy before training. It reads problem, response and criterion. With `g_t = d log p(True) / d e_t`,
-the gradient of the verdict "True" with respect to the input embedding of response token t, the score of the token is
-`b_t = g_t . e_t`. It does not depend on the scale of the embeddings, so a model that scales its own (Gemma) needs no
+The judge is the policy before training. It reads problem and response. With `g_t = d log p(True) / d e_t`, the gradient
+of the verdict "True" with respect to the input embedding of response token t, the score of the token is
+`b_t = g_t . e_t`. It does not depend on the scale of the embeddings, so a model that scales them (Gemma) needs no
 special case.
 """
 
@@ -24,8 +24,6 @@ from paper.methods.token_rewards import (
     attributed_rewards,
     attribution_weights,
     effective_token_counts,
-    last_token_rewards,
-    rubric_rewards,
 )
 
 _PROBE_TOKENS = 4
@@ -36,18 +34,13 @@ class Judgments:
     """Scores and verdicts for some responses.
 
     Attributes:
-        scores: b_t of each response, [criteria, tokens], float32 at least, on the judge's device. Trailing special
-            tokens of a response are not shown to the judge and have no score.
-        log_odds: log p(True) - log p(False) of the judge's verdict, [responses, criteria].
+        scores: b_t of each response, [tokens], float32 at least, on the judge's device. Trailing special tokens of a
+            response are not shown to the judge and have no score.
+        log_odds: log p(True) - log p(False) of the judge's verdict, [responses].
     """
 
     scores: list[Tensor]
     log_odds: Tensor
-
-    @property
-    def verdicts(self) -> Tensor:
-        """Which criteria hold according to the judge, [responses, criteria]."""
-        return self.log_odds > 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,8 +49,8 @@ class TokenRewards:
 
     Attributes:
         rewards: [responses, tokens], float64, in the layout and on the device of the mask.
-        effective_tokens: How many tokens share the verdict, [responses, criteria]; NaN where the judge was not asked.
-        log_odds: Log-odds of the judge's verdict, [responses, criteria]; NaN where the judge was not asked.
+        effective_tokens: How many tokens share the verdict, [responses]. NaN where the judge was not asked.
+        log_odds: Log-odds of the judge's verdict, [responses]. NaN where the judge was not asked.
     """
 
     rewards: Tensor
@@ -66,18 +59,18 @@ class TokenRewards:
 
 
 class Judge:
-    """A frozen model, its prompt and its criteria.
+    """A frozen model and its prompt.
 
-    Training must not change the model: pass a `frozen_copy`. No parameter gets a gradient; training modes are restored.
+    Training must not change the model: pass a `frozen_copy`. No parameter gets a gradient. Training modes are restored.
 
     Args:
         model: A causal language model of transformers, with or without a PEFT adapter.
         tokenizer: Its tokenizer, which must be the policy's.
-        settings: Prompt, verdicts, criteria, temperature, and the tokens of a batch.
+        settings: Prompt, verdicts, temperature, and the tokens of a batch.
         tags: Markers of the response format. They are shown to the judge even where they are special tokens.
 
     Raises:
-        ConfigError: The template or the criteria cannot be used: see `JudgePrompts`.
+        ConfigError: The template cannot be used: see `JudgePrompts`.
         ModelError: The tokenizer cannot write the verdicts, `find_parts` rejects the model's head, or the model uses
             its token ids for more than their input embeddings.
 
@@ -88,8 +81,8 @@ class Judge:
         >>> judge = Judge(frozen_copy(model), tokenizer, JudgeSettings(template="arithmetic"))
         >>> solution = "<think> [ 3 + 4 = 7 ] </think> <answer> 7 </answer>"
         >>> judgments = judge.token_scores(["3+4="], [tokenizer.encode(solution)])
-        >>> judgments.scores[0].shape, judgments.verdicts.tolist()
-        (torch.Size([1, 12]), [[True]])
+        >>> judgments.scores[0].shape, (judgments.log_odds > 0).tolist()
+        (torch.Size([12]), [True])
     """
 
     def __init__(self, model: Any, tokenizer: Any, settings: JudgeSettings, *, tags: Tags | None = None):
@@ -101,7 +94,6 @@ class Judge:
         self._parts = find_parts(model)
         with evaluation_mode(model):
             self._check_embeddings()
-        self._weights = torch.tensor([weight for _, weight in settings.criteria], dtype=torch.float64)
 
     def to(self, device: torch.device) -> "Judge":
         """Move the judge's model, which must be a `frozen_copy`."""
@@ -109,9 +101,9 @@ class Judge:
         return self
 
     def token_scores(self, problems: Sequence[Prompt], responses: Sequence[Sequence[int]]) -> Judgments:
-        """Scores of all tokens under each criterion, and the judge's verdicts.
+        """Scores of all tokens, and the judge's verdicts.
 
-        One forward and one backward pass per batch, in the judge's dtype; log-probabilities and scores in float32.
+        One forward and one backward pass per batch, in the judge's dtype. Log-probabilities and scores are float32.
 
         Args:
             problems: The problem text of each response.
@@ -122,9 +114,8 @@ class Judge:
                 finite.
         """
         rows = [
-            self._prompts.write(problem, without_trailing_special(response, self._special_ids), criterion)
+            self._prompts.write(problem, without_trailing_special(response, self._special_ids))
             for problem, response in zip(problems, responses, strict=True)
-            for criterion, _ in self._settings.criteria
         ]
         self._check_lengths(rows)
         scores: list[Tensor] = [torch.empty(0)] * len(rows)
@@ -137,11 +128,7 @@ class Judge:
                 batch_scores, log_odds[members] = self._judge_batch([rows[i] for i in members])
                 for i, values in zip(members, batch_scores, strict=True):
                     scores[i] = values
-        num = len(self._settings.criteria)
-        return Judgments(
-            scores=[torch.stack(scores[i : i + num]) for i in range(0, len(rows), num)],
-            log_odds=log_odds.view(-1, num),
-        )
+        return Judgments(scores=scores, log_odds=log_odds)
 
     def token_rewards(
         self,
@@ -153,16 +140,15 @@ class Judge:
     ) -> TokenRewards:
         """Grad2Reward's reward of each token, for `returns_to_go` and `group_token_advantages`.
 
-        With one criterion the outcome V is the verdict: `alpha_t V`, plus `V + penalty` on the last token. With several
-        the judge gives the verdicts z_k: `V sum_k w_k [z_k] alpha_kt / sum_k max(w_k, 0)` replaces `alpha_t V`. With
-        V = 0 there is nothing to distribute, and the judge is not asked.
+        `alpha_t V`, plus `V + penalty` on the last token. The outcome V is the verifier's. With V = 0 there is nothing
+        to distribute, and the judge is not asked.
 
         Args:
             problems: The problem text of each response.
             responses: Token ids as the policy sampled them.
             outcomes: [responses], V: the base reward of an eligible response, else 0.
             penalty: [responses], for bad format.
-            mask: [responses, tokens], True for the tokens that count; column t is token t of the response.
+            mask: [responses, tokens], True for the tokens that count. Column t is token t of the response.
 
         Raises:
             ValueError: Shapes disagree, or the mask counts tokens that a response does not have.
@@ -171,27 +157,18 @@ class Judge:
         _check_layout(responses, outcomes, mask)
         asked = [i for i, outcome in enumerate(outcomes.tolist()) if outcome]
         judged = self.token_scores([problems[i] for i in asked], [responses[i] for i in asked])
-        num = len(self._settings.criteria)
-        weights = torch.zeros(len(mask), num, mask.shape[1], dtype=torch.float64, device=mask.device)
+        weights = torch.zeros(mask.shape, dtype=torch.float64, device=mask.device)
         for i, scores in zip(asked, judged.scores, strict=True):
-            known = min(scores.shape[1], mask.shape[1])
-            counted = mask[i, :known].expand(num, known)
-            values = scores[:, :known].to(weights)
-            weights[i, :, :known] = attribution_weights(values, counted, temperature=self._settings.temperature)
-        log_odds = torch.full((len(mask), num), torch.nan, dtype=torch.float64, device=mask.device)
+            known = min(len(scores), mask.shape[1])
+            values, counted = scores[None, :known].to(weights), mask[i : i + 1, :known]
+            weights[i, :known] = attribution_weights(values, counted, temperature=self._settings.temperature)[0]
+        log_odds = torch.full((len(mask),), torch.nan, dtype=torch.float64, device=mask.device)
         log_odds[asked] = judged.log_odds.to(log_odds)
-        effective = effective_token_counts(weights.flatten(0, 1)).view(-1, num)
         return TokenRewards(
-            rewards=self._spread(weights, log_odds > 0, outcomes.double(), penalty.double(), mask),
-            effective_tokens=effective.where(log_odds.isfinite(), torch.nan),
+            rewards=attributed_rewards(weights, outcomes, penalty, mask),
+            effective_tokens=effective_token_counts(weights).where(log_odds.isfinite(), torch.nan),
             log_odds=log_odds,
         )
-
-    def _spread(self, weights: Tensor, verdicts: Tensor, outcomes: Tensor, penalty: Tensor, mask: Tensor) -> Tensor:
-        if weights.shape[1] == 1:
-            return attributed_rewards(weights[:, 0], outcomes, penalty, mask)
-        shares = rubric_rewards(weights, verdicts, self._weights.to(mask.device).expand(len(mask), -1))
-        return shares * outcomes[:, None] + last_token_rewards(outcomes + penalty, mask)
 
     def _judge_batch(self, rows: Sequence[JudgePrompt]) -> tuple[list[Tensor], Tensor]:
         """Scores of each row's response tokens, and the log-odds of each row."""

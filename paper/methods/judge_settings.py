@@ -12,28 +12,19 @@ class JudgeSettings(Settings):
     """The judge of grad2reward: a copy of the policy from before training."""
 
     template: str = "auto"
-    """Prompt of the judge: default, arithmetic (the embedded task), or a text file with {problem}, {response},
-    {criterion}. auto: arithmetic for the embedded tasks, else default."""
+    """Prompt of the judge: default, arithmetic (the embedded task), or a text file with {problem} and {response}. auto:
+    arithmetic for the embedded tasks, else default."""
     verdict_true: Annotated[str, Field(min_length=1)] | None = None
-    """The continuation that means "criterion met", leading space included. None: " right" with arithmetic, else
-    " True"."""
+    """The continuation that means "correct", leading space included. None: " right" with arithmetic, else " True"."""
     verdict_false: Annotated[str, Field(min_length=1)] | None = None
-    """The continuation that means "criterion not met". None: " wrong" with arithmetic, else " False"."""
-    criteria: Annotated[tuple[tuple[str, float], ...], Field(min_length=1)] = (
-        ("The response solves the problem correctly.", 1.0),
-    )
-    """Texts with weights, negative for a fault. With one criterion the verifier gives the verdict; several are a
-    rubric, on which the judge decides."""
+    """The continuation that means "incorrect". None: " wrong" with arithmetic, else " False"."""
     temperature: Annotated[float, Field(gt=0)] = 1.0
     """tau: divides the standardized scores of tokens. A large tau spreads the reward evenly."""
     max_batch_tokens: Annotated[int, Field(ge=1)] = 4096
     """Padded tokens per pass. A pass runs forward and backward, and needs the memory of a training step."""
 
     @model_validator(mode="after")
-    def _check_criteria(self) -> Self:
-        weights = [weight for _, weight in self.criteria]
-        if sum(weights) <= 0:
-            raise ValueError(f"the weights of the criteria must have a positive sum, got {weights}")
+    def _check_verdicts(self) -> Self:
         if self.verdict_true is not None and self.verdict_true == self.verdict_false:
             raise ValueError(f"verdict_true and verdict_false are the same, {self.verdict_true!r}")
         return self

@@ -50,7 +50,7 @@ class SDPOSettings(TeacherSettings):
     feedback_template: str | None = None
     """With {feedback_raw}."""
     distillation_weight: Annotated[float, Field(ge=0, le=1)] | None = None
-    """Share of distillation in the loss; the rest is a policy loss."""
+    """Share of distillation in the loss. The rest is a policy loss."""
 
 
 _SAMPLING = (
@@ -78,7 +78,7 @@ def _reads_sdpo(sections: Mapping[str, Any]) -> list[str]:
 
 
 def _reads(name: str, section: TeacherSettings, own: tuple[str, ...], *, mode: str, teacher: str) -> list[str]:
-    """What a run reads of its section, given TRL's defaults; and what its records are made with."""
+    """The settings of its section that a run reads, given TRL's defaults, and those that its records need."""
     fields = [*_TEACHER, *own]
     if (section.teacher_model_kind or teacher) == "ema":
         fields += ["teacher_update_rate", "teacher_sync_steps"]

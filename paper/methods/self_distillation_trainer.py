@@ -103,7 +103,7 @@ def teacher_prompt(args: Any, problem: Problem) -> Prompt:
 
     Args:
         args: An `SDFTConfig` or `SDPOConfig`.
-        problem: Its first anchor is shown; in a chat, inside the last message.
+        problem: Its first anchor is shown, in a chat inside the last message.
 
     Raises:
         ConfigError: The templates show no expert solution, or hold a placeholder that TRL does not fill.
@@ -149,7 +149,7 @@ class _Recorded(_Trainer):
 
     Raises:
         ConfigError: A setting that does not fit.
-        DataError: A problem without an expert solution, or whose teacher's prompt is too long.
+        DataError: A problem has no expert solution, or its teacher's prompt is too long.
     """
 
     def __init__(

@@ -19,14 +19,14 @@ class SFTGRPOSettings(Settings):
     share: Annotated[float, Field(gt=0, lt=1)] = 0.5
     """Share of the optimizer steps that are supervised."""
     learning_rate: Annotated[float, Field(gt=0)] | None = None
-    """Learning rate of the supervised steps; None: trl.learning_rate."""
+    """Learning rate of the supervised steps. None: trl.learning_rate."""
 
 
 class RFTSettings(Settings):
     """rft: what is trained on."""
 
     num_samples: Annotated[int, Field(ge=1)] = 4
-    """Responses of the initial policy to each problem; the correct ones are trained on."""
+    """Responses of the initial policy to each problem. The correct ones are trained on."""
 
 
 def _reads(sections: Mapping[str, Any]) -> list[str]:

@@ -22,7 +22,7 @@ class SupervisedTrainer(SFTTrainer):
         model: The policy.
         problems: Every expert solution is one row.
         reader: Reads solutions as the policy would write them.
-        args: Those of the run; what TRL's two trainers have in common is taken.
+        args: The run's arguments. Fields that both of TRL's trainers have are used.
         num_steps: Optimizer steps.
         processing_class: The tokenizer.
         callbacks: As in `SFTTrainer`.
@@ -57,14 +57,14 @@ class SupervisedTrainer(SFTTrainer):
         self.add_callback(StepTimer(self._metrics["train"]))
 
     def compute_loss(self, model: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
-        """TRL's loss; the metrics tell how many tokens of experts an optimizer step has seen."""
+        """TRL's loss. The metrics count the expert tokens of an optimizer step."""
         labels = cast(Tensor, inputs["labels"])
         num_tokens = self.accelerator.gather((labels != -100).sum()).sum().item()  # pyright: ignore[reportAttributeAccessIssue]
         self._tokens.add(self, num_tokens)
         return super().compute_loss(model, inputs, *args, **kwargs)
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
-        """As in `SFTTrainer`; afterwards the model is plain again."""
+        """As in `SFTTrainer`. Afterwards the model is plain again."""
         result = super().train(*args, **kwargs)
         self.plain_model()
         return result
@@ -99,7 +99,7 @@ def solution_rows(
 
 
 def _sft_arguments(args: GRPOConfig, num_steps: int) -> SFTConfig:
-    """The run's arguments, as far as both trainers have them; whole solutions, unpacked."""
+    """The run's arguments that both trainers have, for whole solutions, unpacked."""
     shared = {field.name: getattr(args, field.name) for field in dataclasses.fields(TrainingArguments) if field.init}
     fixed = {"max_steps": num_steps, "max_length": None, "packing": False, "completion_only_loss": True}
     fixed |= {"eval_strategy": "no"}

@@ -25,14 +25,14 @@ def attribution_weights(scores: Tensor, mask: Tensor, *, temperature: float = 1.
         temperature: tau, not stated in the paper. A large tau gives equal shares.
 
     Returns:
-        Rows that sum to 1; a zero row for a response without counted tokens. Equal shares where all scores of a
+        Rows that sum to 1. A zero row for a response without counted tokens. Equal shares where all scores of a
         response are equal.
 
     Raises:
         ValueError: A counted score is not finite, or `temperature` is not positive.
 
     References:
-        Grad2Reward, arXiv 2602.01791; ddof 0 is ours.
+        Grad2Reward, arXiv 2602.01791. The ddof of 0 is ours.
 
     Example:
         >>> attribution_weights(torch.tensor([[3.0, 1.0, 7.0]]), torch.tensor([[True, True, False]]))
@@ -72,7 +72,7 @@ def attributed_rewards(weights: Tensor, outcomes: Tensor, penalty: Tensor, mask:
         mask: The counted tokens.
 
     Returns:
-        A row sums to `2 V + penalty`; a response without counted tokens gets a zero row.
+        A row sums to `2 V + penalty`. A response without counted tokens gets a zero row.
 
     Raises:
         ValueError: A counted value is not finite.
@@ -87,42 +87,6 @@ def attributed_rewards(weights: Tensor, outcomes: Tensor, penalty: Tensor, mask:
     """
     shared = _counted("weights", weights, mask) * outcomes.double()[:, None]
     return shared.where(mask, 0.0) + last_token_rewards(outcomes.double() + penalty.double(), mask)
-
-
-def rubric_rewards(weights: Tensor, verdicts: Tensor, criterion_weights: Tensor) -> Tensor:
-    """Reward of each token under several criteria: `sum_k w_k [z_k] alpha_kt / sum_k max(w_k, 0)`.
-
-    One criterion of weight 1 is the `alpha_t V` of `attributed_rewards`.
-
-    Args:
-        weights: alpha_k, `attribution_weights` under each criterion, [responses, criteria, tokens].
-        verdicts: z_k, whether the criterion holds, bool [responses, criteria].
-        criterion_weights: w_k, [responses, criteria]. Negative for a fault that costs reward; 0 for a criterion that
-            does not apply.
-
-    Returns:
-        A row sums to at most 1.
-
-    Raises:
-        ValueError: A response's positive criterion weights sum to 0.
-
-    References:
-        Grad2Reward, arXiv 2602.01791.
-
-    Example:
-        >>> alpha = torch.tensor([[[0.5, 0.5], [0.0, 1.0]]])
-        >>> rubric_rewards(alpha, torch.tensor([[True, True]]), torch.tensor([[2.0, -1.0]]))
-        tensor([[0.5000, 0.0000]], dtype=torch.float64)
-    """
-    worth = criterion_weights.double()
-    most = worth.clamp(min=0).sum(-1)
-    if bool((most <= 0).any()):
-        bad = int((most <= 0).nonzero()[0])
-        raise ValueError(
-            "each response needs criterion_weights with a positive sum of their positive part, got "
-            f"{criterion_weights[bad].tolist()} at response {bad}"
-        )
-    return torch.einsum("rk,rkt->rt", worth.where(verdicts, 0.0) / most[:, None], weights.double())
 
 
 def returns_to_go(token_rewards: Tensor, mask: Tensor) -> Tensor:
@@ -160,13 +124,13 @@ def group_token_advantages(
     Args:
         values: Usually returns-to-go.
         mask: The counted tokens.
-        group_index: Which problem a response answers, [responses]; any integers, any order.
+        group_index: Which problem a response answers, [responses]. Any integers, any order.
         ddof: 0 population, 1 Bessel, on the group's number of counted tokens.
         eps: Added to the standard deviation.
         min_std: Smallest standard deviation to divide by.
 
     Returns:
-        Exactly 0 in a group whose counted values are all equal, and in a group of one counted token. In a group of one
+        Exactly 0 in a group with equal counted values, and in a group of one counted token. In a group of one
         response, tokens are compared with each other.
 
     Raises:

@@ -20,7 +20,7 @@ def write_task(name: str, folder: Path, expert: str | None = None, form: Form | 
     Args:
         name: A chain task, or word-problems.
         folder: Where the files go.
-        expert: The method of all expert solutions; None: the task's own.
+        expert: The method of all expert solutions. None: the task's own.
         form: The form of the expert solutions of a chain task, which also has a validation split then.
 
     Returns:

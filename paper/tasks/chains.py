@@ -73,7 +73,7 @@ class ChainTask:
         return expert if role == "expert" else habit if role == "habit" else guess
 
     def role_of(self, method: str | None, problem: Problem) -> Role | None:
-        """The role of a method in a problem; None for a method of another task, or none at all."""
+        """The role of a method in a problem. None for a method of another task, or none at all."""
         return next((role for role in ROLES if self.method_of(role, problem) == method), None)
 
     def expert_method(self, problem: Problem) -> str:
@@ -145,7 +145,7 @@ def parse_solution(text: str) -> ParsedSolution:
 
 
 def task_of(problem: Problem) -> ChainTask:
-    """The task that the problem's source names; the embedded one where it names none."""
+    """The task that the problem's source names, or else the embedded one."""
     return TASKS.get(problem.source, ARITHMETIC)
 
 
@@ -170,7 +170,7 @@ def _splits(task: ChainTask, expert: str | None) -> dict[arithmetic.Split, list[
 
 
 def task_of_all(problems: Iterable[Problem]) -> str | None:
-    """The chain task that every problem names as its source; None for problems of another kind, or none at all."""
+    """The chain task that every problem names as its source. None for problems of another kind, or none at all."""
     names = {problem.source for problem in problems}
     return names.pop() if len(names) == 1 and names <= TASKS.keys() else None
 

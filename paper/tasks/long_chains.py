@@ -1,4 +1,4 @@
-"""Chains of 9 to 12 operations, whose groups are often all wrong: the problems of `paper/comparisons/guided.md`.
+"""Chains of 9 to 12 operations with many groups that are all wrong: the problems of `paper/comparisons/guided.md`.
 
     python -m paper.tasks.long_chains        # runs/tasks/long-chains/{train,validation,test}.jsonl
 

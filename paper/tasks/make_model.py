@@ -26,7 +26,7 @@ from paper.tasks.chains import TASKS
 
 BATCH_ROWS, PEAK_LR, WARMUP_STEPS = 32, 2e-3, 100
 BATCHES_PER_DRAW = 16  # rows are drawn so many batches at a time and sorted by length: less padding
-TOKENS_PER_ROW = 16  # about the mean; a constant, so that every written token has the same weight in every batch
+TOKENS_PER_ROW = 16  # about the mean, and constant, so that written tokens have the same weight in every batch
 TAGS = ("<think>", "</think>", "<answer>", "</answer>")
 JUDGED_FRACTION, PRIVILEGED_FRACTION = 0.1, 0.1
 JUDGED_SLIP_FRACTION = 0.2
@@ -39,7 +39,7 @@ FOLLOW_FRACTION = 0.95  # how often a privileged row repeats the expert solution
 class Phase:
     """What rows look like for some steps: shares of the methods, errors per step, wordings, broken formats.
 
-    `habit_fraction` says how often the method of that role reverses a subtraction below zero. `guided_fraction` is the
+    `habit_fraction` is how often the method of that role reverses a subtraction below zero. `guided_fraction` is the
     share of prompts that hold the beginning of a solution by the expert's method.
     """
 
@@ -99,7 +99,7 @@ RECIPES = {
 class Row:
     """The text that the model reads, and the text that it learns to write after it.
 
-    `checks` says for each value in the row whether it is right, `unlearned` which values are not to be learned.
+    `checks` holds for each value in the row whether it is right, `unlearned` the values that are not to be learned.
     """
 
     read: str
@@ -218,7 +218,7 @@ def draw_guided_row(rng: random.Random, task: chains.ChainTask, phase: Phase, pr
 def draw_values(
     rng: random.Random, problem: Problem, role: chains.Role, slip_fraction: float, habit_fraction: float
 ) -> tuple[tuple[int, ...], tuple[bool, ...]]:
-    """The values that a response of this method writes, and which are slips; a guess is a uniform digit."""
+    """The values that a response of this method writes, and its slips. A guess is a uniform digit."""
     if role == "guess":
         return tuple(rng.randrange(10) for _ in arithmetic.running_values(problem)), ()
     return chains.draw_values(
@@ -239,7 +239,7 @@ def break_format(rng: random.Random, response: str) -> str:
 
 
 def draw_judged_row(rng: random.Random, task: chains.ChainTask, phase: Phase, problem: Problem) -> Row:
-    """Problem, solution, separator; the verdict to learn. Half of the solutions are right, whatever the method."""
+    """Problem, solution, separator, and the verdict to learn. Half of the solutions of each method are right."""
     role, wording = rng.choice(chains.ROLES), rng.choice(arithmetic.WORDINGS)
     right_values = values = arithmetic.running_values(problem)
     if rng.random() < 0.5:
@@ -258,7 +258,7 @@ def draw_batches(
     tokenizer: PreTrainedTokenizerFast,
     held_out: set[str],
 ) -> list[Batch]:
-    """Some batches of rows of similar length, padded on the right; only the written part and <eos> have weight."""
+    """Some batches of rows of similar length, padded on the right. Only the written part and <eos> have weight."""
     rows = [draw_row(rng, recipe, phase, held_out) for _ in range(BATCH_ROWS * BATCHES_PER_DRAW)]
     reads = tokenizer([row.read for row in rows])["input_ids"]
     writes = tokenizer([row.write for row in rows])["input_ids"]
@@ -297,7 +297,7 @@ def loss_of(model: Qwen3ForCausalLM, batch: Batch, verdict_ids: list[int]) -> to
 
     The verdicts of a tenth of the rows, one token each, teach nothing. So every row trains the logits of the two
     verdict tokens, against each other alone, which never makes a verdict likelier than the other tokens: after each
-    value, one layer before the end, and after the solution, where the last layer can gather what the values say.
+    value, one layer before the end, and after the solution, where the last layer can gather the values.
     """
     out = model(input_ids=batch.input_ids, use_cache=False, output_hidden_states=True)
     losses = F.cross_entropy(out.logits[:, :-1].transpose(1, 2), batch.input_ids[:, 1:], reduction="none")

@@ -43,14 +43,14 @@ def shortened(text: str, form: Form) -> str:
 
 
 def with_form(problems: Sequence[Problem], form: Form) -> list[Problem]:
-    """Problems whose expert writes in this form. The mixture goes by the problem's place."""
+    """Problems with an expert who writes in this form. In the mixture, the problem's place decides."""
     if form == "mixture":
         return [with_form([one], "shorthand" if i % 2 else "full")[0] for i, one in enumerate(problems)]
     return [replace(one, anchors=(Anchor(text=shortened(one.anchors[0].text, form)),)) for one in problems]
 
 
 def validation_problems(name: str) -> list[Problem]:
-    """Problems of a chain task like those of its test split, and in none of its splits: for choosing settings."""
+    """Problems of a chain task, as in its test split but in none of its splits: for choosing settings."""
     rng = random.Random(_SEED)
     taken = {str(problem.prompt) for split in arithmetic.NUM_PROBLEMS for problem in load_task(name, split)}
     drawn: list[Problem] = []

@@ -21,7 +21,7 @@ from paper.tasks.word_problems import METHODS, NUM_STEPS, WORDINGS, Method, draw
 
 
 def solutions(number: int, steps_share: float, other: Method, seed: int) -> list[dict[str, str]]:
-    """Problems outside of every split, each with one solution; `steps_share` of them by steps."""
+    """Problems outside of every split, each with one solution, a share of `steps_share` by steps."""
     rng = random.Random(seed)
     taken = {story.text for stories in load_stories().values() for story, _ in stories}
     rows: list[dict[str, str]] = []

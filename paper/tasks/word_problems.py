@@ -65,7 +65,7 @@ class Story:
     steps: tuple[Step, ...]
 
     def values(self) -> tuple[int, ...]:
-        """The value after each step; the last one is the answer.
+        """The value after each step. The last one is the answer.
 
         Example:
             >>> Story("", 4, (Step("*", 6, "pens"), Step("-", 5, "pens"))).values()
@@ -85,7 +85,7 @@ def load_word_problems(split: str, expert: str | None = None) -> list[Problem]:
         expert: The method of the expert solutions: `steps` (default), `expression`, `reduction` or `shorthand`.
 
     Returns:
-        Problems `train-0`, `train-1`, ... with one anchor each, whose random wording does not depend on the method.
+        Problems `train-0`, `train-1`, ... with one anchor each. Its random wording does not depend on the method.
 
     Raises:
         DataError: There is no such split, or no such method.
@@ -122,7 +122,7 @@ def load_stories() -> dict[str, list[tuple[Story, Wording]]]:
 
 
 def draw_story(rng: random.Random, num_steps: int) -> Story:
-    """Draw a problem of at least two steps whose values all lie between 2 and 99."""
+    """Draw a problem of at least two steps with all values between 2 and 99."""
     while True:
         story = _draw(rng, num_steps)
         if all(2 <= value <= _LARGEST for value in story.values()):

@@ -17,6 +17,7 @@ from torch import Tensor
 from gar.core import (
     alignment_scores,
     gradient_activation_means,
+    gradient_aligned_bonuses,
     group_advantages,
     group_standard_deviations,
     unit_rows,
@@ -24,7 +25,6 @@ from gar.core import (
 from gar.models.embedded import load_embedded
 from gar.sequences import TokenSequence
 from tests.conformance.groups import encode, make_rollouts
-from tests.support.rewards import gradient_aligned_rewards
 
 RESULTS = Path(__file__).parents[2] / "results" / "conformance"
 RECORD = "GAR_RECORD_CONFORMANCE"
@@ -49,14 +49,16 @@ def expected_rewards() -> Tensor:
     rollouts = make_rollouts()
     none = TokenSequence(context_ids=[], ids=[], positions=range(0))
     anchors = [encode(r.problem.prompt, r.problem.anchors[0].text) if r.problem.anchors else none for r in rollouts]
-    return gradient_aligned_rewards(
-        torch.tensor([r.verified and r.well_formatted for r in rollouts]),
+    eligible = torch.tensor([r.verified and r.well_formatted for r in rollouts])
+    bonuses = gradient_aligned_bonuses(
+        eligible,
         alignment_scores(_vectors([r.sequence for r in rollouts]), _vectors(anchors)).double(),
-        torch.tensor([0.0 if r.well_formatted else -0.6 for r in rollouts], dtype=torch.float64),
         group_index(),
         scored=torch.tensor([bool(r.sequence.positions and r.problem.anchors) for r in rollouts]),
         beta=0.5,
     )
+    penalties = torch.tensor([0.0 if r.well_formatted else -0.6 for r in rollouts], dtype=torch.float64)
+    return eligible.double() + bonuses + penalties
 
 
 def expected_advantages(engine: str) -> Tensor:

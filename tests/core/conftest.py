@@ -1,4 +1,4 @@
-"""Shared by the tests of the arithmetic: random cases, the second route, small tensors, and no shape checker."""
+"""Shared by the tests of the arithmetic: random cases, second routes, small tensors, no shape checker."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -46,7 +46,7 @@ def autograd_means(
     activation_threshold: float = 0.0,
     keep_fraction: float | list[float] = 1.0,
 ) -> Tensor:
-    """The paper's definition, response by response, in float64 through real cross-entropy and autograd."""
+    """The paper's definition for each response, in float64 through real cross-entropy and autograd."""
     kept = [keep_fraction] * num_responses if isinstance(keep_fraction, float) else keep_fraction
     means = torch.zeros(num_responses, case.hidden.shape[1], dtype=torch.float64)
     for response in range(num_responses):
@@ -72,6 +72,15 @@ def autograd_means(
     return means
 
 
+def exact_gradients(case: Case) -> tuple[Tensor, Tensor]:
+    """W^T (p - e_y) and ln((1 - p_y) / p_y) of each token in float64, without p_y, which rounds to 1 if confident."""
+    weight, targets = case.weight.double(), case.target_ids[:, None]
+    logits = case.hidden.double() @ weight.T
+    others = logits.scatter(1, targets, -torch.inf)
+    log_odds = others.logsumexp(-1) - logits.gather(1, targets)[:, 0]
+    return log_odds.sigmoid()[:, None] * (others.softmax(-1) @ weight - weight[case.target_ids]), log_odds
+
+
 def f64(*values: float) -> Tensor:
     return torch.tensor(values, dtype=torch.float64)
 
@@ -85,7 +94,7 @@ def one_group(size: int) -> Tensor:
 
 
 def columns(rows: Sequence[tuple], *dtypes: torch.dtype) -> list[Tensor]:
-    """One tensor for each place in the rows, which may be none."""
+    """One tensor per column of the rows, which may be none."""
     values = zip(*rows, strict=True) if rows else [()] * len(dtypes)
     return [torch.tensor(column, dtype=dtype) for column, dtype in zip(values, dtypes, strict=True)]
 
@@ -97,5 +106,5 @@ def unit_vectors(*arguments: Any, **options: Any) -> Tensor:
 
 @pytest.fixture
 def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a user meets: no jaxtyping between the call and our own error texts."""
+    """As for a user: no jaxtyping between the call and our own error texts."""
     monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)

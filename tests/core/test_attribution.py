@@ -1,6 +1,5 @@
-"""Token attribution: shares by hand, against autograd, and their sum against the alignment."""
+"""Token attribution: shares against autograd, and their sum against the alignment."""
 
-import math
 from typing import Any
 
 import pytest
@@ -40,22 +39,9 @@ def random_anchors(responses: int) -> torch.Tensor:
     return unit_rows(make_case(seed=9).hidden[:responses].float())
 
 
-def test_alignment_shares_by_hand():
-    # W h = (h_1 + h_2, -h_1): (3, -1) and (3, -3), so 1 - p_0 = 1/(1 + e^4) and 1/(1 + e^6); W^T (p - e_0) * h
-    # is -(1 - p_0) (2 h_1, h_2): u_0 = -p (2, 2), u_1 = -q (6, 0).
-    p, q = 1 / (1 + math.e**4), 1 / (1 + math.e**6)
-    norm = math.hypot(2 * p + 6 * q, 2 * p)
-    hidden, weight = torch.tensor([[1.0, 2.0], [3.0, 0.0]]), torch.tensor([[1.0, 1.0], [-1.0, 0.0]])
-    both = torch.tensor([0, 0])
-    found = shares_of(Case(hidden, weight, both, both), torch.tensor([[0.6, -0.8]]))
-    expected = [(-0.6 * 2 * p + 0.8 * 2 * p) / norm, -0.6 * 6 * q / norm]
-    assert found.tolist() == pytest.approx(expected, rel=1e-6)
-    assert found.dtype == torch.float32
-
-
 @pytest.mark.parametrize("options", HEAD.values(), ids=HEAD)
 def test_alignment_shares_agree_with_autograd_and_add_up_to_the_alignment(options):
-    """The second route: each token as a response of its own gives its u_t."""
+    """Second route: a response of one token has its u_t as its mean."""
     case, anchors = make_case(tokens=60, responses=5, peak=2.0), random_anchors(5)
     index = case.response_index
     u = autograd_means(case._replace(response_index=torch.arange(60)), num_responses=60, **options)
@@ -63,7 +49,9 @@ def test_alignment_shares_agree_with_autograd_and_add_up_to_the_alignment(option
     expected = (u * anchors[index].double()).sum(-1) / sums.norm(dim=-1)[index]
     alignment = alignment_scores(unit_vectors(*case, num_responses=5, **options), anchors)
     for chunk_tokens in (None, 1, 7):
-        found = shares_of(case, anchors, chunk_tokens=chunk_tokens, **options).double()
+        shares = shares_of(case, anchors, chunk_tokens=chunk_tokens, **options)
+        assert shares.dtype == torch.float32
+        found = shares.double()
         torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-7)
         added = torch.zeros(5, dtype=torch.float64).index_add_(0, index, found)
         torch.testing.assert_close(added.float(), alignment, rtol=0, atol=5e-7)

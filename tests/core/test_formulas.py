@@ -1,7 +1,8 @@
-"""What all formulas share: dtypes, any order and names of groups, exact zeros, no responses, and what they reject."""
+"""Properties of all formulas: dtypes, any order and names of groups, exact zeros, no responses, errors."""
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 import torch
@@ -16,7 +17,7 @@ ONE_GROUP = torch.zeros(4, dtype=torch.long)
 
 
 def counts(x: Tensor) -> Tensor:
-    """Tokens of each response, which move with it."""
+    """Tokens of each response, from its value."""
     return (x.double().abs() * 7).long() % 4 + 1
 
 
@@ -28,7 +29,7 @@ FUNCTIONS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "reinforce_plus_plus_advantages": lambda x, g: core.reinforce_plus_plus_advantages(
         x, counts(x), g, baseline=True, ddof=1, eps=1e-8
     ),
-    "novelty_rewards": lambda x, g: core.novelty_rewards(torch.ones_like(x).bool(), x, x * -0.6, g, novelty_weight=0.3),
+    "novelty_rewards": lambda x, g: core.novelty_rewards(torch.ones_like(x).bool(), x, x * -0.6, g),
 }
 IN_FLOAT64 = {"group_deviations", "group_standard_deviations"}
 DTYPES = [torch.bool, torch.int64, torch.float16, torch.bfloat16, torch.float32, torch.float64]
@@ -43,14 +44,13 @@ def test_no_dtype_cuts_a_result_to_whole_numbers(name, dtype):
     expected = torch.float64 if name in IN_FLOAT64 else dtype if dtype.is_floating_point else torch.float32
     assert found.dtype == expected
     assert found.shape == exact.shape
-    # The arguments made from x above (x * 0.5 and the like) are rounded once, too: two units in the last place.
+    # Arguments made from x, such as x * -0.6, are rounded once, too: two units in the last place.
     torch.testing.assert_close(found.double(), exact, rtol=2 * torch.finfo(expected).eps, atol=0)
 
 
 def test_every_function_of_values_is_among_these():
-    made_from_values = {name for name in core.__all__ if name.endswith(("advantages", "rewards", "bonuses", "returns"))}
-    made_from_values |= {name for name in core.__all__ if name.endswith("deviations")}
-    assert made_from_values <= FUNCTIONS.keys()
+    endings = ("advantages", "rewards", "bonuses", "deviations")
+    assert {name for name in core.__all__ if name.endswith(endings)} <= FUNCTIONS.keys()
 
 
 ROWS = st.lists(st.tuples(st.floats(-10, 10, width=16), st.integers(0, 3)), max_size=20)
@@ -58,7 +58,7 @@ ROWS = st.lists(st.tuples(st.floats(-10, 10, width=16), st.integers(0, 3)), max_
 
 @given(rows=ROWS, name=st.sampled_from([*FUNCTIONS]), order=st.randoms(use_true_random=False))
 def test_formulas_follow_the_responses_wherever_they_stand(rows, name, order):
-    """One group on two ranks, gathered in any order, is one group. Its name does not matter. Arguments stay."""
+    """Neither the order nor the names of groups matter, as for a group gathered from two ranks. Arguments stay."""
     values = torch.tensor([value for value, _ in rows], dtype=torch.float64)
     groups = torch.tensor([group for _, group in rows], dtype=torch.long)
     moved = list(range(len(rows)))
@@ -72,7 +72,7 @@ def test_formulas_follow_the_responses_wherever_they_stand(rows, name, order):
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_formulas_of_equal_values_are_exactly_zero(name):
-    """A mean of 16 times 0.1 is not 0.1; what is left must not become an advantage."""
+    """A mean of 16 times 0.1 is not 0.1. The difference must not become an advantage."""
     for size in (1, 2, 3, 7, 16, 39):
         groups = torch.zeros(size, dtype=torch.long)
         for value in (0.1, 1.0 + 1e-9, 1 / 3, -7.3):
@@ -99,28 +99,23 @@ def test_formulas_reject_what_is_not_finite_or_does_not_fit():
             function(two.nan_to_num(), three)
     x, g = two.nan_to_num(), three[:2]
     right = torch.ones(2, dtype=torch.bool)
+    whitened = partial(core.reinforce_plus_plus_advantages, baseline=False, ddof=0, eps=0.0)
     for call, argument in (
         (lambda: core.alignment_scores(torch.ones(3, 2), torch.ones(1, 2)), "anchors"),
         (lambda: core.gradient_aligned_bonuses(right[:1], x, g), "eligible"),
         (lambda: core.gradient_aligned_bonuses(right, x, g, scored=right[:1]), "scored"),
         (lambda: core.gradient_aligned_bonuses(right, x, g, beta=math.nan), "beta"),
         (lambda: core.novelty_rewards(right, x, x[:1], g), "penalty"),
-        (lambda: core.novelty_rewards(right, x, x, g, novelty_weight=math.nan), "novelty_weight"),
         (lambda: core.novelty_scores(torch.tensor([[1.0], [math.inf]]), right, g), "vectors"),
         (lambda: core.novelty_scores(torch.ones(2, 1), right[:1], g), "eligible"),
         (lambda: core.group_advantages(x, g, scale="sd", ddof=0, eps=0.0), "scale='sd'"),
         (lambda: core.group_advantages(x, g, scale="std", ddof=2, eps=0.0), "ddof=2"),
         (lambda: core.group_advantages(x, g, scale="std", ddof=0, eps=math.nan), "eps=nan"),
         (lambda: core.group_advantages(x, g, scale="std", ddof=0, eps=0.0, min_std=-0.1), "min_std=-0.1"),
-        (lambda: whitened(x, g - 2), "token_counts"),
-        (lambda: whitened(x, three), "token_counts"),
-        (lambda: whitened(x, g + 1, ddof=2), "ddof=2"),
-        (lambda: whitened(x, g + 1, eps=-1e-8), "eps=-1e-08"),
+        (lambda: whitened(x, g - 2, g), "token_counts"),
+        (lambda: whitened(x, three, g), "token_counts"),
+        (lambda: whitened(x, g + 1, g, ddof=2), "ddof=2"),
+        (lambda: whitened(x, g + 1, g, eps=-1e-8), "eps=-1e-08"),
     ):
         with pytest.raises(ValueError, match=argument):
             call()
-
-
-def whitened(values: Tensor, counts: Tensor, *, ddof: int = 0, eps: float = 0.0) -> Tensor:
-    groups = torch.zeros(len(values), dtype=torch.long)
-    return core.reinforce_plus_plus_advantages(values, counts, groups, baseline=False, ddof=ddof, eps=eps)

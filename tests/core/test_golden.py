@@ -13,10 +13,10 @@ import torch
 from gar.core import (
     best_alignment_scores,
     gradient_activation_means,
+    gradient_aligned_bonuses,
     group_advantages,
     unit_rows,
 )
-from tests.support.rewards import gradient_aligned_rewards
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "core.json"
 TOKENS, WIDTH, VOCAB = 30, 6, 17
@@ -38,7 +38,8 @@ def compute() -> dict[str, list]:
     alignment, scored, _ = best_alignment_scores(vectors[:5], group, vectors[5:], torch.tensor([7]))
     eligible = torch.tensor([True, True, False, True, False])
     penalty = torch.tensor([0.0, 0.0, 0.0, 0.0, -0.6])
-    rewards = gradient_aligned_rewards(eligible, alignment, penalty, group, scored=scored)
+    bonuses = gradient_aligned_bonuses(eligible, alignment.double(), group, scored=scored)
+    rewards = (eligible.double() + bonuses + penalty.double()).float()
     return {
         "vectors": vectors.tolist(),
         "means_with_thresholds": with_thresholds.tolist(),

@@ -8,18 +8,9 @@ from torch import Tensor
 
 from gar.core import gradient_activation_means
 from gar.core import head as head_module
-from tests.core.conftest import make_case, unit_vectors
+from tests.core.conftest import Case, exact_gradients, make_case, unit_vectors
 
 ONE_TOKEN = {"target_ids": torch.tensor([0]), "response_index": torch.tensor([0]), "num_responses": 1}
-
-
-def target_excluded_gradient(h: Tensor, weight: Tensor, target: int) -> Tensor:
-    """W^T (p - e_y) in float64 without forming p_y, which rounds to 1: a test of confident tokens needs it."""
-    logits = weight.double() @ h.double()
-    others = torch.arange(len(weight)) != target
-    log_odds = torch.logsumexp(logits[others], 0) - logits[target]
-    q = logits[others].softmax(0)
-    return torch.sigmoid(log_odds) * (q @ weight[others].double() - weight[target].double())
 
 
 def two_sided_weight(gap: float) -> Tensor:
@@ -30,11 +21,11 @@ def two_sided_weight(gap: float) -> Tensor:
     return weight
 
 
-def found_and_true(weight: Tensor, h: tuple[float, ...] = (1.0, 0.5, -2.0)) -> tuple[Tensor, Tensor]:
+def found_and_true(weight: Tensor) -> tuple[Tensor, Tensor]:
     """The gradient of one token with target 0, ours and in float64."""
-    hidden = torch.tensor([h])
-    found = gradient_activation_means(hidden, weight, **ONE_TOKEN, signal="gradient")[0]
-    return found, target_excluded_gradient(hidden[0], weight, 0)
+    case = Case(torch.tensor([[1.0, 0.5, -2.0]]), weight, torch.tensor([0]), torch.tensor([0]))
+    found = gradient_activation_means(*case, num_responses=1, signal="gradient")[0]
+    return found, exact_gradients(case)[0][0]
 
 
 @pytest.fixture(params=[torch.float32, torch.bfloat16], ids=["whole", "tiled"])

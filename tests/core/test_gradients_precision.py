@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tests.core.conftest import Case, unit_vectors
+from tests.core.conftest import Case, exact_gradients, unit_vectors
 
 RESPONSES, TOKENS, VOCAB, WIDTH = 4, 48, 2048, 128
 
@@ -24,23 +24,13 @@ def make_batch(log_odds: tuple[float, float] | None, dtype: torch.dtype) -> Case
         low, high = log_odds
         wanted = low + (high - low) * torch.rand(len(hidden), generator=generator)
         target_rows = weight.float()[targets]
-        missing = wanted + _log_odds_against(hidden, weight, targets).float()
+        missing = wanted + exact_gradients(Case(hidden, weight, targets, targets))[1].float()
         hidden = hidden + (missing / target_rows.square().sum(-1))[:, None] * target_rows
     return Case(hidden.to(dtype), weight, targets, torch.arange(RESPONSES).repeat_interleave(TOKENS))
 
 
-def _log_odds_against(hidden: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
-    """ln((1 - p_y) / p_y) in float64, exact where p_y rounds to 1."""
-    logits = hidden.double() @ weight.double().T
-    others = logits.scatter(1, targets[:, None], -torch.inf)
-    return others.logsumexp(-1) - logits.gather(1, targets[:, None])[:, 0]
-
-
 def true_vectors(batch: Case) -> Tensor:
-    hidden, weight = batch.hidden.double(), batch.weight.double()
-    others = (hidden @ weight.T).scatter(1, batch.target_ids[:, None], -torch.inf).softmax(-1)
-    complement = _log_odds_against(hidden, weight, batch.target_ids).sigmoid()
-    u = complement[:, None] * (others @ weight - weight[batch.target_ids]) * hidden
+    u = exact_gradients(batch)[0] * batch.hidden.double()
     return F.normalize(u.reshape(RESPONSES, TOKENS, WIDTH).sum(1), dim=-1)
 
 
@@ -88,24 +78,17 @@ def test_gradient_activation_vectors_are_not_worse_than_the_plain_route(kind, dt
     truth = true_vectors(batch)
     ours = largest_angle(unit_vectors(*batch, num_responses=RESPONSES), truth)
     for upcast_logits in (False, True):
-        plain = largest_angle(plain_vectors(batch, upcast_logits=upcast_logits), truth)
-        assert ours <= plain
+        assert ours <= largest_angle(plain_vectors(batch, upcast_logits=upcast_logits), truth)
     # Logits up to 25 carry 25 * 6e-8 in float32: an error of 1.5e-6 per token, 1 - cos = 1e-12 before it averages out.
     # That is 1e5 below the plain route, and below the 1e-6 that a kernel with bfloat16 probabilities reaches.
     assert ours <= 1e-10
-
-
-@pytest.mark.parametrize("kind", BATCHES)
-def test_gradient_activation_vectors_in_storage_precision_keep_float32_logits(kind):
-    """Exponentials and the sums of a tile are rounded to bfloat16, the logits are not: these would cost 6e-4."""
-    batch = make_batch(BATCHES[kind], torch.bfloat16)
-    truth = true_vectors(batch)
-    ours = largest_angle(unit_vectors(*batch, num_responses=RESPONSES, precision="storage"), truth)
-    assert ours <= 2e-6  # 4e-7 to 7e-7 measured: 2^-9 on each of many exponentials, which partly cancel
+    # In storage precision exponentials and the sums of a tile are rounded to bfloat16. Rounded logits would cost 6e-4.
+    stored = largest_angle(unit_vectors(*batch, num_responses=RESPONSES, precision="storage"), truth)
+    assert stored <= 2e-6  # 4e-7 to 7e-7 measured: 2^-9 on each of many exponentials, which partly cancel
 
 
 def test_gradient_activation_vectors_in_float32_ignore_what_a_trainer_allows():
-    """float32 products may be rounded to bfloat16 by a switch for speed; the signal's are not."""
+    """torch has a switch that rounds float32 products to bfloat16. The signal's products ignore it."""
     batch = make_batch(None, torch.float32)
     expected = unit_vectors(*batch, num_responses=RESPONSES)
     before = torch.get_float32_matmul_precision()
@@ -118,7 +101,7 @@ def test_gradient_activation_vectors_in_float32_ignore_what_a_trainer_allows():
 
 
 def test_true_vectors_are_those_of_autograd_where_both_are_exact():
-    """The truth above is checked by the definition itself, in float64 where p - e still has its digits."""
+    """The definition confirms the truth above, in float64 where p - e still has its digits."""
     batch = Case(*(t.double() if t.is_floating_point() else t for t in make_batch(None, torch.bfloat16)))
     found = plain_vectors(batch, upcast_logits=False)
     assert largest_angle(found, true_vectors(batch)) <= 1e-28  # (1e-14)^2: float64 in both

@@ -1,4 +1,4 @@
-"""Statistics of groups named by an index, against Python's own statistics module."""
+"""Statistics of groups named by an index, against Python's statistics module."""
 
 import math
 import statistics
@@ -18,9 +18,6 @@ def test_group_deviations_by_hand():
     for masked in (2.0, math.nan, math.inf, -math.inf):  # without it the mean of group 4 is 3.5
         found = group_deviations(f64(1.0, 10.0, masked, 6.0), groups, flags("1101"))
         assert found.tolist() == [-2.5, 0.0, 0.0, 2.5]
-    for ddof, variance in ((0, 14 / 3), (1, 7.0)):  # squares sum to 14
-        expected = [math.sqrt(variance), 0.0, math.sqrt(variance), math.sqrt(variance)]
-        assert group_standard_deviations(values, groups, ddof=ddof).tolist() == pytest.approx(expected, rel=1e-15)
 
 
 @given(rows=st.lists(st.tuples(st.floats(-1e3, 1e3), st.sampled_from([-3, 0, 1, 2**62]), st.booleans()), max_size=20))

@@ -1,4 +1,4 @@
-"""G2RL's novelty: by hand, against its definition through autograd and loops, and where it must say nothing."""
+"""G2RL's novelty: by hand, against its definition through autograd and loops, and where it is undefined."""
 
 import math
 
@@ -6,16 +6,9 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
 
 from gar.core import gradient_activation_means, novelty_rewards, novelty_scores
 from tests.core.conftest import columns, f64, flags, make_case, one_group, unit_vectors
-
-
-def relative_novelties(novelty: Tensor, groups: Tensor, scored: Tensor | None = None) -> Tensor:
-    """nubar, from rewards of right responses without a penalty: 1 + nubar."""
-    right = torch.ones(len(novelty), dtype=torch.bool)
-    return novelty_rewards(right, novelty, torch.zeros(len(novelty)), groups, scored=scored) - 1
 
 
 def test_novelty_scores_by_hand():
@@ -32,16 +25,11 @@ def test_novelty_scores_by_hand():
 
 
 def test_novelty_rewards_by_hand():
-    novelty = f64(0.25, 0.75, 0.5, 0.9, math.nan, 0.3)
-    groups, scored = torch.tensor([7, 7, 7, 2, 7, 2]), flags("111101")
-    assert relative_novelties(novelty, groups, scored=scored).tolist() == [0.0, 1.0, 0.5, 1.0, 0.0, 0.0]
-    # nubar 0, 1, 1/4, 1, unscored. lambda 0.8. Last but one: the wrong and most novel one, badly formatted.
-    novelty, penalty = f64(0.1, 0.5, 0.2, 0.5, math.nan), f64(0, 0, 0, -0.6, 0)
-    found = novelty_rewards(flags("11001"), novelty, penalty, one_group(5), scored=flags("11110"), novelty_weight=0.8)
-    torch.testing.assert_close(found, f64(1.0, 1.8, -1.2, -1.8 - 0.6, 1.0), rtol=1e-14, atol=0)
-    # Clipped to 3 before the penalty.
-    found = novelty_rewards(flags("100"), f64(1.0, 1.0, 0.0), f64(-0.6, -0.6, 0.0), one_group(3), novelty_weight=5.0)
-    assert found[:2].tolist() == [3.0 - 0.6, -3.0 - 0.6]
+    # nubar 0, 1, 1/4, 1, unscored. The fourth is wrong, most novel and badly formatted. Group 2 has one scored member.
+    novelty, penalty = f64(0.1, 0.5, 0.2, 0.5, math.nan, 0.9, math.nan), f64(0, 0, 0, -0.6, 0, 0, 0)
+    groups, scored = torch.tensor([7, 7, 7, 7, 7, 2, 2]), flags("1111010")
+    found = novelty_rewards(flags("1100110"), novelty, penalty, groups, scored=scored)
+    torch.testing.assert_close(found, f64(1.0, 2.0, -1.25, -2.6, 1.0, 1.0, -1.0), rtol=1e-14, atol=0)
 
 
 def test_novelty_of_gars_raw_gradient_is_that_of_g2rls_feature_through_autograd():
@@ -76,31 +64,22 @@ def loop_novelty(rows, i: int, peers: list[int]) -> float:
     return max(0.0, 1.0 - overlap)
 
 
-def shaped(vectors: Tensor, eligible: Tensor, penalty: Tensor, groups: Tensor, **options) -> Tensor:
-    scored = (vectors != 0).any(-1)
-    return novelty_rewards(
-        eligible, novelty_scores(vectors, eligible, groups), penalty, groups, scored=scored, **options
-    )
-
-
-@given(rows=ROWS, weight=st.sampled_from([0.0, 1.0, 2.5]))
-def test_novelty_rewards_agree_with_a_loop(rows, weight: float):
+@given(rows=ROWS)
+def test_novelty_rewards_agree_with_a_loop(rows):
     angle, present, eligible, bad, groups = columns(rows, torch.float64, *[torch.bool] * 3, torch.long)
     vectors = torch.stack([angle.cos(), angle.sin()], -1) * present[:, None]
-    found = shaped(vectors, eligible, bad.double() * -0.6, groups, novelty_weight=weight)
+    novelty = novelty_scores(vectors, eligible, groups)
+    found = novelty_rewards(eligible, novelty, bad.double() * -0.6, groups, scored=(vectors != 0).any(-1))
     for i, (_, present, right, bad, group) in enumerate(rows):
-        r, factor = (1.0 if right else -1.0), 1.0
         peers = [k for k, row in enumerate(rows) if row[1] and row[4] == group]
         nus = {k: loop_novelty(rows, k, peers) for k in peers}
-        if present and max(nus.values()) - min(nus.values()) > 2e-6:  # well past the tolerance
-            nubar = (nus[i] - min(nus.values())) / (max(nus.values()) - min(nus.values()))
-            factor += weight * nubar
-        elif present and max(nus.values()) - min(nus.values()) > 0.5e-6:
+        spread = max(nus.values()) - min(nus.values()) if present else 0.0
+        if 0.5e-6 < spread <= 2e-6:
             continue  # on the edge of the tolerance
-        expected = min(max(r * factor, -3.0), 3.0) + (-0.6 if bad else 0.0)
+        nubar = (nus[i] - min(nus.values())) / spread if spread > 2e-6 else 0.0
+        expected = (1 + nubar if right else -1 - nubar) + (-0.6 if bad else 0.0)
         # float32 novelties are 6e-8 off; min-max divides that by a spread of at least 2e-6
-        spread = max(nus.values()) - min(nus.values()) if nus else 1.0
-        assert found[i].item() == pytest.approx(expected, abs=1e-6 / max(spread, 2e-6) * weight + 1e-6)
+        assert found[i].item() == pytest.approx(expected, abs=1e-6 / max(spread, 2e-6) + 1e-6)
 
 
 def test_novelty_of_copies_is_not_blown_up():
@@ -111,4 +90,4 @@ def test_novelty_of_copies_is_not_blown_up():
     novelty = novelty_scores(copies, flags("11110000"), one_group(8))
     assert novelty.unique().numel() > 1
     assert (novelty >= 0).all()
-    assert relative_novelties(novelty, one_group(8)).eq(0).all()
+    assert novelty_rewards(flags("1" * 8), novelty, torch.zeros(8), one_group(8)).eq(1).all()

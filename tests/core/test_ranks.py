@@ -15,7 +15,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from gar.core import Budget, Head, Ranks, ScoredTokens, Signal, VocabShard, gather_tokens, response_means, unit_rows
-from tests.core.conftest import Case, autograd_means, make_case
+from tests.core.conftest import Case, autograd_means, exact_gradients, make_case
 from tests.support.ranks import run_ranks
 
 pytestmark = pytest.mark.dist
@@ -93,9 +93,6 @@ CASES: dict[str, tuple[Callable[[], Case], dict[str, Any]]] = {
     "nan weight": (broken_head, {}),
     "no tokens": (partial(make_case, tokens=0), {"keep_fraction": 0.5}),
 }
-
-
-# What runs on each rank.
 
 
 def means_of(
@@ -190,9 +187,6 @@ REFUSALS = [
 ]  # fmt: skip
 
 
-# What is said of it.
-
-
 @pytest.fixture(scope="module", params=[0, 1, 2, 3], ids="{} ranks".format)
 def found(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Tensor]]:
     if request.param == 0:
@@ -219,12 +213,8 @@ def test_response_means_agree_with_autograd(found):
 
 def test_response_means_of_confident_tokens_keep_their_digits(found):
     case = confident()
-    logits = case.hidden.double() @ case.weight.double().T
-    others = logits.scatter(1, case.target_ids[:, None], -torch.inf)
-    odds_against = (others.logsumexp(-1) - logits.gather(1, case.target_ids[:, None])[:, 0]).exp()
-    assert odds_against.median() < 1e-8  # the complement of a float32 p_y would be 0 for most
-    u = odds_against / (1 + odds_against)
-    gradients = u[:, None] * (others.softmax(-1) @ case.weight.double() - case.weight.double()[case.target_ids])
+    gradients, log_odds = exact_gradients(case)
+    assert log_odds.exp().median() < 1e-8  # the complement of a float32 p_y would be 0 for most
     sums = torch.zeros(RESPONSES, 64).double().index_add_(0, case.response_index, gradients * case.hidden.double())
     truth = sums / torch.bincount(case.response_index)[:, None]
     # exp turns the rounding of a logit of 30 into a relative error of 30 * 6e-8, and each side has its own.

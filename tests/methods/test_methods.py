@@ -1,14 +1,13 @@
-"""The methods on six canonical groups whose rewards are worked out by hand."""
+"""The methods on six canonical groups with rewards worked out by hand."""
 
 from dataclasses import replace
-from typing import Any, NamedTuple, get_args
+from typing import Any, get_args
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gar.core import unit_rows
 from gar.errors import ConfigError
 from gar.methods import (
     METHODS,
@@ -21,54 +20,34 @@ from gar.methods import (
     register,
 )
 from gar.settings import MethodName, RewardSettings
+from tests.methods.conftest import batch_of
 from tests.support.errors import raises
 
 NAN = float("nan")
 
 
-class Case(NamedTuple):
-    """One group: for each response (verified, well formatted, alignment), and what GAR-GRPO and GRPO pay."""
-
-    responses: list[tuple[bool, bool, float]]
-    gar: list[float]
-    grpo: list[float]
-
-
-# correct_reward 1, bonus_weight 0.5, format_penalty -0.6. An alignment of NaN: no anchor, or no usable vector.
-CASES = {
-    "all wrong": Case([(False, True, 0.9), (False, True, 0.1), (False, True, NAN)], gar=[0, 0, 0], grpo=[0, 0, 0]),
+# One group each: of each response (verified, well formatted, alignment), then what GAR-GRPO and what GRPO pays.
+# correct_reward 1, bonus_weight 0.5, format_penalty -0.6.
+CASES: dict[str, tuple[list[tuple[bool, bool, float]], list[float], list[float]]] = {
+    "all wrong": ([(False, True, 0.9), (False, True, 0.1), (False, True, NAN)], [0, 0, 0], [0, 0, 0]),
     # centered on itself: no bonus
-    "one right": Case([(True, True, 0.8), (False, True, 0.9), (False, True, NAN)], gar=[1, 0, 0], grpo=[1, 0, 0]),
+    "one right": ([(True, True, 0.8), (False, True, 0.9), (False, True, NAN)], [1, 0, 0], [1, 0, 0]),
     # mean 0.5: centered 0.25, 0, -0.25
-    "all right": Case([(True, True, 0.75), (True, True, 0.5), (True, True, 0.25)], gar=[1.125, 1, 1], grpo=[1, 1, 1]),
-    "bad format": Case(  # a right answer in bad format gets the penalty alone, and is not in the mean (0.5)
+    "all right": ([(True, True, 0.75), (True, True, 0.5), (True, True, 0.25)], [1.125, 1, 1], [1, 1, 1]),
+    # a right answer in bad format gets the penalty alone, and is not in the mean (0.5)
+    "bad format": (
         [(True, True, 0.75), (True, True, 0.25), (True, False, 1.0), (False, False, NAN)],
-        gar=[1.125, 1, -0.6, -0.6],
-        grpo=[1, 1, -0.6, -0.6],
+        [1.125, 1, -0.6, -0.6], [1, 1, -0.6, -0.6],
     ),
-    "missing anchor": Case([(True, True, NAN), (True, True, NAN), (False, True, NAN)], gar=[1, 1, 0], grpo=[1, 1, 0]),
+    "missing anchor": ([(True, True, NAN), (True, True, NAN), (False, True, NAN)], [1, 1, 0], [1, 1, 0]),
     # the third is right but has no vector: base, and not in the mean (0.5)
-    "no vector": Case([(True, True, 0.75), (True, True, 0.25), (True, True, NAN)], gar=[1.125, 1, 1], grpo=[1, 1, 1]),
-}
-
-
+    "no vector": ([(True, True, 0.75), (True, True, 0.25), (True, True, NAN)], [1.125, 1, 1], [1, 1, 1]),
+}  # fmt: skip
 OUTCOME = ("grpo", "dr-grpo", "dapo", "reinforce-plus-plus", "reinforce-plus-plus-baseline", "maspo")
 SHAPED_AS_GAR = (
     "gar-grpo", "gar-reinforce-plus-plus", "anchor-shuffled", "anchor-random", "hidden-cosine", "text-similarity",
     "length",
 )  # fmt: skip
-
-
-def batch_of(responses: list[tuple[bool, bool, float]], group_index: list[int] | None = None) -> ScoredBatch:
-    verified, well_formatted, alignment = zip(*responses, strict=True)
-    values = torch.tensor(alignment, dtype=torch.float64)
-    return ScoredBatch(
-        verified=torch.tensor(verified),
-        well_formatted=torch.tensor(well_formatted),
-        group_index=torch.tensor(group_index or [0] * len(responses)),
-        alignment=values,
-        vectors=unit_rows(torch.randn(len(responses), 5, generator=torch.Generator().manual_seed(0))),
-    )
 
 
 def shaped(method: str, batch: ScoredBatch, **settings) -> ShapedRewards:
@@ -77,12 +56,12 @@ def shaped(method: str, batch: ScoredBatch, **settings) -> ShapedRewards:
 
 @pytest.mark.parametrize("name", CASES)
 def test_shape_pays_the_canonical_groups_as_worked_out_by_hand(name):
-    case = CASES[name]
+    responses, gar, grpo = CASES[name]
     for method in OUTCOME:
-        assert shaped(method, batch_of(case.responses)).rewards.tolist() == case.grpo
+        assert shaped(method, batch_of(responses)).rewards.tolist() == grpo
     for method in SHAPED_AS_GAR:
-        parts = shaped(method, batch_of(case.responses))
-        assert parts.rewards.tolist() == case.gar
+        parts = shaped(method, batch_of(responses))
+        assert parts.rewards.tolist() == gar
         assert torch.equal(parts.rewards, parts.outcomes + parts.bonuses + parts.penalties)
         assert {values.dtype for values in vars(parts).values()} == {torch.float64}
 
@@ -98,28 +77,24 @@ def test_methods_are_named_as_they_name_themselves_and_take_the_same_penalty():
         assert parts.penalties.tolist() == [0.0, -0.6, -0.6], method
         assert float(parts.rewards[0]) > float(parts.rewards[1]), method
         assert float(parts.outcomes[1]) == float(parts.outcomes[2]), method
-        for values in vars(shaped(method, batch_of(CASES["bad format"].responses))).values():
+        for values in vars(shaped(method, batch_of(CASES["bad format"][0]))).values():
             assert "-0.0" not in [str(value) for value in values.tolist()]
 
 
 def test_shape_obeys_the_format_gate():
     """Equation 6 pays base and bonus to a right answer in bad format, beside the penalty."""
-    batch = batch_of(CASES["bad format"].responses)
+    batch = batch_of(CASES["bad format"][0])
     assert eligible_responses(batch, RewardSettings(format_gate="equation")).tolist() == [True, True, True, False]
     found = shaped("gar-grpo", batch, format_gate="equation").rewards.tolist()
     # The mean of (0.75, 0.25, 1.0) is 2/3: bonuses 1/24, 0, 1/6.
     assert found == pytest.approx([1 + 1 / 24, 1.0, 1 + 1 / 6 - 0.6, -0.6], abs=1e-15)
 
 
-responses = st.tuples(st.booleans(), st.booleans(), st.one_of(st.floats(-1, 1), st.just(NAN)), st.integers(0, 3))
+MEMBER = st.tuples(st.booleans(), st.booleans(), st.one_of(st.floats(-1, 1), st.just(NAN)), st.integers(0, 3))
+MEMBERS = st.lists(MEMBER, min_size=1, max_size=24)
 
 
-@given(
-    st.lists(responses, min_size=1, max_size=24),
-    st.sampled_from(["algorithm", "equation"]),
-    st.booleans(),
-    st.booleans(),
-)
+@given(MEMBERS, st.sampled_from(["algorithm", "equation"]), st.booleans(), st.booleans())
 def test_gar_grpo_with_beta_zero_is_grpo_bit_for_bit(members, gate, center, clip):
     batch = batch_of([member[:3] for member in members], [member[3] for member in members])
     ours = shaped("gar-grpo", batch, bonus_weight=0.0, format_gate=gate, center=center, clip=clip)
@@ -128,30 +103,20 @@ def test_gar_grpo_with_beta_zero_is_grpo_bit_for_bit(members, gate, center, clip
         assert torch.equal(getattr(ours, part).view(torch.int64), getattr(plain, part).view(torch.int64))
 
 
-# The other methods.
-
-
-def test_shape_of_alignment_only_pays_the_cosine_right_or_wrong():
-    batch = batch_of([(True, True, 0.75), (False, True, 0.25), (True, False, -0.5), (True, True, NAN)])
-    parts = shaped("alignment-only", batch)
-    assert parts.rewards.tolist() == [0.75, 0.25, -1.1, 0.0]
-    assert parts.outcomes.tolist() == [0.0] * 4
-
-
-def test_shape_of_g2rl_scales_the_outcome_by_novelty():
-    """Two right responses alike, one right and one wrong at right angles: the first two are not new at all."""
+def test_shapes_of_g2rl_and_of_the_alignment_alone_by_hand():
+    """Two right responses alike, a right and a wrong one at right angles: the first two are not novel at all."""
     batch = replace(
-        batch_of([(True, True, NAN), (True, True, NAN), (True, True, NAN), (False, False, NAN)]),
+        batch_of([(True, True, 0.75), (True, True, 0.25), (True, True, NAN), (False, False, -0.5)]),
         vectors=torch.tensor([[1.0, 0.0, 0.0], [-1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]),
     )
-    parts = shaped("g2rl", batch)
-    assert parts.outcomes.tolist() == [1.0, 1.0, 1.0, -1.0]
-    assert parts.rewards.tolist() == [1.0, 1.0, 2.0, -2.6]
-    assert parts.penalties.tolist() == [0.0, 0.0, 0.0, -0.6]
-    assert parts.bonuses.tolist() == pytest.approx([0.0, 0.0, 1.0, -1.0], abs=1e-15)
-
-
-# Methods of one's own. That one trains is in tests/integrations/test_trl_methods.py.
+    for method, outcomes, rewards in (
+        ("g2rl", [1.0, 1.0, 1.0, -1.0], [1.0, 1.0, 2.0, -2.6]),
+        ("alignment-only", [0.0] * 4, [0.75, 0.25, 0.0, -1.1]),
+    ):
+        parts = shaped(method, batch)
+        assert (parts.outcomes.tolist(), parts.rewards.tolist()) == (outcomes, rewards)
+        assert parts.penalties.tolist() == [0.0, 0.0, 0.0, -0.6]
+        torch.testing.assert_close(parts.outcomes + parts.bonuses + parts.penalties, parts.rewards, rtol=0, atol=1e-15)
 
 
 def test_a_method_that_no_driver_could_serve_is_an_error():

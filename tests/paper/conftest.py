@@ -1,4 +1,4 @@
-"""What the tests of paper/ share."""
+"""Shared by the tests of paper/."""
 
 from collections.abc import Iterator
 

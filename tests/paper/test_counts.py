@@ -1,12 +1,14 @@
-"""What is counted in the responses of finished runs: methods and their quarters."""
+"""Counts of methods in the responses of finished runs."""
 
 from pathlib import Path
 
 import pytest
 
+from gar.config import make_config
+from gar.records import RunFolder
 from paper.analyses import solution_methods
 from paper.comparisons.word_problems import quarters
-from tests.support.rows import rollout, run_folder
+from tests.support.rows import rollout
 
 pytestmark = pytest.mark.paper
 STEPWISE = "<think> 3 + 4 = 7 then 7 + 2 = 9 </think> <answer> 9 </answer>"
@@ -17,31 +19,39 @@ EXPRESSION = "<think>4 * 6 - 5 = 19 pens.</think><answer>19</answer>"
 REDUCTION = "<think>4 * 6 - 5 = 24 - 5 = 19 pens.</think><answer>19</answer>"
 
 
-def write_step(run: Path, step: int, *rows: tuple[str, bool, float | None], prompt: str = "") -> None:
+@pytest.fixture
+def run(tmp_path: Path) -> RunFolder:
+    folder = RunFolder(tmp_path)
+    config = make_config({"data": {"source": "arithmetic"}}).model_dump(mode="json")
+    folder.write_run(seed=0, command=["gar"], config=config, data_hash=None)
+    return folder
+
+
+def write_step(run: RunFolder, step: int, *rows: tuple[str, bool, float | None], prompt: str = "") -> None:
     """Responses, whether they are right, and their alignment."""
     records = [
         rollout(step, index=index, prompt=prompt, response=text, verified=right, alignment=alignment)
         for index, (text, right, alignment) in enumerate(rows)
     ]
-    run_folder(run, source="arithmetic").write_rollouts(step, records)
+    run.write_rollouts(step, records)
 
 
-def test_method_shares_are_those_of_right_responses_of_the_last_generations(tmp_path, monkeypatch):
-    write_step(tmp_path, 1, (RUNNING, True, None), (RUNNING, True, None), prompt="3+4+2=")
-    write_step(tmp_path, 2, (STEPWISE, True, None), (GUESS, True, None), (RUNNING, False, None), prompt="3+4+2=")
+def test_method_shares_are_those_of_right_responses_of_the_last_generations(run, monkeypatch):
+    write_step(run, 1, (RUNNING, True, None), (RUNNING, True, None), prompt="3+4+2=")
+    write_step(run, 2, (STEPWISE, True, None), (GUESS, True, None), (RUNNING, False, None), prompt="3+4+2=")
     # The stepwise response mixes its wordings, and counts for none.
     for last, shares in ((1, (0.5, 0.0, 0.5, 0.5)), (10, (0.25, 0.5, 0.25, 0.75))):
         monkeypatch.setattr(solution_methods, "LAST", last)
-        found = solution_methods.method_shares(tmp_path)
+        found = solution_methods.method_shares(run.path)
         assert found == dict(zip(("expert", "habit", "guess", "words"), shares, strict=True))
 
 
-def test_quarters_are_means_over_correct_responses(tmp_path):
-    write_step(tmp_path, 1, (STEPS, True, 0.5), (REDUCTION, True, 0.3), (REDUCTION, False, 0.9))
+def test_quarters_are_means_over_correct_responses(run):
+    write_step(run, 1, (STEPS, True, 0.5), (REDUCTION, True, 0.3), (REDUCTION, False, 0.9))
     for step in (2, 3):
-        write_step(tmp_path, step, (EXPRESSION, True, 0.25))
-    write_step(tmp_path, 4, (STEPS, False, None))
-    first, second, _, last = quarters(tmp_path)
+        write_step(run, step, (EXPRESSION, True, 0.25))
+    write_step(run, 4, (STEPS, False, None))
+    first, second, _, last = quarters(run.path)
     assert list(first.values()) == [pytest.approx(2 / 3), 0.5, 0.5, 0.4, pytest.approx(0.2)]
     assert list(second.values()) == [1.0, 0.0, 1.0, 0.25, None]
     assert list(last.values()) == [0.0, None, None, None, None]

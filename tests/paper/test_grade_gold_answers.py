@@ -1,4 +1,4 @@
-"""Real gold answers against themselves and wrong variants of themselves: the counts that docs/grading.md has."""
+"""Real gold answers against themselves and their wrong variants: the counts in docs/grading.md."""
 
 from collections import Counter
 from pathlib import Path
@@ -15,7 +15,7 @@ UNREADABLE = {
     "algebra-031", "algebra-038", "geometry-078", "number_theory-006", "number_theory-014", "number_theory-029",
     "number_theory-036", "number_theory-048",
 }  # fmt: skip
-"""Gold answers of which math-verify makes nothing: sentences, cases, an underbrace, a set by its property."""
+"""Gold answers that math-verify cannot read: sentences, cases, an underbrace, a set by its property."""
 
 
 @pytest.mark.data

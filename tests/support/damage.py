@@ -45,15 +45,22 @@ _ANY: dict[str, Damage] = {
 }
 
 
-def _leaves(new: Any) -> Damage:
+def _replaced(value: Any, new: Any) -> Any:
     """Every value inside replaced."""
+    if isinstance(value, dict):
+        return {name: _replaced(inner, new) for name, inner in value.items()}
+    return [_replaced(inner, new) for inner in value] if isinstance(value, list) else new
 
-    def replaced(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {name: replaced(inner) for name, inner in value.items()}
-        return [replaced(inner) for inner in value] if isinstance(value, list) else new
 
-    return lambda path: path.write_text(json.dumps(replaced(json.loads(path.read_text()))))
+def _leaves(new: Any, line: int = 0) -> Damage:
+    """Every value of a JSON document, or of one line of JSONL, replaced."""
+
+    def changed(path: Path) -> None:
+        lines = path.read_text().splitlines() if path.suffix == ".jsonl" else [path.read_text()]
+        lines[line] = json.dumps(_replaced(json.loads(lines[line]), new))
+        path.write_text("".join(text + "\n" for text in lines))
+
+    return changed
 
 
 _JSON: dict[str, Damage] = {
@@ -63,19 +70,9 @@ _JSON: dict[str, Damage] = {
 }  # fmt: skip
 
 
-def _values(new: Any) -> Damage:
-    """The values of the second line replaced."""
-
-    def changed(path: Path) -> None:
-        lines = path.read_text().splitlines()
-        lines[1] = json.dumps({name: new for name in json.loads(lines[1])})
-        path.write_text("".join(line + "\n" for line in lines))
-
-    return changed
-
-
 _JSONL: dict[str, Damage] = {
-    "texts for values": _values("text"), "lists for values": _values([1]), "large numbers for values": _values(10**400),
+    "texts for values": _leaves("text", 1), "lists for values": _leaves([1], 1),
+    "large numbers for values": _leaves(10**400, 1),
     "written twice": _bytes(lambda content: content * 2),
     "backwards": lambda path: path.write_text("\n".join(path.read_text().splitlines()[::-1]) + "\n"),
 }  # fmt: skip

@@ -1,9 +1,6 @@
 """Rows of rollouts, made up."""
 
-from pathlib import Path
-
-from gar.config import make_config
-from gar.records import RolloutRecord, RunFolder
+from gar.records import RolloutRecord
 from gar.types import Status
 
 
@@ -16,13 +13,3 @@ def rollout(step: int = 1, group: int = 0, index: int = 0, **changes: object) ->
         advantage=0.0, num_tokens=9, truncated=False, num_scored_tokens=3, signal_norm=0.5, prompt_tokens=4,
     )  # fmt: skip
     return RolloutRecord(**(values | changes))
-
-
-def run_folder(path: Path, source: str = "arithmetic") -> RunFolder:
-    """A run folder that holds its settings; made at the first call."""
-    folder = RunFolder(path)
-    if not folder.run_path.exists():
-        config = make_config({"data": {"source": source}})
-        values = config.model_dump(mode="json")
-        folder.write_run(seed=0, command=["gar"], config=values, data_hash=None)
-    return folder

@@ -21,14 +21,10 @@ def assert_equal_runs(found: RunFolder, expected: RunFolder) -> None:
         names = [sorted(path.name for path in (run.path / part).iterdir()) for run in (found, expected)]
         assert names[0] == names[1]
     for file in (path.relative_to(expected.path) for path in expected.path.rglob("*.safetensors")):
-        assert_equal_weights(found.path / file, expected.path / file)
+        weights = [load_file(run.path / file) for run in (found, expected)]
+        assert weights[0].keys() == weights[1].keys()
+        assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
     assert [run.status for run in runs] == ["finished", "finished"]
-
-
-def assert_equal_weights(found: Path, expected: Path) -> None:
-    weights = [load_file(path) for path in (found, expected)]
-    assert weights[0].keys() == weights[1].keys()
-    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
 
 
 def numbers(rows: list[dict]) -> list[dict]:

@@ -23,11 +23,11 @@ _NUM_RESAMPLES = 2000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Share:
-    """Share of triples that a similarity ranks correctly; a tie counts half.
+    """Share of triples that a similarity ranks correctly. A tie counts half.
 
     Attributes:
         share: NaN without triples.
-        low: Lower end of the 95% interval by bootstrap over problems; `high` is the upper end.
+        low: Lower end of the 95% interval by bootstrap over problems. `high` is the upper end.
         mean_better: Mean similarity of the pairs that should rank first, `mean_worse` of the others.
         num_triples: Triples, without those in which a solution has no token.
         num_problems: Problems of these triples.
@@ -48,7 +48,7 @@ class Bench:
 
     Attributes:
         shares: By similarity, then by question and kind.
-        equal_lengths: The same for the triples whose two solutions are equally long.
+        equal_lengths: The same for the triples with two equally long solutions.
         data: A row for each triple.
     """
 
@@ -115,10 +115,10 @@ def _by_column(scores: Floats, columns: NDArray, problems: NDArray, use: NDArray
 
 
 def rank_share(scores: Floats, problems: NDArray) -> Share:
-    """Mean of wins with its percentile interval; a resample draws problems with replacement.
+    """Mean of wins with its percentile interval. A resample draws problems with replacement.
 
     Args:
-        scores: [3, triples]: 1, 0 or 0.5 for a win, the similarity of the better pair, and that of the worse one.
+        scores: [3, triples]: 1, 0 or 0.5 for a win, and the similarities of the better and of the worse pair.
         problems: Problem of each triple.
     """
     wins, better, worse = scores

@@ -21,7 +21,7 @@ def chain_flaws(problem: Problem, other: Problem, wording: arithmetic.Wording, r
 
     Args:
         problem: The problem.
-        other: A problem with as many operations, whose work is shown instead.
+        other: A problem with as many operations. Its work is shown instead.
         wording: Wording of all solutions.
         rng: Source of wrong digits and places.
     """
@@ -61,7 +61,7 @@ def without_annotations(text: str) -> str:
 
 
 def split_answer(text: str) -> tuple[list[str], str]:
-    """The lines of a solution, and its last line `A: 7` or `#### 7`; "" where there is none."""
+    """The lines of a solution, and its last line `A: 7` or `#### 7`. "" if there is none."""
     lines = [line.strip() for line in without_annotations(text).splitlines() if line.strip()]
     return (lines[:-1], lines[-1]) if lines and _ANSWER_LINE.match(lines[-1]) else (lines, "")
 
@@ -74,7 +74,7 @@ def text_flaws(text: str, other: str, rng: random.Random) -> dict[str, str]:
 
     Args:
         text: The solution, with a last line `A: 7` or `#### 7`.
-        other: A solution to another problem, whose lines are shown instead.
+        other: A solution to another problem. Its lines are shown instead.
         rng: Source of wrong digits and places.
     """
     lines, answer = split_answer(text)

@@ -1,7 +1,7 @@
 """The table of similarities: solution tokens of a response and of an anchor in, one number out.
 
 A new similarity is a function and a line of `SIMILARITIES`. Each one is also tried with the vectors of the policy that
-the run started from; `CONTROLS` are not. Everything is float64.
+the run started from. `CONTROLS` are not. Everything is float64.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from gar.core import alignment_scores, unit_rows
 from paper.analyses.similarities.tokens import SolutionTokens
 
 Similarity = Callable[[SolutionTokens, SolutionTokens], float]
-"""The similarity of a response and an anchor; neither is empty."""
+"""The similarity of a response and an anchor. Neither is empty."""
 
 _TOKEN_NORM_FLOOR = 1e-30
 """Below this norm, float32 cannot resolve the direction of a token vector."""
@@ -29,7 +29,7 @@ def mean_cosine(one: Tensor, other: Tensor) -> float:
 
 
 def unit_tokens(vectors: Tensor) -> Tensor:
-    """Each token's vector at unit length, float64; a zero row where it has no direction."""
+    """Each token's vector at unit length, float64. A zero row if it has no direction."""
     norms = vectors.double().norm(dim=-1, keepdim=True)
     return torch.where(norms < _TOKEN_NORM_FLOOR, 0.0, vectors.double() / norms)
 
@@ -124,7 +124,7 @@ def ordered_scaled(response: SolutionTokens, anchor: SolutionTokens) -> float:
 
 
 def gradient_and_unit(response: SolutionTokens, anchor: SolutionTokens) -> float:
-    """Half the sum of two cosines: `gradient` tells methods apart in other words, `unit` single wrong steps."""
+    """Half the sum of two cosines: `gradient` separates methods in other words, `unit` single wrong steps."""
     return (gradient(response, anchor) + unit(response, anchor)) / 2
 
 
@@ -188,7 +188,7 @@ CONTROLS: dict[str, Similarity] = {
 
 
 def all_similarities(*, with_start: bool) -> dict[str, Similarity]:
-    """All similarities by name; with those of the policy that the run started from where there is another one."""
+    """All similarities by name, also with the vectors of the policy that the run started from, if it differs."""
     start = {f"{name}, initial": _at_start(similarity) for name, similarity in SIMILARITIES.items()}
     return SIMILARITIES | (start if with_start else {}) | CONTROLS
 

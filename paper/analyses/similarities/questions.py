@@ -26,7 +26,7 @@ _MOST_RESPONSES = 2
 """Right responses, and wrong ones, that are used of each problem."""
 
 NEAREST = "nearest in length"
-"""Kind of the triples of `own` whose other anchor was chosen by its length. They count under equal lengths alone."""
+"""Kind of the triples of `own` with an other anchor chosen by length. They count under equal lengths alone."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,7 +57,7 @@ class Questions:
     _known: dict[tuple[str, str], int] = field(default_factory=dict)
 
     def index_of(self, solution: LabeledSolution) -> int:
-        """The solution's index; a new solution is added."""
+        """The solution's index. A new solution is added."""
         key = (solution.problem_id, solution.text)
         if key not in self._known:
             self._known[key] = len(self.solutions)
@@ -104,7 +104,7 @@ def ask_labeled(
     Args:
         questions: Receives the triples.
         solutions: Several per problem. Unknown wordings count as equal.
-        expert: The method of anchors; None: every solution is the anchor once.
+        expert: The method of anchors. None: every solution is the anchor once.
         length: Length of a solution, used to find an anchor of another problem that is as long.
         seed: Seed for drawing other problems.
     """
@@ -225,7 +225,7 @@ def ask_sampled(
         problem: Its first anchor is the anchor.
         right: Responses that are verified and well formatted.
         soundness: "sound", or how a response fails.
-        most_pairs: Largest number of pairs of a sound and an unsound response; more are thinned evenly.
+        most_pairs: Largest number of pairs of a sound and an unsound response. More are thinned evenly.
     """
 
     def solution(text: str) -> LabeledSolution:

@@ -24,11 +24,11 @@ class LabeledSolution:
 def read_solutions(path: str | Path) -> list[LabeledSolution]:
     """Solutions from a JSONL file with `prompt`, `solution`, `method`, and where known `wording` and `id`.
 
-    Rows with the same id are solutions to one problem; without ids, rows with the same prompt.
+    Rows with the same id are solutions to one problem. Without ids, rows with the same prompt.
 
     Raises:
         RecordError: The file cannot be read.
-        DataError: A row lacks a column; names the line.
+        DataError: A row lacks a column. The message has the line.
     """
     solutions = []
     for number, row in enumerate(read_jsonl(path), start=1):

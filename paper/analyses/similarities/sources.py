@@ -25,7 +25,7 @@ from paper.analyses.similarities.solutions import read_solutions, solution_seque
 _MOST_RESPONSE_TOKENS = 256
 _EQUATION = re.compile(r"(?P<left>[\d.,$%()\sx×*/+-]*\d[\d.,$%()\sx×*/+-]*)=\s*\$?\s*(?P<right>-?\d[\d,]*(?:\.\d+)?)")
 _LONGEST_CALCULATION = 100
-"""Characters; a model may write thousands of brackets."""
+"""Characters. A model may write thousands of brackets."""
 _OPERATORS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv}
 
 
@@ -35,11 +35,11 @@ class Scope:
 
     Attributes:
         solutions: A file with labeled solutions (prompt, solution, method) or rated ones (question, ground_truth, and
-            columns with solution and is_correct); None: the policy's problems, if they are a chain task's.
-        expert: The method of anchors; None: the expert's of a chain task, every method of a file.
+            columns with solution and is_correct). None: the policy's problems, if they belong to a chain task.
+        expert: The method of anchors. None: the expert's method in a chain task, every method in a file.
         num_problems: Most problems to use, after the first `skip`.
         skip: Problems to leave out.
-        sampled_problems: Problems for the policy itself to answer; 0 leaves `sampled` out.
+        sampled_problems: Problems for the policy itself to answer. 0 leaves `sampled` out.
         num_samples: Responses to each of those.
         seed: Seed for drawing other problems, flaws and samples.
     """
@@ -81,7 +81,7 @@ def read_rated(path: str | Path, policy: Policy) -> list[RatedSolutions]:
 
     Raises:
         RecordError: The file cannot be read.
-        DataError: A row has no `question` or no `ground_truth`; names the line.
+        DataError: A row has no `question` or no `ground_truth`. The message has the line.
     """
     rated = []
     for number, row in enumerate(read_jsonl(path), start=1):
@@ -162,7 +162,7 @@ def text_soundness(problem: Problem, text: str) -> str:
 
 
 def _holds(match: re.Match[str]) -> bool | None:
-    """Whether an equation is right; None if it is not a calculation."""
+    """Whether an equation is right. None if it is not a calculation."""
     left = re.sub(r"[$,%]", "", match["left"]).replace("x", "*").replace("×", "*").strip()
     if len(left) > _LONGEST_CALCULATION:
         return None
@@ -175,7 +175,7 @@ def _holds(match: re.Match[str]) -> bool | None:
 
 
 def _value(node: ast.AST) -> float | None:
-    """The value of a calculation; None for a number alone.
+    """The value of a calculation. None for a number alone.
 
     Raises:
         ValueError: It is not a calculation with the four operations.

@@ -36,7 +36,7 @@ def signal_study(policy: Policy, scope: Scope, initial: Policy | None = None) ->
     Args:
         policy: The policy that gives gradients, problems and samples.
         scope: The questions.
-        initial: The policy that the run started from, to try the similarities with its vectors; None: none.
+        initial: The policy that the run started from, to try the similarities with its vectors. None: none.
 
     Raises:
         ConfigError: The two policies have different tokenizers.
@@ -103,7 +103,7 @@ def _number(share: float) -> str:
 
 
 def _numbers(study: SignalStudy) -> dict[str, Any]:
-    """Shares with four digits; a question without triples is left out."""
+    """Shares with four digits. A question without triples is left out."""
 
     def plain(tables: Mapping[str, Mapping[str, Share]]) -> dict[str, Any]:
         return {

@@ -14,7 +14,7 @@ from paper.analyses.policies import Policy
 from paper.analyses.similarities.solutions import LabeledSolution, solution_sequences
 
 _LOGIT_ROWS = 64
-"""Tokens whose logits are in memory at a time."""
+"""Tokens with logits in memory at a time."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -27,7 +27,7 @@ class SolutionTokens:
         log_probs: Log-probability of each token, [tokens].
         text: What the tokens decode to.
         sizes: Root mean square of each dimension of g_t * h_t over the tokens of all anchors, [hidden].
-        initial: The same under the policy that the run started from; None where there is no other.
+        initial: The same under the policy that the run started from. None if there is no other.
     """
 
     gradients: Tensor
@@ -65,7 +65,7 @@ def read_solutions_as(
         policy: The policy that gives gradients.
         solutions: The solutions, each read after its own prompt.
         anchors: Indices of the anchors, which give the sizes of dimensions.
-        initial: The policy that the run started from, with the same tokenizer; None: there is no other.
+        initial: The policy that the run started from, with the same tokenizer. None: there is no other.
     """
     sequences = solution_sequences(policy, solutions)
     pieces = token_pieces(policy.tokenizer)

@@ -73,14 +73,13 @@ def reinforce_plus_plus_advantages(
 ) -> Float[Tensor, " responses"]:
     """REINFORCE++'s advantage: the rewards, less their group's mean if `baseline`, whitened over the batch's tokens.
 
-    `(a_i - mean) / sqrt(variance + eps)`, where a long response weighs more than a short one in mean and variance.
-    There is no division by a group's standard deviation: a bonus keeps its size relative to right against wrong. Unlike
-    in `group_advantages`, eps is added to the variance, as the implementations do: verl and slime have `ddof=1,
-    eps=1e-8`, OpenRLHF `ddof=0` and `max(variance, 1e-8)`.
+    `(a_i - mean) / sqrt(variance + eps)`. Long responses weigh more in mean and variance. Nothing is divided by a
+    group's standard deviation, so a bonus keeps its size relative to the outcome. Unlike in `group_advantages`, eps is
+    added to the variance: verl and slime use `ddof=1, eps=1e-8`, OpenRLHF `ddof=0` and `max(variance, 1e-8)`.
 
     Args:
         rewards: Rewards of all responses on all ranks, shaped or not.
-        token_counts: Tokens of each response that enter the loss: how often its value counts.
+        token_counts: Tokens of each response that enter the loss. They weight its value.
         group_index: Which problem a response answers. Read only with `baseline`.
         baseline: Subtract the group's mean first (REINFORCE++-baseline). The value of a group of one is then 0.
         ddof: 0 population (OpenRLHF), 1 Bessel (verl, slime), on the number of tokens.
@@ -111,7 +110,7 @@ def reinforce_plus_plus_advantages(
     counted, counts = token_counts > 0, token_counts.double()
     if not bool(counted.any()):
         return as_given(torch.zeros_like(values), rewards)
-    shifted = torch.where(counted, values - values[counted].min(), 0.0)  # so that equal values give exactly 0
+    shifted = torch.where(counted, values - values[counted].min(), 0.0)  # equal values give exactly 0
     total = counts.sum()
     deviations = torch.where(counted, shifted - (counts * shifted).sum() / total, 0.0)
     variance = (counts * deviations.square()).sum() / (total - ddof).clamp(min=1)

@@ -7,7 +7,7 @@ from jaxtyping import Float, Float32, Int
 from torch import Tensor
 
 _CHUNK_ROWS = 1024
-"""Rows that are widened to float64 at one time."""
+"""Rows widened to float64 at one time."""
 
 
 def alignment_scores(
@@ -20,8 +20,8 @@ def alignment_scores(
         anchors: Unit rows. Row i is the anchor of response i.
 
     Returns:
-        float32 in [-1, 1], summed in float64. 0 if either row is zero. Never computed in bfloat16, which cannot
-        separate cosines that differ by less than 0.004. The centered bonus is of that size.
+        float32 in [-1, 1], summed in float64. 0 if either row is zero. bfloat16 could not separate cosines that differ
+        by less than 0.004, the size of the centered bonus.
 
     References:
         GAR, arXiv 2609.03342, eq. 5.

@@ -1,4 +1,4 @@
-"""Arguments: records of tokens, head, signal and budget, and what every formula checks."""
+"""Arguments: records of tokens, head, signal and budget, and the checks that all formulas share."""
 
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, get_args
@@ -52,7 +52,7 @@ class Head(NamedTuple):
 
 
 class Signal(NamedTuple):
-    """Which u_t a token has, and which tokens of a response are averaged.
+    """Which u_t is used, and which tokens of a response are averaged.
 
     Attributes:
         kind: "gradient-activation", "gradient" (u_t = W^T(p - e)) or "hidden" (u_t = h_t).
@@ -88,7 +88,7 @@ class Budget(NamedTuple):
 
 
 def check_arguments(tokens: ScoredTokens, head: Head, signal: Signal, vocab_size: int) -> None:
-    """Raise a ValueError for shapes that disagree, indices out of range (`vocab_size` rows), and unknown settings."""
+    """Reject shapes that disagree, indices out of range (`vocab_size` rows), and unknown settings."""
     _check_tensors(tokens, head, vocab_size)
     _check_settings(head, signal, tokens.num_responses)
 
@@ -140,19 +140,19 @@ def _check_settings(head: Head, signal: Signal, num_responses: int) -> None:
 
 
 def check_choice(name: str, value: str, choices: Sequence[str]) -> None:
-    """Raise a ValueError for a value that is not one of the choices."""
+    """Reject a value that is not one of the choices."""
     if value not in choices:
         raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
 
 
 def _check_range(name: str, index: Tensor, size: int, hint: str) -> None:
-    """Raise a ValueError for an index outside [0, size)."""
+    """Reject an index outside [0, size)."""
     if index.numel() and (int(index.min()) < 0 or int(index.max()) >= size):
         raise ValueError(f"{name} must lie in [0, {size}), got {int(index.min())} to {int(index.max())}. {hint}")
 
 
 def check_shapes(shape: Sequence[int], **tensors: Tensor) -> None:
-    """Check that each tensor has the shape. Keywords are the names of the arguments."""
+    """Reject a tensor of a different shape. Keywords are the names of the arguments."""
     for name, tensor in tensors.items():
         if tuple(tensor.shape) != tuple(shape):
             raise ValueError(f"{name} must have shape {tuple(shape)}, got {tuple(tensor.shape)}")
@@ -169,7 +169,7 @@ def check_finite(name: str, values: Tensor, counted: Tensor | None = None, *, hi
 def as_given(result: Tensor, argument: Tensor) -> Tensor:
     """The result in the argument's dtype, or in `torch.get_default_dtype()` if that is an integer or bool.
 
-    A result in an integer dtype would be cut to whole numbers: advantages of 0.58 and -1.73 would be 0 and -1.
+    An integer dtype would truncate results: advantages of 0.58 and -1.73 would be 0 and -1.
 
     Example:
         >>> as_given(torch.tensor([0.5]).double(), torch.tensor([1]))

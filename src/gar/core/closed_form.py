@@ -1,8 +1,8 @@
-"""The closed form of a token's gradient. Every way to sum over the vocabulary ends here.
+"""The closed form of a token's gradient, which every sum over the vocabulary ends in.
 
 `dCE/dh_t = (1 - p_y) (sum_{v != y} q_v W_v - W_y)`, q = softmax over v != y. Forming p - e first loses all
-digits on confident tokens, where p_y rounds to 1. This form does not subtract. With a soft-cap or a scale, each row of
-W has the factor dz_v / d(W h)_v, its slope.
+digits on confident tokens, where p_y rounds to 1. This form subtracts nothing. With a soft-cap or a scale, row v of W
+has the factor dz_v / d(W h)_v, its slope.
 """
 
 from typing import NamedTuple
@@ -34,8 +34,8 @@ class SoftmaxSums(NamedTuple):
     ) -> "SoftmaxSums":
         """Normalize sums of exponentials relative to any reference.
 
-        `total` and `at_target` must come from logits of one precision: mixing precisions would reintroduce the
-        cancellation that excluding y avoids.
+        `total` and `at_target` must come from logits of one precision. Otherwise the cancellation that excluding y
+        avoids returns.
 
         Args:
             total: `sum_{v != y} exp(z_v - ref)`, [tokens].

@@ -1,7 +1,7 @@
-"""Two Triton kernels for the passes around the products with W on a GPU. `head` and `closed_form` do the same in torch.
+"""Two Triton kernels around the products with W on a GPU. `head` and `closed_form` do the same in torch.
 
-Between the products: exponentials without the target, their sum in float32, and storage in bfloat16, with one read and
-one write of the logits. After the products: the closed form, and each response's sum in float64 in a fixed order.
+The first runs between the products: exponentials without the target, summed in float32 and stored in bfloat16, with one
+read and one write of the logits. The second follows them: the closed form, and float64 sums in a fixed order.
 """
 
 from typing import Any, cast
@@ -29,14 +29,8 @@ def exponentials_into(
 ) -> Tensor:
     """`exp(slope * (raw + bias) - reference)` in bfloat16, 0 at the target. Adds to `total` and `at_target`.
 
-    Args:
-        raw: W h of a tile, float32 [tokens, rows], contiguous.
-        columns: The target's column in this tile, [tokens]. Out of range where another tile holds it.
-        reference: [tokens].
-        slope: Factor of the logits.
-        bias: [rows], or None.
-        total: Sum of the exponentials before they are rounded to bfloat16, [tokens].
-        at_target: The target's exponential, [tokens].
+    `raw` is W h of a tile, contiguous. `columns` are the targets' columns, out of range if another tile has them. The
+    sums do not see the rounding to bfloat16.
     """
     tokens, rows = raw.shape
     exponentials = torch.empty(tokens, rows, dtype=torch.bfloat16, device=raw.device)
@@ -52,13 +46,7 @@ def add_response_sums(
 ) -> None:
     """Add `sum_t (1 - p_y) (others_t - slope W_y) * h_t` of each response to `sums`, in the order of tokens.
 
-    Args:
-        sums: float64 [responses, hidden].
-        chunk: Sums over the vocabulary for the chunk's tokens.
-        activations: h, float32 [tokens, hidden]. None for the kind "gradient".
-        head: The head, without a soft-cap.
-        targets: [tokens].
-        response_index: [tokens].
+    `sums` is float64. `activations` are h, None for the kind "gradient". The head has no soft-cap.
     """
     responses, width = sums.shape
     order = torch.argsort(response_index, stable=True)
@@ -76,7 +64,7 @@ def exponentials_kernel(
     raw_ptr, bias_ptr, reference_ptr, column_ptr, out_ptr, total_ptr, at_target_ptr, rows, slope,
     HAS_BIAS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # arguments, then constants # fmt: skip
-    """One program per token. It reads the token's row of the tile."""
+    """One program per token reads the token's row of the tile."""
     token = tl.program_id(0).to(tl.int64)
     reference = tl.load(reference_ptr + token)
     column = tl.load(column_ptr + token)
@@ -106,7 +94,7 @@ def response_sums_kernel(
     width, weight_row, weight_column, slope,
     ACTIVATE: tl.constexpr, TOKENS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # arguments, then constants # fmt: skip
-    """One program per response and block of dimensions. It adds up the response's tokens."""
+    """One program per response and block of dimensions adds up the response's tokens."""
     response = tl.program_id(0).to(tl.int64)
     columns = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
     in_width = columns < width

@@ -1,7 +1,7 @@
 """Statistics of a group: the responses to one problem, given by an explicit index, never by position.
 
-Everything is computed in float64. Values are shifted by their group's minimum first, so that a constant group has a
-deviation of exactly zero.
+Everything is computed in float64. Values are first shifted by their group's minimum, so a constant group has deviations
+of exactly zero.
 """
 
 from typing import Literal
@@ -24,10 +24,7 @@ def group_sizes(
         >>> group_sizes(torch.tensor([7, 3, 7]))
         tensor([2, 1, 2])
     """
-    _, inverse, counts = torch.unique(group_index, return_inverse=True, return_counts=True)
-    if mask is not None:
-        counts = torch.zeros_like(counts).index_add_(0, inverse, mask.to(counts.dtype))
-    return counts[inverse]
+    return _totals(torch.ones_like(group_index, dtype=torch.int64) if mask is None else mask.long(), group_index)
 
 
 def group_deviations(
@@ -46,18 +43,12 @@ def group_deviations(
         `value - mean over the counted members of its group` where `mask` holds, 0 elsewhere. Exactly 0 if a
         group's counted values are all equal, or if only one counts.
     """
-    if values.numel() == 0:
-        return values.double()
     values = values.double()
     if mask is None:
         mask = torch.ones_like(values, dtype=torch.bool)
-    _, inverse = torch.unique(group_index, return_inverse=True)
-    num_groups = int(inverse.max()) + 1
     shifted = torch.where(mask, values - group_extremes(values, group_index, mask, "amin"), 0.0)
-    totals = values.new_zeros(num_groups).index_add_(0, inverse, shifted)
-    counts = values.new_zeros(num_groups).index_add_(0, inverse, mask.to(values.dtype))
-    means = totals / counts.clamp(min=1)
-    return torch.where(mask, shifted - means[inverse], 0.0)
+    means = _totals(shifted, group_index) / group_sizes(group_index, mask).clamp(min=1)
+    return torch.where(mask, shifted - means, 0.0)
 
 
 def group_extremes(
@@ -95,28 +86,25 @@ def group_standard_deviations(
     Returns:
         `sqrt(sum of squared deviations / (size - ddof))`, 0 if `size <= ddof`.
     """
-    deviations = group_deviations(values, group_index, mask)
-    _, inverse = torch.unique(group_index, return_inverse=True)
-    num_groups = int(inverse.max()) + 1 if inverse.numel() else 0
-    squares = deviations.new_zeros(num_groups).index_add_(0, inverse, deviations.square())
+    squares = _totals(group_deviations(values, group_index, mask).square(), group_index)
     freedom = (group_sizes(group_index, mask) - ddof).double()
-    return torch.where(freedom > 0, (squares[inverse] / freedom.clamp(min=1)).sqrt(), 0.0)
+    return torch.where(freedom > 0, (squares / freedom.clamp(min=1)).sqrt(), 0.0)
 
 
 def shuffled_groups(group_index: Int[Tensor, " rows"], generator: torch.Generator) -> Int[Tensor, " rows"]:
     """For each row, a different group: a random cycle through the groups, so that no row keeps its own.
 
-    Rows may be responses or anchors. All rows of a group get the same group. Pass only rows of groups with an anchor:
-    any group may be drawn.
+    Rows may be responses or anchors. All rows of a group get the same group. Pass only groups with an anchor: any group
+    may be drawn.
 
     Args:
         group_index: Which problem a row belongs to. Any integers, any order.
-        generator: On the CPU, used once. The result depends only on its state and the set of groups, not on the number
-            or order of rows, and so not on ranks.
+        generator: On the CPU, used once. The result depends on its state and the set of groups, not on the number or
+            order of rows, and so not on ranks.
 
     Returns:
-        `group_index` with each group's number replaced by another group's. A single group keeps its own number:
-        shuffled anchors in a batch of one problem are GAR.
+        `group_index` with each group's number replaced by another group's. A single group keeps its number: in a batch
+        of one problem, shuffled anchors are GAR.
 
     Example:
         >>> shuffled_groups(torch.tensor([7, 3, 7]), torch.Generator().manual_seed(0))
@@ -127,3 +115,9 @@ def shuffled_groups(group_index: Int[Tensor, " rows"], generator: torch.Generato
     others = torch.empty_like(groups)
     others[cycle] = groups[cycle.roll(-1)]
     return others[inverse]
+
+
+def _totals(values: Tensor, group_index: Tensor) -> Tensor:
+    """The sum over each response's group, repeated for every member."""
+    groups, inverse = torch.unique(group_index, return_inverse=True)
+    return values.new_zeros(len(groups)).index_add_(0, inverse, values)[inverse]

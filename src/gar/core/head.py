@@ -21,7 +21,7 @@ REFERENCE_MARGIN = 20.0
 """Exponentials are taken relative to z_y + this margin, which saves the pass for the maximum."""
 
 _LOWEST_EXPONENT = -82.0
-"""Exponents below this give 0 on a CPU. Beyond exp(-62), 1 - p_y has no use. Denormals slow a product up to 150 x."""
+"""Exponents below this give 0 on a CPU. A 1 - p_y below exp(-62) is negligible. Denormals slow products up to 150 x."""
 
 _LARGE_HEAD = 2**24
 """Smaller heads always use float32 products, which cost little."""
@@ -30,7 +30,7 @@ _CPU_TOKENS, _CPU_TILE = 256, 2048
 """Tokens and rows at a time: their float32 logits fit a core's cache. Fewer tokens would read W more often."""
 
 _MANY_TOKENS, _SMALLEST_TILE = 1024, 128
-"""Tokens on a GPU, and on a CPU with bfloat16 products, which widens each tile of W once for a chunk."""
+"""Tokens on a GPU, and on a CPU with bfloat16 products, where each chunk widens all tiles of W once."""
 
 
 class Plan(NamedTuple):
@@ -54,11 +54,7 @@ class Plan(NamedTuple):
 def make_plan(hidden: Tensor, head: Head, budget: Budget, vocab_size: int | None = None) -> Plan:
     """The plan for these tokens, this head, this device and this budget.
 
-    Args:
-        hidden: [tokens, hidden].
-        head: The LM head, or this rank's rows of it.
-        budget: Memory and precision.
-        vocab_size: Rows of the whole head. None if `head` is whole.
+    `head` may be this rank's rows. `vocab_size` then counts the rows of the whole head.
     """
     memory_bytes, chunk_tokens, precision = budget
     check_choice("precision", precision, get_args(Precision))
@@ -113,10 +109,10 @@ def exponential_sums(
     Args:
         h: One chunk, [tokens, hidden], in `plan.dtype`.
         targets: Token ids y, as rows of `head.weight`. An id out of range excludes no row.
-        head: The head.
+        head: The LM head, or this rank's rows of it.
         reference: [tokens].
         plan: From `make_plan`.
-        ranks: Who holds the other rows of the head.
+        ranks: The ranks that hold the other rows.
 
     Returns:
         total [tokens] and at_target [tokens] over all ranks, and weighted [tokens, hidden] of this rank's rows. Total
@@ -161,7 +157,7 @@ def exponential_sums(
 def _exponentials(
     h: Tensor, tile: Tensor, bias: Tensor | None, head: Head, reference: Tensor, plan: Plan, out: Tensor
 ) -> tuple[Tensor, Tensor | None]:
-    """`exp(z_v - ref)` of a tile's rows, and with a soft-cap their slopes `dz / d(W h)`. May be written into `out`."""
+    """`exp(z_v - ref)` of a tile, and with a soft-cap the slopes `dz / d(W h)`. May be written into `out`."""
     if plan.products == plan.dtype and head.logit_softcap is None:
         offset = -reference[:, None] if bias is None else head.slope * bias - reference[:, None]
         return _exp(torch.addmm(offset, h, tile.T, alpha=head.slope, out=out)), None
@@ -186,7 +182,7 @@ def largest_logits(h: Tensor, head: Head, plan: Plan, ranks: Ranks) -> Tensor:
 
 
 def logits_of(raw: Tensor, head: Head) -> tuple[Tensor, Tensor]:
-    """Logits from `W h + bias`, which may be overwritten, and their slopes `dz / d(W h)`: one for all, or one each."""
+    """Logits from `W h + bias`, which may be overwritten, and their slopes `dz / d(W h)`, one each or one for all."""
     if head.logit_softcap is None:
         return raw.mul_(head.slope) if head.slope != 1.0 else raw, raw.new_tensor([head.slope])
     bent = raw.mul_(head.logit_scale / head.logit_softcap).tanh_()
@@ -196,7 +192,7 @@ def logits_of(raw: Tensor, head: Head) -> tuple[Tensor, Tensor]:
 def product(a: Tensor, b: Tensor, plan: Plan, out: Tensor | None = None) -> Tensor:
     """`a @ b` in the dtype of the sums.
 
-    A CPU needs float32 inputs for that. oneDNN may narrow them back to bfloat16, from which they were widened: exact.
+    A CPU needs float32 inputs. oneDNN may narrow them back to bfloat16, which is exact: they were widened from it.
     """
     if plan.products == plan.dtype:
         return torch.mm(a, b, out=out)
@@ -240,5 +236,5 @@ def _raw(h: Tensor, tile: Tensor, bias: Tensor | None, plan: Plan, out: Tensor |
 
 def cpu_has_bfloat16_products() -> bool:
     """Whether this CPU multiplies bfloat16 matrices faster than float32 ones."""
-    capabilities = getattr(torch.cpu, "get_capabilities", dict)()  # an older torch does not say
+    capabilities = getattr(torch.cpu, "get_capabilities", dict)()  # absent in older versions of torch
     return any(capabilities.get(name) for name in ("avx512_bf16", "amx_bf16"))

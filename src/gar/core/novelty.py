@@ -4,17 +4,12 @@ G2RL's feature `phi_t = W^T (e_{y_{t+1}} - p_t)` is `-u_t` of `response_means` w
 squared cosines are used below, so those unit rows need no change of sign.
 """
 
-from math import isfinite
-
 import torch
 from jaxtyping import Bool, Float, Float32, Int, Shaped
 from torch import Tensor
 
 from gar.core.arguments import as_given, check_finite, check_shapes
 from gar.core.groups import group_extremes
-
-REWARD_BOUND = 3.0
-"""Rewards are clipped to [-3, 3] before the penalty [G2RL]."""
 
 _EQUAL_WITHIN = 1e-6
 """Novelties of a group closer than this are equal: unit rows in float32 leave about 1e-7 between identical responses,
@@ -71,14 +66,12 @@ def novelty_rewards(
     group_index: Int[Tensor, " responses"],
     *,
     scored: Bool[Tensor, " responses"] | None = None,
-    novelty_weight: float = 1.0,
 ) -> Float[Tensor, " responses"]:
-    """G2RL's reward: `clip(r_i * factor_i, -3, 3) + penalty_i`, r = +1 if eligible, else -1.
+    """G2RL's reward: `r_i * (1 + nubar_i) + penalty_i`, r = +1 if eligible, else -1.
 
-    nubar is the novelty between the least and the most novel response of the group:
-    `(nu_i - min nu) / (max nu - min nu)`. The factor is `1 + lambda nubar`, lambda = `novelty_weight`: a novel right
-    answer gains, a novel wrong one loses, as in the paper's text. Its formula has `1 + lambda r nubar`, with which a
-    novel wrong answer would gain, too.
+    nubar is the novelty scaled within the group: `(nu_i - min nu) / (max nu - min nu)`. A novel right answer gains and
+    a novel wrong one loses, as in the paper's text. Its formula has `1 + lambda r nubar`, which would reward a novel
+    wrong answer. The paper does not state lambda. With our 1, rewards never reach its clip at -3 and 3.
 
     Args:
         eligible: Verified and well formatted.
@@ -86,15 +79,14 @@ def novelty_rewards(
         penalty: Usually -0.6 for a badly formatted response and 0 otherwise.
         group_index: Which problem a response answers.
         scored: Has a usable vector. None means all.
-        novelty_weight: lambda, not stated in the paper.
 
     Returns:
-        One reward per response in `novelty`'s dtype, torch's default for integers and bool. Computed in float64. The
-        factor is 1 if nubar is undefined: without a usable vector, and if the group's novelties are equal to
-        within 1e-6 (one response, copies, and always two responses, which share one cosine).
+        One reward per response in `novelty`'s dtype, torch's default for integers and bool. Computed in float64. nubar
+        is 0 without a usable vector, and if the group's novelties are equal to within 1e-6 (one response, copies, and
+        always two responses, which share one cosine).
 
     Raises:
-        ValueError: Shapes differ, or a scored novelty or `novelty_weight` is not finite.
+        ValueError: Shapes differ, or a scored novelty is not finite.
 
     References:
         G2RL, arXiv 2512.15687.
@@ -104,13 +96,16 @@ def novelty_rewards(
         >>> novelty_rewards(eligible, novelty, torch.zeros(4), torch.zeros(4).long())
         tensor([ 1.,  2., -1., -2.])
     """
-    if not isfinite(novelty_weight):
-        raise ValueError(f"novelty_weight must be finite, got {novelty_weight}")
-    check_shapes(novelty.shape, eligible=eligible, penalty=penalty)
-    relative, known = _relative(novelty, group_index, scored)
+    if scored is None:
+        scored = torch.ones_like(novelty, dtype=torch.bool)
+    check_shapes(novelty.shape, eligible=eligible, penalty=penalty, group_index=group_index, scored=scored)
+    check_finite("novelty", novelty, scored)
+    values = novelty.double().where(scored, 0.0)
+    low = group_extremes(values, group_index, scored, "amin")
+    high = group_extremes(values, group_index, scored, "amax")
+    relative = torch.where(scored & (high - low > _EQUAL_WITHIN), (values - low) / (high - low), 0.0)
     outcomes = torch.where(eligible, 1.0, -1.0).double()
-    factors = torch.where(known, 1.0 + novelty_weight * relative, 1.0)
-    return as_given((outcomes * factors).clamp(-REWARD_BOUND, REWARD_BOUND) + penalty.double(), novelty)
+    return as_given(outcomes * (1.0 + relative) + penalty.double(), novelty)
 
 
 def _reference_weights(eligible: Tensor) -> Tensor:
@@ -118,16 +113,3 @@ def _reference_weights(eligible: Tensor) -> Tensor:
     exponentials = torch.where(eligible, 1.0, -1.0).double().exp().expand(len(eligible), -1)
     others = exponentials * ~torch.eye(len(eligible), dtype=torch.bool, device=eligible.device)
     return others / others.sum(-1, keepdim=True).clamp(min=torch.finfo(others.dtype).tiny)
-
-
-def _relative(novelty: Tensor, group_index: Tensor, scored: Tensor | None) -> tuple[Tensor, Tensor]:
-    """nubar in float64, 0 if it is undefined, and the mask of the defined ones."""
-    if scored is None:
-        scored = torch.ones_like(novelty, dtype=torch.bool)
-    check_shapes(novelty.shape, group_index=group_index, scored=scored)
-    check_finite("novelty", novelty, scored)
-    values = novelty.double().where(scored, 0.0)
-    low = group_extremes(values, group_index, scored, "amin")
-    high = group_extremes(values, group_index, scored, "amax")
-    known = scored & (high - low > _EQUAL_WITHIN)
-    return torch.where(known, (values - low) / (high - low), 0.0), known

@@ -10,7 +10,6 @@ from torch import Tensor
 _LOG_RATIO_BOUND = 20.0
 """Log ratios are clipped to [-20, 20] [MASPO, released code]."""
 
-
 _SIGMA_BASE, _ALPHA, _SIGMA_HIGH = 1.0, 0.3, 10.0
 """Width of the gate for a certain token, how fast it widens as tokens get rarer, and its upper limit."""
 _A_LOW, _A_HIGH = 0.1, 10.0

@@ -1,4 +1,4 @@
-"""Processes that share the work on vectors: which part each holds, what they exchange, and faults that all raise."""
+"""Processes that share the work on vectors: the parts they hold, their exchanges, and errors that all of them raise."""
 
 from typing import Any, NamedTuple
 
@@ -26,7 +26,7 @@ class VocabShard(NamedTuple):
 
 
 class Ranks(NamedTuple):
-    """Which part of head and tokens this rank holds, and who holds the rest.
+    """This rank's part of the head and of the tokens, and the ranks with the other parts.
 
     Attributes:
         vocab: This rank's rows of the head. None if it holds the whole head.
@@ -45,25 +45,25 @@ class Ranks(NamedTuple):
         return head._replace(weight=head.weight[:rows], bias=None if head.bias is None else head.bias[:rows])
 
     def add_parts(self, part: Tensor) -> Tensor:
-        """Add up in place what each rank of a split head has."""
+        """Add up the parts of all ranks of a split head, in place."""
         if self.vocab is not None:
             dist.all_reduce(part, group=self.vocab.group)
         return part
 
     def largest(self, values: Tensor) -> Tensor:
-        """The largest values of the ranks of a split head, in place."""
+        """The largest values over all ranks of a split head, in place."""
         if self.vocab is not None:
             dist.all_reduce(values, op=dist.ReduceOp.MAX, group=self.vocab.group)
         return values
 
     def add_context(self, values: Tensor) -> Tensor:
-        """Add up in place what each rank of a split context has."""
+        """Add up the values of all ranks of a split context, in place."""
         if self.context is not None:
             dist.all_reduce(values, group=self.context)
         return values
 
     def agree(self, fault: str | None, tokens: ScoredTokens, head: Head) -> None:
-        """Raise a fault of one rank, or a disagreement, on all ranks: otherwise the others would wait forever."""
+        """Raise one rank's fault, or a disagreement, on all ranks. Otherwise the others would wait forever."""
         if self.vocab is not None:
             first_id, vocab_size, group = self.vocab
             end_id = max(first_id, min(first_id + len(head.weight), vocab_size))
@@ -117,7 +117,7 @@ def _disagreement(facts: list[_Facts]) -> str | None:
 
 
 def _gathered(fact: Any, group: dist.ProcessGroup | None) -> list[Any]:
-    """The facts of all ranks of a group, in the order of ranks."""
+    """The facts of all ranks of a group."""
     facts: list[Any] = [None] * dist.get_world_size(group)
     dist.all_gather_object(facts, fact, group=group)
     return facts

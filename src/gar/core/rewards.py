@@ -1,4 +1,4 @@
-"""The bonus for correct responses that align better than their group."""
+"""The bonus of correct responses that align better than their group."""
 
 from math import isfinite
 

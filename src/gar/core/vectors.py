@@ -52,15 +52,15 @@ def response_means(
 ) -> Float32[Tensor, "responses hidden"]:
     """Mean gradient-activation vector `s` of each response. `unit_rows` scales them to unit length.
 
-    `u_t = (W^T (p_t - e_{y_{t+1}})) * h_t`, `s = mean over the response's tokens of u_t`. Every engine's way to vectors
-    ends here. With `ranks` it is a collective, which all of them call together, and the result is the same on all.
+    `u_t = (W^T (p_t - e_{y_{t+1}})) * h_t`, `s = mean over the response's tokens of u_t`. Every engine's vectors come
+    from here. With `ranks` it is a collective: all ranks call it together and get the same result.
 
     Args:
         tokens: The scored tokens of all responses. With a split head, the same tokens on each of its ranks: gather them
             with `gather_tokens` under sequence parallelism. With a split context, this rank's tokens.
         head: The LM head, or this rank's rows of it. Never differentiated.
         signal: Which u_t, and which tokens are averaged. Of equal norms on two ranks the lower rank's token is kept.
-        ranks: How head and tokens are split over processes. None of both is the default.
+        ranks: How head and tokens are split over processes. By default they are not.
         budget: Memory, and precision of the products with W.
 
     Returns:
@@ -69,8 +69,8 @@ def response_means(
 
     Raises:
         ValueError: Shapes or devices disagree, an index or a target is out of range, a setting is unknown or out of
-            range, the memory is too little for one token. Shards overlap or leave token ids out, or ranks differ in
-            tokens or responses. Raised on all ranks, whichever has the fault.
+            range, or the memory is too little for one token. Shards overlap or leave token ids out, or ranks differ in
+            tokens or responses. Every rank raises a fault of any rank.
 
     References:
         GAR, arXiv 2609.03342, eqs. 2-4. tau_a and p_f are our reading of two undefined settings of that paper.
@@ -111,7 +111,7 @@ def response_means(
         ranked = is_ranked.nonzero()[:, 0]
         strongest = ranked[_strongest_tokens(torch.cat(norms), index[ranked], kept, ranks.context)]
         chosen[strongest] = True
-        for rows in strongest.split(plan.chunk_tokens):  # a second pass, since all u_t might exceed the memory
+        for rows in strongest.split(plan.chunk_tokens):  # a second pass: all u_t might exceed the memory
             for _, h, chunk in token_sums(tokens.at(rows), head, signal, plan, ranks):
                 sums.index_add_(0, index[rows], contributions(h, chunk, signal).double())
     ranks.add_parts(sums)
@@ -227,9 +227,9 @@ def alignment_shares(
 def token_sums(
     tokens: ScoredTokens, head: Head, signal: Signal, plan: Plan, ranks: Ranks = Ranks()
 ) -> Iterator[tuple[slice, Tensor, SoftmaxSums | None]]:
-    """Chunk by chunk its rows, its hidden states, and its sums over the vocabulary, which "hidden" does not need.
+    """Rows, hidden states and vocabulary sums, chunk by chunk. The kind "hidden" needs no sums.
 
-    Two products with W, and one pass of exponentials between them.
+    A chunk takes two products with W, and one pass of exponentials between them.
     """
     for start in range(0, len(tokens.hidden), plan.chunk_tokens):
         rows = slice(start, start + plan.chunk_tokens)
@@ -266,7 +266,7 @@ def contributions(h: Tensor, sums: SoftmaxSums | None, signal: Signal) -> Tensor
 
 
 def _agreed_plan(tokens: ScoredTokens, head: Head, signal: Signal, ranks: Ranks, budget: Budget) -> Plan:
-    """Check the arguments of all ranks. Chunks are planned for the whole head, so that all ranks have the same."""
+    """Check the arguments of all ranks. Chunks are planned for the whole head, so they are the same on all ranks."""
     vocab_size = len(head.weight) if ranks.vocab is None else ranks.vocab.vocab_size
     plan = fault = None
     try:
@@ -296,7 +296,7 @@ def _strongest_tokens(
 ) -> Tensor:
     """Mask of the `ceil(p_f * n)` tokens of each response with the largest norms. Of equal norms the first is kept.
 
-    With `context`, a response has tokens on all its ranks, and the mask covers this rank's.
+    With `context`, a response has tokens on all ranks, and the mask covers this rank's.
     """
     if context is not None:
         ranks = torch.full_like(norms, dist.get_rank(context))

@@ -11,7 +11,7 @@ from gar.methods.base import (
 )
 from gar.methods.gar import gradient_aligned_shape
 from gar.methods.plan import Engine
-from gar.methods.registry import METHODS, check_declaration, find_method, register
+from gar.methods.registry import METHODS, find_method, register
 from gar.methods.settings import resolve_signal, unread_settings
 
 __all__ = [
@@ -22,7 +22,6 @@ __all__ = [
     "Method",
     "ScoredBatch",
     "ShapedRewards",
-    "check_declaration",
     "eligible_responses",
     "find_method",
     "gradient_aligned_shape",

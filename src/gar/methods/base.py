@@ -73,17 +73,17 @@ class Method:
         reward: Fields of `RewardSettings` that `shape` reads.
         estimator: How rewards become advantages, unless the run chooses another way.
         gate: Weight of each token in the policy loss, from log-probabilities, old ones, and advantages.
-        trl: Fields of `trl.GRPOConfig` that belong to the method. A run that sets them otherwise is rejected.
+        trl: Fields of `trl.GRPOConfig` that belong to the method. A run with different values is rejected.
         settings: A section of the configuration, under the method's own name (`-` becomes `_`).
-        trainer: Makes what trains, from `gar.integrations.trl.RunParts`: one trainer, or an iterator over several
-            phases. Each is made when the one before has ended. A trainer has `train`, `state` and
-            `save_model`, like transformers' trainer. None: `GARTrainer`.
+        trainer: Makes a trainer from `gar.integrations.trl.RunParts`, or an iterator over the trainers of several
+            phases, each made when the one before has ended. A trainer has `train`, `state` and `save_model`, like
+            transformers' trainer. None: `GARTrainer`.
         trains_on_experts: The expert solutions are trained on, so they are required.
         samples: Every optimizer step has responses, so that runs can be paired by their prompts.
         check: Takes a run's configuration and TRL's arguments before anything is loaded. Raises `ConfigError`.
-        reads: For a method with a trainer: what a run with these sections reads of signal, reward, advantage,
-            watchdog, trl and the method's section, as "section.name". Of trl without the fields that transformers'
-            `TrainingArguments` has, which are always read. None: what the fields above imply.
+        reads: For a method with a trainer: the settings of signal, reward, advantage, watchdog, trl and the method's
+            section that a run with these sections reads, as "section.name". The fields of transformers'
+            `TrainingArguments` are always read and not listed. None: what the fields above imply.
         cannot_resume: Why an interrupted run starts anew, in one sentence. Such a run writes no checkpoints.
     """
 
@@ -122,7 +122,7 @@ class Method:
 
     @property
     def needs(self) -> list[Need]:
-        """Capabilities that it requires of an engine. A gate comes with the rest of its loss, `trl` included."""
+        """Capabilities that it requires of an engine. A gate includes the rest of its loss, `trl` too."""
         needs: list[tuple[Need | None, bool]] = [
             (self.alignment, self.alignment is not None),
             ("compares_responses", self.compares_responses),

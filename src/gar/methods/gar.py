@@ -1,7 +1,7 @@
 """GAR: correct responses that align better than their group earn a bonus [arXiv 2609.03342, algorithm 1].
 
-The controls have another similarity in the place of the cosine with the anchor. A gain that a control shares is not due
-to the gradient's direction.
+The controls replace the cosine with the anchor by a different similarity. A gain that a control shares is not due to
+the gradient's direction.
 """
 
 from dataclasses import replace

@@ -1,5 +1,6 @@
 """The plan with which every driver begins: a method on an engine that can run it, with the settings in force."""
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -11,13 +12,12 @@ from gar.core import group_advantages, reinforce_plus_plus_advantages
 from gar.errors import ConfigError
 from gar.methods.base import Estimator, Method, Need
 from gar.methods.registry import METHODS, find_method
-from gar.methods.settings import own_rules, resolve_signal, run_facts, warn_of_unread
+from gar.methods.settings import own_rules, resolve_signal, run_facts, unread_settings
 from gar.rules import check
 from gar.settings import GROUP_DDOF, GROUP_EPS, AdvantageSettings, RewardSettings, Settings, SignalSettings
 
 _WHITENING_EPS = 1e-8
-"""Added to the variance over a batch, as verl and slime do."""
-
+"""Added to the variance over a batch, as in verl and slime."""
 
 _WORDS: dict[Need, str] = {
     "anchor": "compares responses with their problem's anchors",
@@ -58,7 +58,7 @@ class Engine:
         return [name for name, method in METHODS.items() if not self.lacks(method, method.estimator)]
 
     def lacks(self, method: Method, estimator: Estimator) -> str:
-        """Why it does not run a method under an estimator. Empty if it does."""
+        """Why it cannot run a method under an estimator. Empty if it can."""
         lacking = [_WORDS[need] for need in method.needs if need not in self.can]
         if lacking:
             return f"the method {' and '.join(lacking)}"
@@ -103,7 +103,7 @@ class Shaping:
     advantage: AdvantageSettings
 
     def outcome_alone(self) -> "Shaping":
-        """This shaping with the outcome as the whole reward, as in evaluations."""
+        """This shaping with the outcome as the only reward, for evaluations."""
         return replace(self, method=METHODS["grpo"])
 
     @property
@@ -113,7 +113,7 @@ class Shaping:
 
     @property
     def estimator(self) -> Estimator:
-        """How rewards become advantages: the run's choice, or else the method's."""
+        """Estimator of advantages: the run's choice, or else the method's."""
         return self.advantage.estimator or self.method.estimator
 
     @property
@@ -183,14 +183,14 @@ def plan_shaping(
     flags: Mapping[str, Any] | None = None,
     quiet: bool = False,
 ) -> Shaping:
-    """Settings in force for a method on an engine, after all rules of `gar.rules`. Every driver begins with this.
+    """Settings in force for a method on an engine, after all rules of `gar.rules`. Every driver begins here.
 
     Args:
         engine: What the engine can do.
         method: Name of a registered method, or the method itself.
         sections: The sections of settings that the engine takes, by name. None selects its defaults.
-        flags: The engine's own flags by their own names. None: its rules are checked elsewhere.
-        quiet: Do not warn of settings that this method does not read: the driver has done so.
+        flags: The engine's flags, by name. None: its rules are checked elsewhere.
+        quiet: Do not warn of settings that this method does not read.
 
     Raises:
         ConfigError: The method is unknown or declares something that does not exist, or all the rules that are broken.
@@ -208,6 +208,6 @@ def plan_shaping(
     facts |= {f"signal.{name}": getattr(shaping.signal, name) for name in SignalSettings.model_fields}
     facts |= {"advantages are TRL's": not shaping.overrides_advantages} | dict(flags or {})
     check("" if flags is None else engine.name, facts, more=own_rules(chosen))
-    if not quiet:
-        warn_of_unread(chosen, given, engine=engine.name)
+    if not quiet and (unread := unread_settings(chosen, given, engine=engine.name)):
+        warnings.warn(f"Not read by {chosen.name} under {engine.name}: {', '.join(unread)}.", stacklevel=3)
     return shaping

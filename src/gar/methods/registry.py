@@ -1,4 +1,4 @@
-"""The methods by name: this package's, and the ones that you register."""
+"""The methods by name: the package's and yours."""
 
 from typing import get_args
 
@@ -35,21 +35,14 @@ def register(method: Method) -> Method:
         raise ConfigError(
             f"a method named '{method.name}' is registered already. Give yours another name.", code="method-taken"
         )
-    check_declaration(method)
+    _check_declaration(method)
     METHODS[method.name] = method
     REGISTERED[method.name] = method
     return method
 
 
-def check_declaration(method: Method) -> Method:
-    """Reject a method that declares what no engine could serve.
-
-    Returns:
-        The method.
-
-    Raises:
-        ConfigError: The declaration names something that does not exist, or two things that exclude each other.
-    """
+def _check_declaration(method: Method) -> None:
+    """Reject a method that declares what no engine could serve."""
     for label, names, known in (
         ("signal setting", method.signal, SignalSettings.model_fields),
         ("reward setting", method.reward, RewardSettings.model_fields),
@@ -65,17 +58,17 @@ def check_declaration(method: Method) -> Method:
             "compares_responses does not go with it. Expected alignment anchor, shuffled-anchor, or none.",
             code="bad-method",
         )
-    return method
 
 
 def find_method(method: str | Method) -> Method:
     """Look up a method by name, or check your own method.
 
     Raises:
-        ConfigError: The name is unknown, or as `check_declaration`.
+        ConfigError: The name is unknown, or your method's declaration names something that does not exist.
     """
     if isinstance(method, Method):
-        return check_declaration(method)
+        _check_declaration(method)
+        return method
     if method not in METHODS:
         raise ConfigError(f"unknown method '{method}', expected one of {', '.join(METHODS)}", code="method")
     return METHODS[method]

@@ -1,10 +1,9 @@
-"""How a method reads a run's settings: its own signal, the facts for `gar.rules`, and the settings that nothing reads.
+"""A method's view of a run's settings: its own signal, the facts for `gar.rules`, the settings that nothing reads.
 
-One settings file may serve several methods. A setting of a part that the method lacks, such as the bonus under
-grpo, is therefore no mistake: `unread_settings` names it.
+One settings file may serve several methods. A setting that a method does not read, such as the bonus under grpo, is
+therefore no error: `unread_settings` names it.
 """
 
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -26,9 +25,9 @@ from gar.settings import (
 _DEFINING = ("kind", "span")
 """Signal settings that define a method. Its other signal settings are only defaults."""
 _OF_EVERY_METHOD = (("advantage.ddof", GROUP_DDOF), ("advantage.eps", GROUP_EPS))
-"""What the variant `paper` sets. These values do not count as chosen."""
+"""Values that the variant `paper` sets. They do not count as chosen."""
 _SECTIONS = ("signal", "reward", "advantage", "watchdog")
-"""What `Method.reads` lists, beside trl."""
+"""Sections that `Method.reads` lists, besides trl and the method's own."""
 
 
 def resolve_signal(method: Method, signal: SignalSettings) -> SignalSettings:
@@ -40,7 +39,7 @@ def resolve_signal(method: Method, signal: SignalSettings) -> SignalSettings:
 
 
 def own_rules(method: Method) -> list[Rule]:
-    """Values that belong to a method: what defines its signal, and fields of TRL."""
+    """Rules that protect a method's own values: those that define its signal, and fields of TRL."""
     signal = {f"signal.{name}": value for name, value in method.signal.items() if name in _DEFINING}
     why = f"it belongs to {method.name}. Leave it out, or take another method"
     rules = [Rule(name, (value,), why) for name, value in signal.items()]
@@ -52,7 +51,7 @@ def run_facts(method: Method, sections: Mapping[str, Any]) -> dict[str, Any]:
 
     `sections` has the driver's sections by name: `dict(config)` for a `gar.config.RunConfig`.
     """
-    own = method.reads is not None and "trl" in sections  # it says itself what it reads
+    own = method.reads is not None and "trl" in sections  # the method lists what it reads
     facts: dict[str, Any] = {
         "method": method.name,
         "method.reads_vectors": None if own else method.reads_vectors,
@@ -75,7 +74,7 @@ def run_facts(method: Method, sections: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def unread_settings(method: Method, sections: Mapping[str, Any], *, engine: str = "TRL") -> list[str]:
-    """Settings away from their defaults that nothing reads, as "section.name". `sections` as in `run_facts`."""
+    """Changed settings that nothing reads, as "section.name". `sections` as in `run_facts`."""
     facts = run_facts(method, sections) | {"engine": engine}
     unread = {name for name, _ in faults("", facts, level="unread")}
     parts = {section_name(name): other.settings for name, other in REGISTERED.items() if name != method.name}
@@ -86,10 +85,3 @@ def unread_settings(method: Method, sections: Mapping[str, Any], *, engine: str 
         own = (*_SECTIONS, section_name(method.name))
         unread |= {name for name in facts["chosen"] if name.partition(".")[0] in own} - set(method.reads(sections))
     return [name for name in facts["chosen"] if name in unread]
-
-
-def warn_of_unread(method: Method, sections: Mapping[str, Any], *, engine: str) -> None:
-    """Name the `unread_settings` in a warning, if there are any. `gar train` prints the same."""
-    unread = unread_settings(method, sections, engine=engine)
-    if unread:
-        warnings.warn(f"Not read by {method.name} under {engine}: {', '.join(unread)}.", stacklevel=4)

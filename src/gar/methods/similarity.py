@@ -1,4 +1,4 @@
-"""What the controls take in the place of the cosine with the anchor: random vectors, texts, lengths."""
+"""The controls' substitutes for the cosine with the anchor: random vectors, texts, lengths."""
 
 from collections.abc import Callable, Sequence
 
@@ -11,12 +11,12 @@ from gar.sequences import TokenPieces, TokenSequence
 
 
 def random_anchor_vectors(problem_index: Sequence[int], width: int, *, seed: int) -> Tensor:
-    """A random direction for each problem, uniform on the sphere: the same whenever the problem is drawn in this run.
+    """A random direction for each problem, uniform on the sphere, and fixed for the problem during a run.
 
     Returns:
         float32 [problems, hidden], on the CPU.
     """
-    # torch's generator reads 32 bits of a seed, which therefore mix both numbers.
+    # torch's generator reads 32 bits of a seed, so both numbers are mixed into them.
     seeds = [int(np.random.SeedSequence([seed, problem]).generate_state(1)[0]) for problem in problem_index]
     generators = [torch.Generator().manual_seed(mixed) for mixed in seeds]
     return torch.cat([torch.zeros(0, width), *(unit_rows(torch.randn(1, width, generator=g)) for g in generators)])

@@ -1,4 +1,4 @@
-"""LUFFY and CHORD under TRL: the loss and the advantages by a second route, from the model's own logits."""
+"""LUFFY and CHORD: their formulas by hand, and under TRL by a second route from the model's own logits."""
 
 import math
 from dataclasses import replace
@@ -15,7 +15,7 @@ from gar.models.embedded import load_embedded
 from gar.sequences import SequenceReader
 from gar.settings import SignalSettings, VerifySettings
 from gar.types import Anchor
-from paper.methods.expert_losses import imitation_weight
+from paper.methods.expert_losses import imitation_weight, off_policy_token_losses
 from paper.methods.expert_trainer import ChordTrainer, LuffyTrainer
 from paper.methods.experts import ChordSettings
 from paper.methods.supervised_trainer import solution_rows
@@ -47,8 +47,29 @@ def expert_log_probs(trainer, group: int) -> torch.Tensor:
 
 
 def responses_loss(trainer, inputs) -> torch.Tensor:
-    """TRL's own loss of the same inputs."""
+    """TRL's loss of the same inputs."""
     return super(GARTrainer, trainer)._compute_loss(trainer.model, dict(inputs))
+
+
+@pytest.mark.parametrize("gamma", [0.1, 0.5])
+def test_off_policy_token_losses_and_their_gradient_by_hand(gamma):
+    log_probs = torch.linspace(-30, 0, 61, dtype=torch.float64).repeat(2, 1).requires_grad_()
+    advantages = torch.tensor([[1.5], [-1.0]], dtype=torch.float64, requires_grad=True)
+    losses = off_policy_token_losses(log_probs, advantages, gamma=gamma)
+    losses.sum().backward()
+    p, a = log_probs.detach().exp(), advantages.detach()
+    torch.testing.assert_close(losses.detach(), -a * p / (p + gamma), rtol=1e-12, atol=0)
+    torch.testing.assert_close(log_probs.grad, -a * gamma * p / (p + gamma) ** 2, rtol=1e-12, atol=0)
+    assert advantages.grad is None
+
+
+def test_imitation_weight_by_hand():
+    assert imitation_weight(0, 200) == pytest.approx(0.9, abs=1e-15)
+    assert imitation_weight(50, 200) == pytest.approx(0.05 + 0.85 * (1 + math.sqrt(0.5)) / 2, abs=1e-15)
+    assert imitation_weight(200, 200) == imitation_weight(10**6, 200) == imitation_weight(0, 0) == 0.05
+    weights = [imitation_weight(step, 30, peak=1.0, valley=0.0) for step in range(40)]
+    assert weights == sorted(weights, reverse=True)
+    assert (weights[0], weights[30]) == (1.0, 0.0)
 
 
 def test_luffy_loss_has_the_expert_for_a_ninth_member_of_each_group(make_trainer: TrainerFactory):
@@ -127,10 +148,9 @@ def test_solution_rows_are_prompt_solution_and_end_token():
     second = replace(second, anchors=(*second.anchors, Anchor(text="<think> [ ? = 1 ] </think> <answer> 1 </answer>")))
     reader = SequenceReader.from_settings(tokenizer, SignalSettings(), VerifySettings(), context=60)
     rows = solution_rows([first, second, replace(bare, anchors=())], tokenizer, reader)
-    texts = [tokenizer.decode(row["input_ids"]) for row in rows]
-    for text, problem, anchor in zip(texts, (first, second, second), (*first.anchors, *second.anchors), strict=True):
-        assert text == " ".join([*problem.prompt, anchor.text, "<eos>"])
-    for row, problem in zip(rows, (first, second, second), strict=True):
+    shown = [(first, first.anchors[0]), *((second, anchor) for anchor in second.anchors)]
+    for row, (problem, anchor) in zip(rows, shown, strict=True):
+        assert tokenizer.decode(row["input_ids"]) == " ".join([*problem.prompt, anchor.text, "<eos>"])
         assert row["completion_mask"] == [0] * len(problem.prompt) + [1] * (len(row["input_ids"]) - len(problem.prompt))
     with raises(DataError):
         solution_rows([replace(bare, anchors=())], tokenizer, reader)

@@ -1,9 +1,8 @@
-"""SDFT and SDPO: what the teacher reads and is, what a run records, and what is rejected."""
+"""SDFT and SDPO: the teacher and its prompt, the records of a run, and what is rejected."""
 
 import math
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -32,7 +31,7 @@ pytestmark = pytest.mark.paper
 
 
 class Watcher(TrainerCallback):
-    """Keeps what TRL says of each batch that it prepared, and one weight of the policy after each step."""
+    """Keeps each batch that TRL prepared, and one weight of the policy after each step."""
 
     def __init__(self) -> None:
         self.batches: list[dict[str, torch.Tensor]] = []
@@ -49,22 +48,16 @@ def weight_of(model: Any) -> torch.Tensor:
     return model.model.layers[0].mlp.up_proj.weight.detach().clone()
 
 
-def config_of(method: str, over: dict[str, Any] | None = None, **trl: Any) -> RunConfig:
+def config_of(method: str, source: str = "arithmetic", **trl: Any) -> RunConfig:
     small = {"max_steps": 1, "num_iterations": 1, "per_device_train_batch_size": 16, "learning_rate": 2e-4}
-    values = {"method": method, "trl": {**small, **trl}, **(over or {})}
+    values = {"method": method, "data": {"source": source}, "trl": small | trl}
     return make_config(merge(read_preset("bench"), values))
 
 
-def arguments_of(method: str, folder: Path, over: dict[str, Any] | None = None, **trl: Any) -> Any:
-    config = config_of(method, over, **trl)
-    args = grpo_arguments(config, folder)
-    return args if method == "grpo" else teacher_arguments(config, str(folder))
-
-
 def make_trainer(
-    method: str, folder: Path, verifier: Verifier, problems: list[Problem] | None = None, **trl: Any
-) -> SimpleNamespace:
-    """A trainer, the records that it writes, and a watcher of what TRL does."""
+    method: str, folder: Path, verifier: Verifier, problems: list[Problem], **trl: Any
+) -> tuple[Any, list[RolloutRecord], Watcher]:
+    """A trainer, the records that it writes, and a watcher of TRL's work."""
     model, tokenizer = load_embedded()
     tokenizer.chat_template = "{% for m in messages %}{{ m['content'] }}{% endfor %}"
     config = config_of(method, **trl)
@@ -73,7 +66,7 @@ def make_trainer(
     parts = RunParts(
         model=model,
         tokenizer=tokenizer,
-        problems=problems or load_arithmetic("train"),
+        problems=problems,
         reader=SequenceReader.from_settings(tokenizer, SignalSettings(), VerifySettings(), context=None),
         verifier=verifier,
         settings=config,
@@ -82,63 +75,57 @@ def make_trainer(
         callbacks=[watcher],
         on_rollouts=lambda step, rows: records.extend(rows),
     )
-    trainer = teacher_trainer(parts)
-    return SimpleNamespace(trainer=trainer, records=records, watcher=watcher, tokenizer=tokenizer)
+    return teacher_trainer(parts), records, watcher
 
 
-def teacher_texts(made: SimpleNamespace) -> list[list[int]]:
-    """What the teacher read before each response of the first batch."""
-    batch = made.watcher.batches[0]
+def teacher_texts(watcher: Watcher) -> list[list[int]]:
+    """The teacher's prompts of the first batch."""
+    batch = watcher.batches[0]
     width = batch["completion_ids"].shape[1]
     assert torch.equal(batch["teacher_input_ids"][:, -width:], batch["completion_ids"])
     mask = batch["teacher_attention_mask"].bool()
     return [ids[:-width][m[:-width]].tolist() for ids, m in zip(batch["teacher_input_ids"], mask, strict=True)]
 
 
-@pytest.fixture(params=METHODS)
-def trained(request, tmp_path: Path, verifier: Verifier) -> SimpleNamespace:
+@pytest.mark.parametrize("method", METHODS)
+def test_a_run_trains_on_the_problems_of_grpo_with_its_teacher(method: str, tmp_path: Path, verifier: Verifier):
     """Two optimizer steps on one generation."""
-    made = make_trainer(request.param, tmp_path, verifier, num_iterations=2, max_steps=2)
-    made.trainer.log = lambda *_: None  # it would clear the metrics
-    made.method, made.weights = request.param, [weight_of(made.trainer.model)]
-    made.trainer.train()
-    made.weights += made.watcher.weights
-    return made
-
-
-def test_a_run_trains_on_the_problems_of_grpo_with_its_teacher(trained: SimpleNamespace, tmp_path: Path):
-    trainer, problems = trained.trainer, load_arithmetic("train")
+    problems = load_arithmetic("train")
+    trainer, records, watcher = make_trainer(method, tmp_path, verifier, problems, num_iterations=2, max_steps=2)
+    trainer.log = lambda *_: None  # it would clear the metrics
+    start, tokenizer = weight_of(trainer.model), trainer.processing_class
+    trainer.train()
     grpo = GRPOTrainer(
         load_embedded()[0],
         lambda completions, **_: [0.0] * len(completions),
-        args=arguments_of("grpo", tmp_path, num_iterations=2),
+        args=grpo_arguments(config_of("grpo", num_iterations=2), tmp_path),
         train_dataset=trainer.train_dataset,
-        processing_class=trained.tokenizer,
+        processing_class=tokenizer,
     )
     order = list(grpo._get_train_sampler())[:16]
     assert len(set(order)) == 2
-    assert [record.problem_id for record in trained.records] == [problems[i].id for i in order]
+    assert [record.problem_id for record in records] == [problems[i].id for i in order]
     for name in ("learning_rate", "lr_scheduler_type", "temperature", "top_k", "max_grad_norm", "num_iterations"):
         assert getattr(trainer.args, name) == getattr(grpo.args, name)
-    assert teacher_texts(trained) == [trained.tokenizer.encode(privileged_prompt(problems[i])) for i in order]
+    assert teacher_texts(watcher) == [tokenizer.encode(privileged_prompt(problems[i])) for i in order]
 
-    start, first, second = trained.weights
+    first, second = watcher.weights
     assert not torch.equal(start, first)
     average = torch.lerp(torch.lerp(start, first, 0.05), second, 0.05)  # TRL's default rate
-    expected = start if trained.method == "sdft" else average
+    expected = start if method == "sdft" else average
     torch.testing.assert_close(weight_of(trainer.teacher_model), expected, rtol=1e-6, atol=1e-8)  # float32 sums
 
-    metrics, rewards = trainer._metrics["train"], [record.reward for record in trained.records]
+    metrics, rewards = trainer._metrics["train"], [record.reward for record in records]
     assert metrics["reward"] == [pytest.approx(sum(rewards) / 16)]
-    assert metrics["gar/eligible_fraction"] == [sum(record.eligible for record in trained.records) / 16]
+    assert metrics["gar/eligible_fraction"] == [sum(record.eligible for record in records) / 16]
     assert [seconds > 0 for seconds in metrics["time/generation_seconds"]] == [True, False]
     assert not any(math.isnan(value) for values in metrics.values() for value in values)
     for group in set(order):
-        members = torch.tensor([r.reward for r in trained.records if r.group_index == group], dtype=torch.float64)
+        members = torch.tensor([r.reward for r in records if r.group_index == group], dtype=torch.float64)
         standardized = (members - members.mean()) / (members.std(correction=0) + 1e-6)  # as grpo's, in the paper's form
-        given = [record.advantage for record in trained.records if record.group_index == group]
+        given = [record.advantage for record in records if record.group_index == group]
         assert given == pytest.approx(standardized.tolist(), abs=1e-9)  # float64
-    if trained.method == "sdpo":
+    if method == "sdpo":
         assert metrics["self_distillation/reward_mean"] == [pytest.approx(sum(rewards) / 16)]
 
 
@@ -148,18 +135,18 @@ def test_teacher_prompt_of_a_chat_is_in_the_users_message(tmp_path: Path, verifi
         for problem in load_arithmetic("train")[:8]
     ]
     for method in METHODS:
-        args = arguments_of(method, tmp_path, {"data": {"source": "train.jsonl"}})
+        args = teacher_arguments(config_of(method, "train.jsonl"), str(tmp_path))
         system, user = teacher_prompt(args, problems[0])
         solution = problems[0].anchors[0].text
         assert (system, user["role"]) == (problems[0].prompt[0], "user")
         assert user["content"].index(solution) > user["content"].index(problems[0].prompt[-1]["content"])
         assert "unsuccessful" not in user["content"]  # TRL's word for feedback
-    made = make_trainer("sdpo", tmp_path, verifier, problems)
-    made.trainer.train()
-    for ids, record in zip(teacher_texts(made), made.records, strict=True):
+    trainer, records, watcher = make_trainer("sdpo", tmp_path, verifier, problems)
+    trainer.train()
+    for ids, record in zip(teacher_texts(watcher), records, strict=True):
         problem = next(problem for problem in problems if problem.id == record.problem_id)
-        shown = teacher_prompt(made.trainer.args, problem)
-        assert ids == made.tokenizer.apply_chat_template(shown, return_dict=True)["input_ids"]
+        shown = teacher_prompt(trainer.args, problem)
+        assert ids == trainer.processing_class.apply_chat_template(shown, return_dict=True)["input_ids"]
 
 
 def test_problems_without_a_solution_or_too_few_are_an_error(tmp_path: Path, verifier: Verifier):

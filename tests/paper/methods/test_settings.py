@@ -1,4 +1,4 @@
-"""What the methods of the paper read of a run's settings, and their runs from the command line."""
+"""The settings that the methods of the paper read, and their runs from the command line."""
 
 from pathlib import Path
 

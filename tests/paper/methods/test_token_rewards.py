@@ -1,4 +1,4 @@
-"""Rewards and advantages of tokens: attribution, rubrics, returns; by hand, by loops, and with nothing to count."""
+"""Rewards and advantages of tokens: attribution and returns, by loops and without tokens."""
 
 import doctest
 import math
@@ -18,11 +18,9 @@ from paper.methods.token_rewards import (
     group_token_advantages,
     last_token_rewards,
     returns_to_go,
-    rubric_rewards,
 )
 
 pytestmark = pytest.mark.paper
-
 
 # A response: (score, counts) of each token; its outcome; its penalty.
 TOKENS = st.lists(st.tuples(st.floats(-100, 100, width=16), st.booleans()), min_size=4, max_size=4)
@@ -60,25 +58,6 @@ def test_attributed_rewards_and_returns_agree_with_a_loop(batch, temperature):
         assert not counted or returns[i, counted[0]].item() == pytest.approx(2 * outcome + fine, abs=1e-13)
 
 
-@given(
-    batch=st.lists(
-        st.lists(st.tuples(TOKENS, st.booleans(), st.floats(-3, 3, width=16)), min_size=2, max_size=2), max_size=5
-    )
-)
-def test_rubric_rewards_agree_with_a_loop(batch):
-    for row in batch:
-        row.append(([(1.0, True)] * 4, False, 0.5))  # so that the positive sum is never 0
-    alpha = torch.tensor([[[b for b, _ in tokens] for tokens, *_ in row] for row in batch]).double().reshape(-1, 3, 4)
-    verdicts = torch.tensor([[z for _, z, _ in row] for row in batch], dtype=torch.bool).reshape(-1, 3)
-    worth = torch.tensor([[w for *_, w in row] for row in batch], dtype=torch.float64).reshape(-1, 3)
-    found = rubric_rewards(alpha, verdicts, worth)
-    for i, row in enumerate(batch):
-        most = sum(max(w, 0.0) for *_, w in row)
-        for t in range(4):
-            expected = sum(w * z * tokens[t][0] for tokens, z, w in row) / most
-            assert found[i, t].item() == pytest.approx(expected, rel=1e-12, abs=1e-10)
-
-
 @pytest.mark.parametrize(("responses", "tokens"), [(0, 3), (2, 0), (2, 3)])
 def test_token_rewards_without_counted_tokens_are_zero(responses, tokens):
     anything, mask = torch.full((responses, tokens), math.nan), torch.zeros(responses, tokens).bool()
@@ -91,7 +70,6 @@ def test_token_rewards_without_counted_tokens_are_zero(responses, tokens):
     assert torch.equal(last_token_rewards(ones, mask), zeros)
     groups = torch.zeros(responses, dtype=torch.long)
     assert torch.equal(group_token_advantages(anything, mask, groups, ddof=1, eps=0.0), zeros)
-    assert torch.equal(rubric_rewards(zeros[:, None], ones[:, None] > 0, ones[:, None]), zeros)
 
 
 @given(batch=BATCHES, ddof=st.sampled_from([0, 1]), floor=st.sampled_from([0.0, 0.1]))

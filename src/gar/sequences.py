@@ -5,7 +5,7 @@ tokens, decoded one by one. A token that holds a character of a tag belongs to t
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Literal, NamedTuple
 
@@ -167,6 +167,15 @@ class TokenSequence:
     positions: Sequence[int]
     mask: Sequence[int] | None = None
     """As in `policy_turns`."""
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens of the context and after it."""
+        return len(self.context_ids) + len(self.ids)
+
+    def cut(self) -> "TokenSequence":
+        """The sequence up to its last scored token, without its mask: under a causal model later tokens do not count."""
+        return replace(self, ids=self.ids[: self.positions[-1] + 1], mask=None)
 
     @property
     def scored_ids(self) -> list[int]:

@@ -183,6 +183,7 @@ def test_score_file_names_what_is_wrong_before_it_loads_a_model(write_rows, scor
         (write_rows("", name="empty.jsonl"), {}, DataError, "no-rows"),
         (good, {"anchor_fields": ("solution", "cot")}, DataError, "no-anchors"),
         (str(tmp_path / "row.jsonl"), {}, DataError, "data"),
+        (good, {"signal": {"policy": "initial"}}, ConfigError, "signal.policy"),
         (good, {"device": "tpu:0"}, ConfigError, "device"),
         (good, {"device": "cpu:x"}, ConfigError, "device"),
         (good, {"out": "rows.jsonl", "overwrite": True}, ConfigError, "overwrites-input"),

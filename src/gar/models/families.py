@@ -4,7 +4,6 @@
 head transforms logits in a way that the closed form does not cover.
 """
 
-import copy
 import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -67,14 +66,6 @@ class ModelParts:
         A collective if ranks hold shards of the head. Each forward pass remains a collective.
         """
         return replace(self, head=SimpleNamespace(weight=self.weight, bias=self.bias))
-
-    def frozen(self) -> "ModelParts":
-        """A copy in evaluation mode, which later training does not change.
-
-        Of backbone and head alone: trainers patch the forward of the whole model with functions that know the original.
-        """
-        backbone, head = copy.deepcopy((self.backbone, self.head))  # together, so that tied weights stay one
-        return replace(self, backbone=backbone.eval().requires_grad_(False), head=head.requires_grad_(False))
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Logits of hidden states according to the closed form."""

@@ -28,9 +28,10 @@ from gar.scoring.device import choose_device
 from gar.scoring.identity import tokenizer_hash, weights_hash
 from gar.scoring.job import ScoreJob
 from gar.scoring.output import ScoreFiles, output_row, score_schema, write_scores
-from gar.scoring.scorer import GARScorer
+from gar.scoring.scorer import SCORER, GARScorer
 from gar.scoring.scores import ResponseGroup
 from gar.scoring.summary import ScoreTally
+from gar.step import plan_shaping
 from gar.types import Prompt, Tags
 from gar.verify import Verifier
 
@@ -62,6 +63,7 @@ def _score_file(job: ScoreJob, files: ScoreFiles, command: Sequence[str]) -> Sco
     start_time = utc_now()
     device = choose_device(job.device, needs_float64=True)
     files.refuse_loss(job.file, overwrite=job.overwrite)
+    plan_shaping(SCORER, "gar-grpo", {"signal": job.signal}, quiet=True)  # rejects what a scorer cannot run
     survey = survey_rows(_rows(job))
     _refuse_hopeless(job, files, survey)  # before a model is loaded
     identity: dict[str, Any] = {

@@ -11,24 +11,12 @@ from gar.integrations.slime.settings import capture_of
 _POLICY_PASS = ""
 """slime's store_prefix of the policy's pass. "ref_" and "teacher_" belong to other models, "gar_" to our own passes."""
 
-_MOST_DEVICE_BYTES = 2**30
-"""Limit of hidden states kept on the device. The rest is moved to host memory."""
-
 
 class _HeldInputs(list[HeadInputs]):
-    """Inputs of the head in each micro-batch, with at most `_MOST_DEVICE_BYTES` of them on the device."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._device_bytes = 0
+    """Inputs of the head in each micro-batch. Hidden states are moved to host memory, so the pass needs no more."""
 
     def append(self, inputs: HeadInputs) -> None:
-        hidden = inputs.hidden
-        if self._device_bytes + hidden.nbytes > _MOST_DEVICE_BYTES:
-            hidden = hidden.cpu()
-        else:
-            self._device_bytes += hidden.nbytes
-        super().append(dataclasses.replace(inputs, hidden=hidden))
+        super().append(dataclasses.replace(inputs, hidden=inputs.hidden.cpu()))
 
 
 _seen = _HeldInputs()

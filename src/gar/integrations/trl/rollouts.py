@@ -144,7 +144,7 @@ class RolloutBatch:
 
     def attended(self, attention_mask: Tensor) -> list[bool]:
         """Which responses a pass over all of them reads whole. TRL may hide truncated ones from attention."""
-        lengths = [len(sequence.context_ids) + len(sequence.ids) for sequence in self.sequences]
+        lengths = [sequence.num_tokens for sequence in self.sequences]
         return (attention_mask.sum(1).cpu() == torch.tensor(lengths)).tolist()
 
     def take_hidden(

@@ -75,15 +75,15 @@ def anchor_batch(
     `several_position_rows`, position ids have a row per axis, all of which count tokens.
     """
     fillers = -len(sequences) % multiple
-    rows = [*sequences, *[sequences[0]] * fillers]
-    ids = [torch.tensor([*row.context_ids, *row.ids[: row.positions[-1] + 1]]) for row in rows]
+    rows = [sequence.cut() for sequence in (*sequences, *[sequences[0]] * fillers)]
+    ids = [torch.tensor([*row.context_ids, *row.ids]) for row in rows]
     positions = [torch.arange(len(row)) for row in ids]
     if several_position_rows:
         positions = [row.expand(_ROPE_ROWS, -1) for row in positions]
     fields = {
         "input_ids": _jagged(ids),
         "position_ids": tu.nested_tensor_from_tensor_list(positions),
-        "loss_mask": _jagged([torch.ones(row.positions[-1] + 1, dtype=torch.long) for row in rows]),
+        "loss_mask": _jagged([torch.ones(len(row.ids), dtype=torch.long) for row in rows]),
         **span_fields([*sequences, *[None] * fillers]),
     }
     return tu.get_tensordict(fields, settings)

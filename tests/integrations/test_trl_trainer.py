@@ -1,11 +1,8 @@
 """GARTrainer on the embedded model: real generation, real verification, real optimizer steps."""
 
 from pathlib import Path
-from typing import Any
-
 import pytest
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
 from trl import GRPOConfig
 
 from gar.data.arithmetic import load_arithmetic
@@ -16,7 +13,9 @@ from gar.settings import AdvantageSettings, SignalSettings
 from gar.types import Status
 from gar.verify import Verifier
 from tests.integrations.conftest import SMALL, TrainerFactory
+from tests.integrations.replay import NotingTrainer
 from tests.support.errors import raises
+from tests.support.tiny import tiny_qwen3
 
 
 def test_rewards_advantages_and_metrics_are_those_of_the_records(make_trainer: TrainerFactory):
@@ -63,24 +62,11 @@ def test_rewards_advantages_and_metrics_are_those_of_the_records(make_trainer: T
     assert row["gar/advantage_abs_mean"] == pytest.approx(sum(abs(r.advantage) for r in records) / 64)
 
 
-def own_rows(trainer: GARTrainer) -> list[int]:
-    """Grows by the responses of each pass without a gradient that is no step of generation."""
-    rows: list[int] = []
-
-    def note(module: Any, args: Any, kwargs: dict[str, Any], output: Any) -> None:
-        counts = not torch.is_grad_enabled() and not output.past_key_values and kwargs.get("use_cache") is not True
-        rows.append(counts * len(output.last_hidden_state))
-
-    trainer._states.policy.backbone.register_forward_hook(note, with_kwargs=True)
-    return rows
-
-
 def test_states_of_responses_that_trl_hides_from_attention_are_not_taken(make_trainer: TrainerFactory):
-    """`mask_truncated_completions` does that to truncated ones, in the pass whose hidden states are captured."""
+    """`mask_truncated_completions` hides truncated ones in the pass from which hidden states are captured."""
     short = {"max_completion_length": 20, "learning_rate": 0.0}
     hiding = {"num_iterations": 2, "mask_truncated_completions": True}
-    trainer, masked = make_trainer(method="alignment-only", args=short | hiding)
-    rows = own_rows(trainer)
+    trainer, masked = make_trainer(kind=NotingTrainer, method="alignment-only", args=short | hiding)
     trainer.train()
     plain_trainer, plain = make_trainer(method="alignment-only", args=short)
     assert plain_trainer._states.come_from_sampling()
@@ -94,7 +80,7 @@ def test_states_of_responses_that_trl_hides_from_attention_are_not_taken(make_tr
         assert a.alignment == pytest.approx(b.alignment, abs=1e-5)
         assert a.reward == pytest.approx(b.reward, abs=1e-4)
     anchors = len({a.group_index for a, _ in scored})
-    assert sum(rows) == 32 + truncated + anchors  # TRL's own pass, and one over what it hid
+    assert (trainer.num_captured, sum(trainer.rows["GAR"])) == (32, truncated + anchors)
 
 
 def test_responses_of_only_special_tokens_give_a_defined_result(make_trainer: TrainerFactory):
@@ -147,12 +133,7 @@ def test_a_tied_head_is_not_reported_as_missing_from_a_checkpoint(tied: bool, mo
     said: list[str] = []
     monkeypatch.setattr("transformers.trainer.logger.warning", said.append)
     trainer = object.__new__(GARTrainer)
-    trainer.model = LlamaForCausalLM(
-        LlamaConfig(
-            vocab_size=8, hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1,
-            tie_word_embeddings=tied,
-        )
-    )  # fmt: skip
+    trainer.model = tiny_qwen3(["<eos>"], hidden_size=8, num_hidden_layers=1, tie_word_embeddings=tied)
     weights = trainer.model.state_dict()
     del weights["lm_head.weight"], weights["model.norm.weight"]
     trainer._issue_warnings_after_load(trainer.model.load_state_dict(weights, strict=False))

@@ -174,7 +174,7 @@ class TokenSequence:
         return len(self.context_ids) + len(self.ids)
 
     def cut(self) -> "TokenSequence":
-        """The sequence up to its last scored token, without its mask: under a causal model later tokens do not count."""
+        """The sequence up to its last scored token, without its mask. A causal model needs no later token."""
         return replace(self, ids=self.ids[: self.positions[-1] + 1], mask=None)
 
     @property

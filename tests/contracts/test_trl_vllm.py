@@ -27,7 +27,7 @@ from tests.integrations.replay import (
     AnswerVerifier,
     NotingTrainer,
     response_text,
-)  # fmt: skip
+)
 
 NUM_RESPONSES = NUM_GROUPS * GROUP
 PROBLEMS = load_arithmetic("train")[:64]

@@ -225,7 +225,7 @@ def install(tokenizer: Any = None) -> None:
     loss = {"get_responses": get_responses, "compute_advantages_and_returns": compute_advantages_and_returns}
     install_modules(
         {
-            **dict.fromkeys(packages, {}),
+            **{name: {} for name in packages},
             f"{megatron}.data": {"DataIterator": DataIterator},
             f"{megatron}.model": {"forward_only": forward_only},
             f"{megatron}.loss": loss,

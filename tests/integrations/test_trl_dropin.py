@@ -26,9 +26,11 @@ from tests.support.tiny import tiny_qwen3, word_tokenizer
 WORDS = ("<unk>", "<eos>", "<pad>", "3+4=", "2+5=", "add", "count", "on", "so", "\\boxed{7}", "\\boxed{8}", "seven")
 ROWS = [
     {
-        "prompt": [{"role": "user", "content": sum_}], "solution": "\\boxed{7}", "answer": "7",
+        "prompt": [{"role": "user", "content": sum_}],
+        "solution": "\\boxed{7}",
+        "answer": "7",
         "expert_solution": solution,
-    }  # fmt: skip
+    }
     for sum_, solution in itertools.product(("3+4=", "2+5="), ("add on so \\boxed{7}", "count on so \\boxed{7}"))
 ]
 RESPONSES = ("add on so \\boxed{7}", "count so so \\boxed{7}", "add \\boxed{8}", "on on on")

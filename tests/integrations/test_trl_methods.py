@@ -18,6 +18,7 @@ from tests.support.errors import raises
 
 TRL_LOSS = {"loss_type": "dapo"}  # TRL's default, which a method's own fields override
 
+
 # Methods that differ in where vectors, advantages or fields of TRL come from.
 @pytest.mark.parametrize("method", ["dr-grpo", "reinforce-plus-plus-baseline", "g2rl"])
 def test_method_trains_with_two_updates_per_rollout(make_trainer: TrainerFactory, method: str):

@@ -1,6 +1,7 @@
 """GARTrainer on the embedded model: real generation, real verification, real optimizer steps."""
 
 from pathlib import Path
+
 import pytest
 import torch
 from trl import GRPOConfig

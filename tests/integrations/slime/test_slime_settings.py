@@ -70,9 +70,11 @@ def test_read_shaping_names_the_flag_that_is_wrong():
 def test_capture_logprob_needs_slimes_pass():
     assert (capture_of(make_arguments()), capture_of(make_capturing())) == ("own", "logprob")
     for name, value in (
-        ("use_rollout_logprobs", True), ("keep_old_actor", True), ("global_batch_size", 28),
+        ("use_rollout_logprobs", True),
+        ("keep_old_actor", True),
+        ("global_batch_size", 28),
         ("custom_megatron_before_log_prob_hook_path", None),
-    ):  # fmt: skip
+    ):
         args = make_capturing()
         setattr(args, name, value)
         with raises(ConfigError, slime_flag(name)):

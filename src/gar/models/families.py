@@ -131,9 +131,7 @@ def find_parts(model: Any) -> ModelParts:
 
 
 class _ThroughModel:
-    """A backbone that is called through the whole model: only there `fully_shard` gathers parameters outside of the
-    layers, such as the embedding.
-    """
+    """A backbone called through the whole model, where `fully_shard` gathers parameters outside of the layers."""
 
     def __init__(self, backbone: nn.Module, model: nn.Module):
         self._backbone = backbone
@@ -248,10 +246,7 @@ def _without_autocast(model: Any, device: torch.device) -> Iterator[None]:
 
 @contextmanager
 def evaluation_mode(model: nn.Module) -> Iterator[None]:
-    """Put a model in evaluation mode, and restore the mode of each module afterwards.
-
-    Gradient checkpointing is not an issue: transformers applies it in training mode only.
-    """
+    """Put a model in evaluation mode, and restore the mode of each module afterwards."""
     training = [module for module in model.modules() if module.training]
     model.eval()
     try:

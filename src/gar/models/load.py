@@ -42,7 +42,7 @@ def quiet_libraries() -> None:
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"(transformers|trl|accelerate|peft)\.")
     logging.disable_progress_bar()
     if sys.stderr.isatty():
-        enable_progress_bars()  # of downloads: the line above switches them off too
+        enable_progress_bars()  # of downloads, which the line above disables too
 
 
 def load_tokenizer(name: str, revision: str | None = None) -> Any:
@@ -50,7 +50,7 @@ def load_tokenizer(name: str, revision: str | None = None) -> Any:
 
     Args:
         name: As `ModelSettings.path`.
-        revision: Branch, tag or commit on the Hub. Folders ignore it.
+        revision: Branch, tag or commit on the Hub.
 
     Raises:
         ModelError: It cannot be loaded, with the library's reason.
@@ -97,7 +97,7 @@ def _load_adapted(settings: ModelSettings, adapter: AdapterFiles) -> tuple[Any, 
 
 
 def _load_model(settings: ModelSettings, name: str, revision: str | None) -> Any:
-    """A model without an adapter. `name` is the user's name for it."""
+    """A model without an adapter."""
     from transformers import AutoModelForCausalLM
 
     path = model_path(name)
@@ -138,7 +138,7 @@ def _loading_faults(name: str, path: str) -> Iterator[None]:
 
 
 def _check_tokenizer(tokenizer: Any, model: Any, name: str) -> None:
-    if len(tokenizer) == len(tokenizer.added_tokens_decoder):  # transformers makes one up without files
+    if len(tokenizer) == len(tokenizer.added_tokens_decoder):  # transformers invents one if there are no files
         raise ModelError(
             f"the tokenizer of '{name}' has no vocabulary, only special tokens. Was the model saved without its "
             "tokenizer? tokenizer.save_pretrained(FOLDER) adds it.",

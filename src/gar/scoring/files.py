@@ -49,9 +49,7 @@ class ScoredFile(NamedTuple):
 def score_file(job: ScoreJob, *, command: Sequence[str] = ()) -> ScoredFile:
     """Score every response of a file. The output appears complete at the end. A killed run resumes when started again.
 
-    Args:
-        job: Input, model and settings.
-        command: Arguments of the command line, for the record.
+    `command` holds the arguments of the command line, for the record.
     """
     files = ScoreFiles(job.out or Path(f"{source_name(job.file)}.scores.jsonl"))
     with writer_lock(files.finished.path):
@@ -198,7 +196,7 @@ def _groups(job: ScoreJob, tokenizer: Any, errors: list[DataError]) -> Iterator[
 
 
 def _prompt(prompt: Prompt | Ids, template: PromptTemplate, tokenizer: Any, tags: Tags) -> Prompt | Ids:
-    """The prompt as the policy sees it. Chat messages are encoded here. Their template may reject them."""
+    """The prompt as the policy sees it. Chat messages are encoded here, since their template may reject them."""
     if isinstance(prompt, tuple):
         if template != "plain":
             raise DataError(f"token ids as prompt take no template, got --template {template}.", code="template")

@@ -71,7 +71,7 @@ class ScoreFiles:
 
     @property
     def finished(self) -> FinishedLines:
-        """The finished rows of the input: `line`, and the output rows of its responses."""
+        """The finished rows of the input: `line`, and the output rows of the responses."""
         identity = self.out.with_suffix(".partial.json")
         return FinishedLines(self.out.with_suffix(".partial.jsonl"), _FINISHED_LINE, identity)
 

@@ -18,7 +18,7 @@ from gar.scoring.scores import ResponseGroup, ResponseScore, SignalStatus
 from gar.sequences import SpanRule, TokenSequence
 from gar.settings import AdvantageSettings, RewardSettings, SignalSettings
 from gar.step import ResponseFacts, Row, Shaped, Step, plan_shaping
-from gar.types import ResponseVerifier, Status, Tags, Verdict
+from gar.types import ResponseVerifier, Status, Verdict
 
 SCORER = Engine(
     name="GARScorer",
@@ -78,12 +78,7 @@ class GARScorer:
         shaping = plan_shaping(SCORER, method, sections)
         self._shaping = replace(shaping, method=replace(shaping.method, scores_all=True)) if score_all else shaping
         self._parts = find_parts(model)
-        rule = SpanRule.from_settings(
-            self._shaping.signal,
-            format=verifier.format if verifier else "none",
-            tags=verifier.tags if verifier else Tags(),
-            tokenizer=tokenizer,
-        )
+        rule = SpanRule.for_verifier(self._shaping.signal, verifier, tokenizer)
         self._reader = GroupReader(model, tokenizer, rule=rule, head_rows=len(self._parts.weight))
 
     def score(self, groups: Sequence[ResponseGroup], *, tokens: bool = False) -> list[ResponseScore]:

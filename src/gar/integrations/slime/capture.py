@@ -9,7 +9,7 @@ from gar.integrations.megatron import HeadInputs, watch_head
 from gar.integrations.slime.settings import capture_of
 
 _POLICY_PASS = ""
-"""slime's store_prefix of the policy's pass. "ref_" and "teacher_" belong to other models, "gar_" to our own passes."""
+"""slime's store_prefix of the policy's pass. Other models have "ref_" and "teacher_", GAR's passes "gar_"."""
 
 
 class _HeldInputs(list[HeadInputs]):
@@ -24,7 +24,7 @@ _stop: Callable[[], None] | None = None
 
 
 def captured_pass() -> list[HeadInputs]:
-    """The micro-batches of slime's pass since the last call. slime trains after this: training is never captured."""
+    """The micro-batches of slime's pass since the last call. Ends the capture, since slime trains afterwards."""
     global _seen, _stop
     if _stop is None:
         raise ConfigError(

@@ -24,9 +24,9 @@ from gar.step import Row, Shaping, Step, StepRanks
 
 @torch.no_grad()
 def postprocess(args: Any, rollout_id: int, rollout_data: dict[str, Any]) -> None:
-    """Replace slime's rewards by the method's and have slime compute its advantages from them.
+    """Replace slime's rewards with the method's, from which slime computes its advantages.
 
-    Changes `rollout_data`: removes our payload (slime's logger cannot read it), sets `rewards`, `advantages` and
+    Changes `rollout_data`: removes GAR's payload, which slime's logger cannot read, sets `rewards`, `advantages` and
     `returns`, and adds the metrics `gar/...` and `verify/...`, which slime logs under `rollout/`.
 
     Raises:
@@ -61,7 +61,7 @@ def postprocess(args: Any, rollout_id: int, rollout_data: dict[str, Any]) -> Non
 
 
 def slime_rewards(args: Any, shaping: Shaping, rewards: Tensor, group_index: Tensor) -> Tensor:
-    """Shaped rewards as slime's estimators expect them: normalized within groups if its flags ask for it."""
+    """Shaped rewards for slime's estimators: normalized within groups if its flags ask for it."""
     estimator = shaping.estimator
     if estimator == "reinforce-plus-plus" or not args.rewards_normalization:
         return rewards
@@ -71,13 +71,13 @@ def slime_rewards(args: Any, shaping: Shaping, rewards: Tensor, group_index: Ten
 
 @lru_cache(maxsize=1)
 def _watchdog(mode: Any, steps: int) -> Watchdog:
-    """The watchdog of the job. It sees the same on all ranks: rank 0 warns, and with mode stop all of them stop."""
+    """The watchdog of the job. It counts equally on all ranks: rank 0 warns, and with mode stop all of them stop."""
     tell = warn if dist.get_rank() == 0 else lambda collapse: None
     return Watchdog(WatchdogSettings(mode=mode, steps=steps), tell)
 
 
 class _DataParallel(StepRanks):
-    """The data-parallel ranks that train."""
+    """Data-parallel ranks."""
 
     def __init__(self, device: Any):
         from megatron.core import mpu

@@ -1,4 +1,4 @@
-"""TRL as an engine: what it can do, and its configuration as what `gar.rules` checks before training starts."""
+"""TRL as an engine: its abilities, and its configuration as facts for `gar.rules`."""
 
 from collections.abc import Sequence
 from typing import Any, get_args

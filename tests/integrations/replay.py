@@ -18,7 +18,7 @@ from gar.types import Problem, ResponseFormat, Status, Tags, Verdict
 from tests.integrations.conftest import SMALL
 
 GROUP = 8
-NUM_GROUPS = 5
+NUM_RESPONSES = 5 * GROUP
 PLAN = (  # which of a group's responses are right, on the two steps; the middle group lies half on each of two ranks
     ("11111111", "10010110", "01100101", "00000000", "00010000"),
     ("11111111", "10010110", "11110000", "00000000", "00000000"),  # nothing right on the second of two ranks
@@ -106,7 +106,7 @@ def replay(folder: Path, args: dict[str, Any], options: dict[str, Any]) -> dict[
         model, train_dataset=problems, processing_class=tokenizer,
         args=GRPOConfig(
             output_dir=str(folder),
-            **(SMALL | PLAIN_STEPS | {"per_device_train_batch_size": NUM_GROUPS * GROUP // ranks} | args),
+            **(SMALL | PLAIN_STEPS | {"per_device_train_batch_size": NUM_RESPONSES // ranks} | args),
         ),
         on_rollouts=lambda step, rows: records.extend(rows),
         **({} if "reward_funcs" in options else {"verifier": AnswerVerifier()}), **options,

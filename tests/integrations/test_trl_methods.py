@@ -105,10 +105,6 @@ def test_anchors_that_are_missing_or_cannot_be_scored_earn_no_bonus(make_trainer
     assert all(r.alignment is None and r.bonus == 0.0 for r in records if not r.anchor)
     assert any(record.alignment is not None for record in records)
     assert trainer.state.log_history[0]["gar/no_anchor_fraction"] == 0.5
-
-
-def test_the_models_context_reaches_the_reader(make_trainer: TrainerFactory):
-    """Rotary positions go on beyond the limit, where the policy was never trained."""
     model, _ = load_embedded()
     model.config.max_position_embeddings = 30  # a third of the anchors need 36
     with pytest.warns(UserWarning, match="expert solutions that with their prompt exceed the model's context"):

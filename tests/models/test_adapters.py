@@ -134,23 +134,6 @@ def test_load_policy_puts_an_adapter_on_its_base(saved, tmp_path, monkeypatch):
     assert dtypes == {"": torch.bfloat16, "lora_": torch.float32}
 
 
-def test_load_policy_finds_an_adapter_on_the_hub(saved, tmp_path, monkeypatch):
-    import huggingface_hub.constants
-
-    snapshot = tmp_path / "hub" / "models--someone--adapter" / "snapshots" / ("0" * 40)
-    snapshot.parent.mkdir(parents=True)
-    saved[0].rename(snapshot)
-    (snapshot.parent.parent / "refs").mkdir()
-    (snapshot.parent.parent / "refs" / "main").write_text("0" * 40)
-    missing = snapshot.parent.parent / ".no_exist" / ("0" * 40)  # the Hub's cache of absent files
-    missing.mkdir(parents=True)
-    (missing / "config.json").touch()
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
-    loaded, _ = load("someone/adapter")
-    assert type(loaded).__name__ == "PeftModelForCausalLM"
-    assert torch.equal(logits(loaded), saved[1])
-
-
 def changed(change: Callable[[dict[str, Tensor], str], object]) -> Callable[[Path], None]:
     """Changes the weights in a folder, given with the first name."""
 

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from gar.core import group_advantages
 from gar.errors import CollapseError, ConfigError, GarError, ModelError
-from gar.integrations.slime.forward import pack
 from gar.integrations.slime.postprocess import slime_rewards
 from gar.integrations.slime.settings import read_shaping
 from gar.step import Row, Step
@@ -215,8 +214,3 @@ def test_slime_rewards_of_reinforce_plus_plus():
     centered = {"method": "reinforce-plus-plus-baseline"}
     baseline = read_shaping(make_arguments(gar=centered, advantage_estimator="reinforce_plus_plus_baseline"))
     assert slime_rewards(make_arguments(), baseline, rewards, groups).tolist() == [0.5, -0.5, 1.0, -1.0]
-
-
-def test_pack_keeps_to_its_capacity():
-    lengths = [5, 9, 3, 2, 2, 30]
-    assert [[lengths[i] for i in batch] for batch in pack(lengths, 10)] == [[30], [9], [5, 3, 2], [2]]

@@ -96,9 +96,9 @@ def test_responses_of_only_special_tokens_give_a_defined_result(make_trainer: Tr
     assert all(tensor.isfinite().all() for tensor in trainer.model.state_dict().values())
 
 
-def test_signal_settings_reach_the_vectors(make_trainer: TrainerFactory):
-    trainer, _ = make_trainer(args={"cache_implementation": "quantized"})
-    assert not trainer._states.come_from_sampling()
+def test_signal_settings_reach_the_vectors_and_approximate_states_do_not(make_trainer: TrainerFactory):
+    quantized, _ = make_trainer(args={"cache_implementation": "quantized"})
+    assert not quantized._states.come_from_sampling()
     trainer, records = make_trainer(signal=SignalSettings(max_tokens=2))
     trainer.train()
     assert {row.num_scored_tokens for row in records if row.alignment is not None} == {2}

@@ -79,7 +79,6 @@ BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
     "other shapes": (lambda folder: edit(folder / CONFIG, intermediate_size=24), "cannot-load"),
     "missing layer": (lambda folder: edit(folder / CONFIG, **LAYERS), "missing-weights"),
     "no language model": (lambda folder: edit(folder / CONFIG, model_type="clip"), "cannot-load"),
-    "no configuration": (lambda folder: (folder / CONFIG).unlink(), "cannot-load"),
     "half a configuration": (lambda folder: (folder / CONFIG).write_text("{"), "cannot-load"),
     "no tokenizer": (lambda folder: [file.unlink() for file in folder.glob("tokenizer*")], "no-tokenizer"),
     "no end token": (lambda folder: word_tokenizer(WORDS, eos_token=None).save_pretrained(folder), "no-end-token"),

@@ -283,5 +283,4 @@ def test_score_all_computes_no_more_than_the_method_reads(new, groups):
             assert {score.signal_norm for score in every} == {None}
             assert len({score.alignment for score in some[:6]}) > 1
         if method == "grpo":
-            assert [score.reward for score in some] == [1.0] * 6 + [0.0, -0.6]
             assert {score.signal for score in some} == {SignalStatus.SKIPPED}

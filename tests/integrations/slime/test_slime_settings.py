@@ -36,8 +36,7 @@ def test_read_settings_takes_the_section_over_its_variant():
 
 
 def test_read_settings_names_what_is_wrong():
-    wrong = (None, "no-section"), ([1], "no-section"), ({"trl": {"beta": 0.1}}, "no-effect"), ({"x": 1}, "unknown-key")
-    for gar, code in wrong:
+    for gar, code in ((None, "no-section"), ({"trl": {"beta": 0.1}}, "no-effect"), ({"x": 1}, "unknown-key")):
         with raises(ConfigError, code):
             read_settings(make_arguments(gar=gar))
 

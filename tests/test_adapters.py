@@ -1,4 +1,4 @@
-"""Adapters through `gar train`: what a run leaves, that it resumes exactly, goes on from an adapter, and rejects."""
+"""Adapters through `gar train`: a run's files, exact resumes, and training that continues an adapter."""
 
 import json
 from pathlib import Path
@@ -26,7 +26,6 @@ DISTURBED = {
     "adapter": {"rank": 4, "dropout": 0.1},
     "trl": {"gradient_checkpointing": True, "beta": 0.05, "num_iterations": 2},
 }
-IDS = torch.arange(16).reshape(2, 8)
 
 
 def config(folder: Path, name: str, **sections: dict[str, Any]) -> RunConfig:
@@ -34,33 +33,27 @@ def config(folder: Path, name: str, **sections: dict[str, Any]) -> RunConfig:
     return make_config({key: SMALL.get(key, {}) | sections.get(key, {}) for key in {*SMALL, *sections}})
 
 
-def policy(path: Path | str) -> Any:
-    return load_policy(ModelSettings(path=str(path)))[0].eval()
-
-
-@torch.no_grad()
-def logits(model: Any) -> torch.Tensor:
-    return model(input_ids=IDS).logits
-
-
 SAID: list[str] = []
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
-    """A run with everything on that could disturb it."""
+    """A run with dropout, checkpointing, KL and two updates."""
     return train(config(tmp_path_factory.mktemp("runs"), "whole", **DISTURBED), say=lambda what: SAID.append(str(what)))
 
 
+@torch.no_grad()
 def test_run_leaves_the_adapter_and_a_merged_model(finished: RunFolder):
-    adapted, merged, base = (policy(path) for path in (finished.path / "adapter", finished.path / "model", "embedded"))
-    expected = logits(adapted)
-    assert float((logits(merged) - expected).abs().max() / expected.abs().max()) < 1e-5
-    assert float((logits(base) - expected).abs().max() / expected.abs().max()) > 1e-2  # something was learned
+    ids, folders = torch.arange(16).reshape(2, 8), (finished.path / "adapter", finished.path / "model", "embedded")
+    adapted, merged, base = (load_policy(ModelSettings(path=str(path)))[0].eval() for path in folders)
+    expected, *others = (model(input_ids=ids).logits for model in (adapted, merged, base))
+    same, different = (float((logits - expected).abs().max() / expected.abs().max()) for logits in others)
+    assert same < 1e-5
+    assert different > 1e-2  # something was learned
     trained, total = adapted.get_nb_trainable_parameters()
     assert f"Adapter: {trained:,} of {total:,} parameters are trained ({trained / total:.1%})." in SAID
     assert f"Adapter         {finished.path / 'adapter'}" in SAID
-    # What is measured is the adapter, and not its base: the same random numbers, another policy.
+    # Evaluation uses the adapter: the same random numbers, but different responses.
     before, after = (
         open_run(finished.path).read_json(f"evaluation/{name}.json")["sets"]["test"] for name in ("before", "after")
     )
@@ -83,7 +76,7 @@ def cut_and_resume(whole: RunConfig, folder: Path, monkeypatch: pytest.MonkeyPat
         with pytest.raises(KeyboardInterrupt):
             train(whole.model_copy(update={"records": records}), say=str)
     assert len(open_run(RunFolder.open(folder / "cut").path).metrics) == 2
-    torch.manual_seed(99)  # a new process knows nothing of the old one's random state
+    torch.manual_seed(99)  # a new process does not have the old random state
     return resume(folder / "cut", say=str)
 
 

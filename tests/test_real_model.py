@@ -1,7 +1,6 @@
 """The whole package on a real language model with a byte-pair tokenizer: SmolLM2-135M from `scripts/fetch_smollm2.py`.
 
-What a tokenizer of 36 words cannot show. Skipped unless GAR_TEST_MODEL names its folder. The weights are narrowed to
-bfloat16 where float32 is not the point, since a pass then takes a third of the time on a CPU that multiplies bfloat16.
+Skipped unless GAR_TEST_MODEL names its folder.
 """
 
 import json
@@ -89,7 +88,7 @@ def test_tags_merged_with_their_neighbors_are_left_out_of_the_span(reader, token
 @pytest.mark.data
 @pytest.mark.slow
 def test_the_page_of_the_first_real_model_runs_as_written(data_dir, tmp_path, monkeypatch):
-    """In the order of the page, beside the examples and twenty of the real solutions, then the notebook of the same."""
+    """The commands of the page in order, on twenty real solutions, then the notebook."""
     for name, target in {"examples": ROOT / "examples", "paper": ROOT / "paper", "smollm2": MODEL}.items():
         (tmp_path / name).symlink_to(target)
     solutions = "gsm8k_model_solutions_300.jsonl"

@@ -1,4 +1,4 @@
-"""Which tokens count, on two real tokenizers: one with a token per tag, one where tags are several tokens, glued."""
+"""Which tokens are scored, on two tokenizers: with one token per tag, and with tags of several merged tokens."""
 
 import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -26,7 +26,7 @@ WORDS = ["<pad>", "<eos>", "<unk>", *TAG_WORDS, *"abcdef7"]
 
 @pytest.fixture(scope="module")
 def words() -> PreTrainedTokenizerFast:
-    """One token per word, tags included; none of the tags is a special token."""
+    """One token per word, tags included. No tag is a special token."""
     return word_tokenizer(WORDS)
 
 
@@ -70,9 +70,6 @@ def scored(tokenizer: PreTrainedTokenizerFast, text: str, *, prefilled: bool = F
     )
     assert positions == sorted(positions)
     return texts(tokenizer, [ids[position] for position in positions])
-
-
-# The thinking part of a response.
 
 
 RELEASED = Tags(think_open="<|think|>", think_close="<|/think|>")
@@ -132,16 +129,13 @@ def test_scored_positions_find_tags_that_are_special_tokens():
 
 
 def test_special_ids_hold_added_special_tokens_that_have_no_role():
-    # As <|eom_id|> of Llama 3: it ends responses, but the tokenizer does not list it among its special tokens.
+    # <|eom_id|> of Llama 3 ends responses, but the tokenizer does not list it among its special tokens.
     tokenizer = word_tokenizer(WORDS)
     tokenizer.add_tokens(["<turn>"], special_tokens=True)
     turn = tokenizer.convert_tokens_to_ids("<turn>")
     assert turn not in tokenizer.all_special_ids
     assert special_ids(tokenizer, TAGS) == {*tokenizer.all_special_ids, turn}
     assert scored(tokenizer, "a b <turn>", span="response") == ["a", "b"]
-
-
-# On the ids that exist.
 
 
 def test_scored_positions_are_found_on_the_given_ids_where_encoding_the_text_gives_others(bpe):
@@ -176,9 +170,6 @@ def test_thinking_span_skips_tokens_without_text_outside_the_tags():
     assert thinking_span(["", "<think>", "", "x", "", "</think>", ""], TAGS) == range(2, 5)
 
 
-# Limits and masks.
-
-
 def test_scored_positions_keep_the_end_or_the_start_of_a_long_span_without_masked_tokens(words):
     text = "f <think> a b c d e </think> f <eos>"
     for limit_from, max_tokens, expected in (
@@ -193,7 +184,7 @@ def test_scored_positions_keep_the_end_or_the_start_of_a_long_span_without_maske
 
 
 TURNS = "<think> a <eos> | <think> 7 </think> <answer> 7 </answer> | b </think> c <eos> | d"
-"""Own turns and, in the second and the fourth place, what a tool wrote."""
+"""Turns of the policy and, in the second and fourth place, of a tool."""
 
 
 def turns_of(tokenizer: PreTrainedTokenizerFast, text: str) -> tuple[list[int], list[int]]:
@@ -226,9 +217,6 @@ def test_span_rule_follows_the_format_unless_told(words):
     assert not rule("think-answer", "response").thinking
 
 
-# Prompts that open the thinking part.
-
-
 def test_ends_in_thinking_tag_sees_the_tag_and_white_space_after_it(bpe):
     for end in ("solve it <think>", "solve it <think>\n", "solve it <think>  \n\n", "<think>"):
         assert ends_in_thinking_tag(encode(bpe, end), token_pieces(bpe), TAGS)
@@ -237,11 +225,8 @@ def test_ends_in_thinking_tag_sees_the_tag_and_white_space_after_it(bpe):
         assert not ends_in_thinking_tag(encode(bpe, end), token_pieces(bpe), TAGS)
 
 
-# Anchors.
-
-
 def anchored(tokenizer: PreTrainedTokenizerFast, prompt: str, text: str, **rule) -> tuple[str, list[str]]:
-    """The whole text that is scored in, and the texts of the scored tokens."""
+    """The whole text, and the texts of the scored tokens."""
     sequence = SequenceReader(tokenizer, rule_for(tokenizer, **rule)).anchor(encode(tokenizer, prompt), text)
     whole = tokenizer.decode([*sequence.context_ids, *sequence.ids])
     return whole, texts(tokenizer, [sequence.ids[position] for position in sequence.positions])
@@ -281,7 +266,7 @@ def test_anchor_never_merges_the_tag_with_the_text(bpe):
 
 
 def test_anchor_is_the_sequence_of_a_response_with_the_same_text(words):
-    """A response that repeats the expert's words is scored on the same tokens after the same tokens."""
+    """A response equal to the expert's has the same scored tokens and context."""
     prompt, text = encode(words, "a b"), "<think> c d </think> <answer> 7 </answer>"
     rule = rule_for(words)
     ids = encode(words, text)

@@ -1,4 +1,4 @@
-"""Which responses are scored, against the formulas of the rewards: the two must never drift apart. Then the path."""
+"""Which responses are scored, against the formulas of the rewards, and the path from rows to rewards."""
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -28,7 +28,7 @@ WITH_BONUS = [name for name, m in METHODS.items() if m.alignment is not None and
 
 
 def needed(method: str, responses: list[tuple[bool, bool, bool, int]], **reward: Any) -> Tensor:
-    """Who needs a vector among responses that are verified, well formatted, with something to score, of a group."""
+    """Who needs a vector among responses given as (verified, well formatted, has scored tokens, group)."""
     rows = [
         Row(facts=ResponseFacts(group_index=group, status="", verified=verified, well_formatted=well_formatted,
                                 num_anchors=1, num_scored_tokens=int(can_score)))

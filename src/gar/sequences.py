@@ -1,16 +1,16 @@
 """Choose the scored tokens of a response or an anchor from the existing token ids, never by re-tokenizing.
 
-A tag may be one token or several, and a token may hold a tag and more (`>\\n`). The tags are found in the text of the
-tokens, decoded one by one. A token that holds a character of a tag belongs to the tag.
+A tag may be one token or several, and a token may hold a tag and more (`>\\n`). Tags are found in the tokens' texts,
+decoded one by one. A token that holds a character of a tag belongs to the tag.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Literal, NamedTuple
 
 from gar.settings import MAX_TOKENS, SignalSettings, VerifySettings
-from gar.types import Tags
+from gar.types import ResponseVerifier, Tags
 
 TokenPieces = Callable[[Sequence[int]], list[str]]
 
@@ -21,8 +21,8 @@ _BREAK = "\n"
 def token_pieces(tokenizer: Any) -> TokenPieces:
     """Make a function that maps token ids to the text that each token adds. Texts are cached per id.
 
-    Each token is decoded behind another one, since some tokenizers drop the space before the first token: `< think>`
-    must not read as a tag. The bytes of a split character decode to replacement marks, which do no harm next to a tag.
+    Each token is decoded after another one, since some tokenizers drop the space before the first token, and `< think>`
+    is no tag. The bytes of a split character decode to replacement marks.
     """
     decoded: dict[int, str] = {}
     before = tokenizer.encode("a", add_special_tokens=False)[-1:]
@@ -68,6 +68,12 @@ class SpanRule:
             special_ids=special_ids(tokenizer, tags),
         )
 
+    @classmethod
+    def for_verifier(cls, settings: SignalSettings, verifier: ResponseVerifier | None, tokenizer: Any) -> "SpanRule":
+        """The rule for responses that a verifier checks. Without one there is no format."""
+        format, tags = ("none", Tags()) if verifier is None else (verifier.format, verifier.tags)
+        return cls.from_settings(settings, format=format, tags=tags, tokenizer=tokenizer)
+
 
 def special_ids(tokenizer: Any, tags: Tags) -> frozenset[int]:
     """The ids that end or pad a response. Tags count as text, even if they are special tokens of the tokenizer."""
@@ -86,10 +92,7 @@ def without_trailing_special(ids: Sequence[int], special_ids: frozenset[int]) ->
 
 
 def policy_turns(ids: Sequence[int], mask: Sequence[int] | None) -> list[list[int]]:
-    """The runs of a response's ids that the policy wrote.
-
-    `mask` is 0 for ids that it did not write (tool output, environment), and None if it wrote all of them.
-    """
+    """The runs of a response's ids that the policy wrote. `mask` is 0 for others (tools), None if there are none."""
     if mask is None:
         return [list(ids)]
     runs = groupby(zip(ids, mask, strict=True), key=lambda pair: bool(pair[1]))
@@ -97,10 +100,9 @@ def policy_turns(ids: Sequence[int], mask: Sequence[int] | None) -> list[list[in
 
 
 def thinking_span(pieces: Sequence[str], tags: Tags, *, prefilled: bool = False) -> range | None:
-    """The positions strictly between the thinking tags in the texts of tokens. They may be none.
+    """The positions strictly between the thinking tags in the texts of tokens.
 
-    None unless there is exactly one pair of tags in the right order. With `prefilled` the prompt ends in the opening
-    tag, so that the response has no opening tag.
+    None unless there is exactly one pair of tags in order. With `prefilled` the prompt holds the opening tag.
     """
     text = "".join(pieces)
     opening = 0 if prefilled else 1
@@ -157,7 +159,7 @@ def ends_in_thinking_tag(prompt_ids: Sequence[int], pieces: TokenPieces, tags: T
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TokenSequence:
-    """Token ids to score: a context, the ids that follow it, and the positions in `ids` of the scored tokens.
+    """A context, the ids that follow it, and the positions in `ids` of the scored tokens.
 
     Example: TokenSequence(context_ids=[5, 6], ids=[9, 7, 8, 10], positions=[1, 2])
     """
@@ -167,6 +169,15 @@ class TokenSequence:
     positions: Sequence[int]
     mask: Sequence[int] | None = None
     """As in `policy_turns`."""
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens of the context and after it."""
+        return len(self.context_ids) + len(self.ids)
+
+    def cut(self) -> "TokenSequence":
+        """The sequence up to its last scored token, without its mask. A causal model needs no later token."""
+        return replace(self, ids=self.ids[: self.positions[-1] + 1], mask=None)
 
     @property
     def scored_ids(self) -> list[int]:
@@ -220,11 +231,7 @@ class SequenceReader:
         return ends_in_thinking_tag(prompt_ids, self.pieces, self.rule.tags)
 
     def text(self, ids: Sequence[int], mask: Sequence[int] | None = None) -> str:
-        """A response as the verifier reads it: the policy's turns, each without its trailing special tokens.
-
-        Tokens that the policy did not write (`mask`, as in `policy_turns`) are left out: an answer that a tool echoes
-        is not the policy's.
-        """
+        """The policy's turns (`policy_turns`) without trailing special tokens: the verifier's view of a response."""
         return _BREAK.join(
             str(self._tokenizer.decode(turn, skip_special_tokens=False, clean_up_tokenization_spaces=False))
             for turn in self._turns(ids, mask)
@@ -245,10 +252,10 @@ class SequenceReader:
         return TokenSequence(context_ids=prompt_ids, ids=ids, positions=positions, mask=mask)
 
     def anchor(self, prompt_ids: Sequence[int], text: str) -> TokenSequence:
-        """An expert solution after the prompt that it answers, to be scored under the same rule as the responses.
+        """An expert solution after its prompt, scored under the same rule as the responses.
 
         If responses are scored on their thinking part and the text has no tags, the opening tag is appended to the
-        prompt. The text is encoded unchanged and never passes through a chat template.
+        prompt. The text is encoded without a chat template.
         """
         tag, context = self.rule.tags.think_open, list(prompt_ids)
         prefilled, tagged = self.prefilled(prompt_ids), tag in text
@@ -270,7 +277,7 @@ class SequenceReader:
         )
 
     def fault(self, sequence: TokenSequence) -> Literal["no tokens", "too long"] | None:
-        """Why a sequence cannot be scored: none of its tokens counts, or one lies beyond the model's context."""
+        """Why a sequence cannot be scored: it has no scored token, or one beyond the model's context."""
         if not sequence.positions:
             return "no tokens"
         length = len(sequence.context_ids) + sequence.positions[-1] + 1

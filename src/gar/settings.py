@@ -157,8 +157,7 @@ class SignalSettings(Settings):
     kind: Literal["gradient-activation", "gradient", "hidden"] = "gradient-activation"
     """The paper's vector, its ablation without activations, or the mean hidden state as a control."""
     policy: Literal["current", "initial"] = "current"
-    """Policy that computes the vectors: the current one (the paper), or the one before training. initial needs TRL or
-    GARScorer."""
+    """Policy that computes the vectors: the current one (the paper), or the one before training. initial needs TRL."""
     span: Literal["think", "response"] | None = None
     """Score the thinking part or the whole response. None: think for the think-answer format, else response."""
     max_tokens: Annotated[int, Field(ge=1)] | Literal["auto"] | None = "auto"

@@ -7,9 +7,8 @@
       -> [the engine gives their mean vectors]
       -> alignment, rewards, advantages, metrics      Step.finish
 
-An engine translates: it hands rows in, asks which sequences need vectors, hands the vectors in, and takes rewards,
-advantages and metrics. On several ranks, it also brings the functions that gather.
-`examples/add_an_engine.py` is a complete engine.
+An engine gives rows, computes the vectors of the sequences that need them, and takes rewards, advantages and metrics.
+On several ranks it also gathers. `examples/add_an_engine.py` is a complete engine.
 """
 
 from collections import Counter
@@ -97,7 +96,7 @@ def read_row(
 
 
 class StepRanks:
-    """The processes that share a step: here one with all the rows. On several, each calls these with the others."""
+    """The processes of a step: here one with all the rows. With several, all make each call together."""
 
     def gather(self, items: list[Any]) -> tuple[list[Any], int]:
         """The items of all ranks, in the order of the ranks, and the position of this rank's first."""
@@ -126,25 +125,24 @@ class Aligned(NamedTuple):
 
 
 class Step:
-    """The responses of one optimizer step, on their way from verdicts to rewards.
+    """The responses of one optimizer step, from verdicts to rewards.
 
-    On several ranks each has its rows and the facts of all responses, so that all decide equally. An error
-    on one rank alone would leave the others waiting. Each anchor is formed on one rank: the one that has the first
-    response of its group that needs a vector.
+    On several ranks each has its rows and the facts of all responses, so all decide equally. The vector of an anchor is
+    computed on the rank with the first response of its group that needs a vector.
 
     Args:
         shaping: Method, engine and settings.
-        rows: Responses of this process, in any order. Those of a group need not be adjacent.
+        rows: Responses of this process, in any order.
         ranks: How processes gather. By default this one has all the responses.
         pieces: The text of tokens, for a method that compares texts (`SequenceReader.pieces`).
-        seed: Of random anchors.
+        seed: Seed of random anchors.
 
     Attributes:
-        facts: Of the responses of all ranks.
+        facts: Facts of the responses of all ranks.
         group_index: Which problem each of these answers, int64.
         here: Positions of this process's rows among them.
         members: Indices in `rows` of the responses that need a vector.
-        anchors: The sequences of the anchors that this process brings vectors of.
+        anchors: The sequences of the anchors with vectors from this process.
     """
 
     def __init__(
@@ -180,9 +178,8 @@ class Step:
     def needed(self) -> Tensor:
         """Which responses of all ranks need a vector, or the method's substitute for one: bool [responses].
 
-        Any other has a bonus of 0 whatever its alignment, and does not affect the bonuses of its group. The only
-        candidate of a group has a centered alignment of 0. `bonus_weight` is not read: with 0 alignments are still
-        measured and logged [GAR, arXiv 2609.03342, eqs. 6 and 9].
+        The others have no bonus and do not affect their group's. The only candidate of a group has a centered alignment
+        of 0. With a `bonus_weight` of 0 alignments are still logged [GAR, arXiv 2609.03342, eqs. 6 and 9].
         """
         method = self.shaping.method
         if not (method.needs_alignment or method.compares_responses):
@@ -197,7 +194,7 @@ class Step:
 
     @property
     def sequences(self) -> list[TokenSequence]:
-        """The sequences that this process brings mean vectors of: the needed responses, then the anchors."""
+        """The sequences with mean vectors from this process: the needed responses, then the anchors."""
         return [*(self.rows[i].sequence for i in self.members), *self.anchors]
 
     @property
@@ -206,7 +203,7 @@ class Step:
         return [1.0] * len(self.members) + [self.shaping.signal.anchor_keep_fraction] * len(self.anchors)
 
     def finish(self, means: Tensor | None = None) -> "Shaped":
-        """Rewards of the responses of all ranks. Every rank calls it, after the others have theirs ready.
+        """Rewards of the responses of all ranks. A collective.
 
         Args:
             means: Mean vectors of `sequences`, in their order, [sequences, hidden], perhaps of none. None for a method
@@ -226,7 +223,7 @@ class Step:
         return Shaped(self.shaping, self.facts, batch, self.eligible, method.shape(batch, self.shaping.reward), aligned)
 
     def _list_anchors(self) -> None:
-        """Number the anchors of the needed groups, the same on every rank, and keep those to be formed here."""
+        """Number the anchors of the needed groups equally on every rank, and keep this rank's."""
         self.anchors: list[TokenSequence] = []
         self._anchor_groups: list[int] = []
         self._own_anchors: list[int] = []
@@ -269,7 +266,7 @@ class Step:
         return values
 
     def _of_all_ranks(self, values: Tensor) -> Tensor:
-        """One row for each response of this process, to one for each of all ranks."""
+        """The rows of all ranks, from a row for each response of this process."""
         everything = values.new_zeros(len(self.facts), *values.shape[1:])
         everything[self.here] = values
         return self._ranks.sum(everything)

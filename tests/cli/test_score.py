@@ -58,7 +58,6 @@ def test_score_explains_wrong_usage(capsys):
     for arguments, text in (
         (["--window", "0"], "greater than or equal to 1"),
         (["--format", "boxd"], "boxed"),
-        (["--signal.policy", "initial"], "gar score trains nothing"),
     ):
         with pytest.raises(SystemExit) as ended:
             main(["score", "M", "f.jsonl", *arguments])

@@ -1,7 +1,7 @@
-"""What every engine must give for the six groups: the core's arithmetic, alone, in float64 and one sequence a pass.
+"""The rewards that every engine must give for the seven groups: the core's arithmetic, with a pass for each sequence.
 
-The core sums in float64 and hands out vectors and cosines in float32, so that the expectation is good to 1e-7. An
-engine gives the rewards to 1e-6, and advantages that follow from them by its own rule for the group's spread.
+The core returns vectors and cosines in float32, so the expectation is exact to 1e-7. An engine gives rewards to 1e-6,
+and advantages by its own rule for the group's spread.
 """
 
 import json
@@ -23,16 +23,15 @@ from gar.core import (
     unit_rows,
 )
 from gar.models.embedded import load_embedded
-from gar.sequences import TokenSequence
+from gar.sequences import NO_SEQUENCE, TokenSequence
 from tests.conformance.groups import encode, make_rollouts
 
 RESULTS = Path(__file__).parents[2] / "results" / "conformance"
 RECORD = "GAR_RECORD_CONFORMANCE"
-"""Environment variable: where it is set, the tests write what they found to `RESULTS`, and then compare."""
+"""Environment variable: if it is set, the tests write their results to `RESULTS`, and then compare."""
 
 TOLERANCE = 1e-6
-"""In a reward. In an advantage it is this over what the engine divides the group by."""
-
+"""Of a reward. Of an advantage it is divided by the engine's divisor of the group."""
 
 RULES: dict[str, dict[str, Any]] = {
     "paper": {"ddof": 0, "eps": 1e-6},
@@ -47,8 +46,8 @@ RULES: dict[str, dict[str, Any]] = {
 def expected_rewards() -> Tensor:
     """Rewards of all responses, float64."""
     rollouts = make_rollouts()
-    none = TokenSequence(context_ids=[], ids=[], positions=range(0))
-    anchors = [encode(r.problem.prompt, r.problem.anchors[0].text) if r.problem.anchors else none for r in rollouts]
+    solutions = [(r.problem.prompt, r.problem.anchors) for r in rollouts]
+    anchors = [encode(prompt, anchors[0].text) if anchors else NO_SEQUENCE for prompt, anchors in solutions]
     eligible = torch.tensor([r.verified and r.well_formatted for r in rollouts])
     bonuses = gradient_aligned_bonuses(
         eligible,
@@ -67,7 +66,7 @@ def expected_advantages(engine: str) -> Tensor:
 
 
 def divisors(rule: str) -> Tensor:
-    """What the rule divides each response's group by."""
+    """The rule's divisor of each response's group."""
     spread = group_standard_deviations(expected_rewards(), group_index(), ddof=RULES[rule]["ddof"])
     return spread + RULES[rule]["eps"]
 
@@ -77,15 +76,15 @@ def group_index() -> Tensor:
 
 
 def check_engine(engine: str, *, version: str, rewards: Sequence[float], advantages: Sequence[float]) -> None:
-    """Compare what an engine gave, in the order of `make_rollouts`; with `RECORD` set, write it down first."""
+    """Compare an engine's results, in the order of `make_rollouts`. With `RECORD` set, write them first."""
     record(engine, {"version": version, "rewards": list(rewards), "advantages": list(advantages)})
     saved = read_results(engine)
     check_numbers(engine, rewards, advantages)
-    check_numbers(engine, saved["rewards"], saved["advantages"])  # the table in the docs is made of these
+    check_numbers(engine, saved["rewards"], saved["advantages"])  # the source of the page's table
 
 
 def check_numbers(rule: str, rewards: Sequence[float], advantages: Sequence[float]) -> None:
-    """Compare rewards with the expected ones, and advantages with those of a rule in `RULES`."""
+    """Compare rewards with the expected ones, and advantages by a rule in `RULES`."""
     expected, zero_std = expected_advantages(rule), divisors(rule) == RULES[rule]["eps"]
     torch.testing.assert_close(torch.tensor(rewards).double(), expected_rewards(), rtol=0, atol=TOLERANCE)
     errors = (torch.tensor(advantages).double() - expected).abs()
@@ -94,7 +93,7 @@ def check_numbers(rule: str, rewards: Sequence[float], advantages: Sequence[floa
 
 
 def record(name: str, found: dict) -> None:
-    """Write results where `RECORD` says so."""
+    """Write results if `RECORD` is set."""
     if os.environ.get(RECORD):
         RESULTS.mkdir(parents=True, exist_ok=True)
         (RESULTS / f"{name}.json").write_text(json.dumps(found, indent=1) + "\n")
@@ -106,7 +105,7 @@ def read_results(name: str) -> dict:
 
 @torch.no_grad()
 def _vectors(sequences: Sequence[TokenSequence]) -> Tensor:
-    """Unit gradient-activation vectors; zero where nothing is scored."""
+    """Unit gradient-activation vectors, zero without scored tokens."""
     model = load_embedded()[0].double()
     means = torch.zeros(len(sequences), model.config.hidden_size, dtype=torch.float64)
     for mean, sequence in zip(means, sequences, strict=True):

@@ -1,4 +1,4 @@
-"""Seven groups of rollouts of the embedded model, one of every kind a reward may meet, as every engine gets them."""
+"""Seven groups of rollouts of the embedded model, one of every kind, for every engine."""
 
 from dataclasses import dataclass, replace
 from functools import cache
@@ -20,18 +20,15 @@ GROUPS = {
     "a response without signal": ("right", "right", "unthinking", "wrong"),
     "tool output": ("right", "called", "echoed", "wrong"),
 }
-"""The kinds of the responses to one problem: right or wrong; right without the opening tag; right without a thought;
-right with a tool's answer amid the thought; wrong with a tool's right answer after it."""
+"""Kinds: right, wrong, right without the opening tag (unopened), right without a thought (unthinking), right
+with a tool's answer within the thought (called), and wrong with a tool's right answer after it (echoed)."""
 
 _WAYS = (("stepwise", "symbols"), ("running", "words"), ("guess", "symbols"), ("guess", "words"))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rollout:
-    """A response and what is true of it by its making.
-
-    `sequence.positions` are the tokens between the tags of the thinking part.
-    """
+    """A response of a known kind. `sequence.positions` are the tokens between the thinking tags."""
 
     group: str
     kind: str
@@ -82,7 +79,7 @@ def tokenizer() -> Any:
 
 
 def encode(prompt: str, text: str, *, ending: list[int] | None = None) -> TokenSequence:
-    """The tokens of a response, and where between the tags it thinks."""
+    """The tokens of a response, and the positions between its thinking tags."""
     opening, closing = tokenizer().convert_tokens_to_ids(["<think>", "</think>"])
     ids = tokenizer().encode(text)
     thinking = range(ids.index(opening) + 1, ids.index(closing)) if opening in ids else range(0)
@@ -90,7 +87,7 @@ def encode(prompt: str, text: str, *, ending: list[int] | None = None) -> TokenS
 
 
 def with_tool(problem: Problem, kind: str, sequence: TokenSequence) -> tuple[TokenSequence, str]:
-    """A response with what a tool wrote, tags included, amid its thought or after its end; and its text without it."""
+    """A response with a tool's output, tags included, within its thought or after its end, and its text without it."""
     output = tokenizer().encode(f"<think> </think> <answer> {problem.answer} </answer>")
     place = sequence.positions[len(sequence.positions) // 2] if kind == "called" else len(sequence.ids)
     before, after = sequence.ids[:place], sequence.ids[place:]

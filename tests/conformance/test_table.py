@@ -1,4 +1,4 @@
-"""The expectation itself, and that the page in the docs says what was found."""
+"""The expectation itself, and the page with the results."""
 
 from typing import Any
 
@@ -54,5 +54,5 @@ def test_saved_expectation_is_current():
         assert saved["divisors"][name] == pytest.approx(expected["divisors"][name], abs=1e-6)
 
 
-def test_page_says_what_was_found():
+def test_page_shows_the_results():
     assert script.PAGE.read_text() == script.page(), "run python -m paper.analyses.conformance_table"

@@ -1,4 +1,4 @@
-"""The seven groups through the real GARTrainer on TRL, for one step; only what is sampled is given."""
+"""The seven groups through GARTrainer on TRL, for one step with given responses."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from tests.integrations.conftest import SMALL
 
 
 def replay(prompts: list[str], trainer: Any) -> dict[str, Any]:
-    """Answers each prompt with the responses of its group, in turn; in TRL's form of a rollout function."""
+    """A rollout function of TRL that answers each prompt with the responses of its group, in turn."""
     groups = trainer._batch.group_index
     places = [GROUP_SIZE * group + groups[:i].count(group) for i, group in enumerate(groups)]
     answers = [make_rollouts()[place].sequence for place in places]

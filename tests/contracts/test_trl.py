@@ -1,4 +1,4 @@
-"""What GARTrainer relies on in TRL and TRL does not promise. A failure says what a new release changed."""
+"""TRL's private parts that GARTrainer relies on. A failure shows what a new release changed."""
 
 import dataclasses
 import inspect
@@ -26,8 +26,12 @@ def source(name: str) -> str:
     return inspect.getsource(getattr(GRPOTrainer, name))
 
 
-def test_version_is_the_one_that_was_read():
+def test_version_fields_and_deviation_are_those_that_were_read():
     assert trl.__version__.startswith("1.16.")
+    assert float(nanstd(torch.tensor([1.0, 3.0]))) == pytest.approx(2**0.5)  # ddof 1
+    read = """multi_objective_aggregation scale_rewards num_iterations steps_per_generation max_completion_length
+              chat_template_kwargs reward_weights disable_dropout generation_batch_size num_generations"""
+    assert set(read.split()) <= GRPOConfig.__dataclass_fields__.keys()
 
 
 def test_overridden_methods_keep_their_signatures():
@@ -46,7 +50,7 @@ def test_bodies_do_what_we_count_on():
         source(name) for name in ("_generate_and_score_completions", "_compute_loss", "_maybe_log_save_evaluate")
     )
     for body, *texts in (
-        # An epoch is run by a method of its own with keywords: we skip it after the last step, and put it in order.
+        # A method with keywords runs an epoch: we skip it after the last step, and restore its order.
         (source("_inner_training_loop"), "self._run_epoch( model=model, epoch=epoch,",
          "if self.control.should_training_stop: break"),
         (drawing, "torch.randperm(self.num_samples, generator=self.generator)"),
@@ -83,16 +87,6 @@ def test_generate_returns_prompt_ids_completion_ids_and_token_mask_first():
     returned = re.findall(r"return (.+)", source("_generate"))[-1].split(", ")
     assert returned[:3] == ["prompt_ids", "completion_ids", "tool_mask"]
     assert len(returned) == 8
-
-
-def test_standard_deviation_of_a_group_has_ddof_1():
-    assert float(nanstd(torch.tensor([1.0, 3.0]))) == pytest.approx(2**0.5)
-
-
-def test_config_has_the_fields_that_we_read():
-    read = """multi_objective_aggregation scale_rewards num_iterations steps_per_generation max_completion_length
-              chat_template_kwargs reward_weights disable_dropout generation_batch_size num_generations"""
-    assert set(read.split()) <= GRPOConfig.__dataclass_fields__.keys()
 
 
 # The tables of `gar.integrations.trl.fields` fit the installed TRL and transformers.

@@ -1,7 +1,7 @@
 """TRL's vLLM modes, with vLLM itself replaced at its border: the log-probability pass is there, and GAR uses it.
 
-TRL's own code runs from the push of the weights to the importance ratios. In vLLM's place stands a model that takes the
-pushed weights, answers as `tests/integrations/replay.py` plans, and says the log-probabilities of its answers.
+TRL's own code runs from the push of the weights to the importance ratios. A model replaces vLLM: it takes the pushed
+weights, answers as `tests/integrations/replay.py` plans, and returns log-probabilities of its answers.
 """
 
 import os
@@ -13,23 +13,19 @@ from unittest import mock
 
 import pytest
 import torch
-from torch import Tensor
-from trl import GRPOConfig, GRPOTrainer
+from trl import GRPOConfig
 from trl.generation import vllm_generation
 
-from gar.core import unit_rows
 from gar.data.arithmetic import load_arithmetic
-from gar.integrations.trl.trainer import GARTrainer
 from gar.models.embedded import load_embedded
 from tests.integrations.conftest import SMALL
-from tests.integrations.replay import GROUP, NUM_GROUPS, PLAIN_STEPS, PLAN, AnswerVerifier, response_text
+from tests.integrations.replay import NUM_RESPONSES, PLAIN_STEPS, PLAN, AnswerVerifier, NotingTrainer, response_text
 
-NUM_RESPONSES = NUM_GROUPS * GROUP
 PROBLEMS = load_arithmetic("train")[:64]
 
 
 class Sampler:
-    """What both modes of vLLM are to TRL."""
+    """The model behind both modes."""
 
     def __init__(self) -> None:
         self._model, self._tokenizer = load_embedded()
@@ -45,7 +41,7 @@ class Sampler:
 
     @torch.no_grad()
     def answers(self, prompts: list[list[int]]) -> list[tuple[list[int], list[float]]]:
-        """For the prompts of a batch, each as often as it is sampled: token ids, and their log-probabilities."""
+        """For each prompt of a batch, with repeats: token ids, and their log-probabilities."""
         found = []
         for place, prompt in enumerate(prompts):
             text = response_text(self._problems[tuple(prompt)], place, step=self.num_calls)
@@ -107,48 +103,14 @@ def fake_llm(sampler: Sampler) -> Any:
     return LLM
 
 
-class NotingTrainer(GARTrainer):
-    """Notes vectors, and for each forward pass without gradients how many rows it had and whether it was TRL's."""
-
-    def __init__(self, *args: Any, **kwargs: Any):
-        super().__init__(*args, **kwargs)
-        self.vectors: list[Tensor] = []
-        self.needed = self.captured = 0
-        self.rows = {"TRL": 0, "GAR": 0}
-        self.within = "GAR"
-        self._states.policy.backbone.register_forward_pre_hook(self._count, with_kwargs=True)
-
-    def _count(self, module: Any, args: Any, kwargs: Any) -> None:
-        if not torch.is_grad_enabled():
-            self.rows[self.within] += len(kwargs["input_ids"])
-
-    def _calculate_rewards(self, *args: Any, **kwargs: Any) -> Tensor:
-        rewards = super()._calculate_rewards(*args, **kwargs)
-        assert self._batch is not None
-        self.vectors.append(unit_rows(self._batch.means))
-        self.needed += int(self._batch.step.needed[self._batch.here].sum())
-        self.captured += bool(self._batch.num_passed)
-        return rewards
-
-
 def train(folder: Path, **args: Any) -> tuple[NotingTrainer, Sampler]:
     """Two steps of a trainer, with a sampler in vLLM's place."""
     sampler = Sampler()
-    passes = GRPOTrainer._get_per_token_logps_and_entropies
-
-    def marked(trainer: Any, *args: Any, **kwargs: Any) -> tuple:
-        trainer.within = "TRL"
-        try:
-            return passes(trainer, *args, **kwargs)
-        finally:
-            trainer.within = "GAR"
-
     with pytest.MonkeyPatch.context() as patch, mock.patch.dict(os.environ):  # TRL sets ranks in the environment
         patch.setattr(vllm_generation, "is_vllm_available", lambda: True)
         patch.setattr(vllm_generation, "VLLMClient", fake_client(sampler))
         patch.setattr(vllm_generation, "LLM", fake_llm(sampler), raising=False)
         patch.setattr(vllm_generation, "SamplingParams", SimpleNamespace, raising=False)
-        patch.setattr(GRPOTrainer, "_get_per_token_logps_and_entropies", marked)
         model, tokenizer = load_embedded()
         chosen = SMALL | PLAIN_STEPS | {"per_device_train_batch_size": NUM_RESPONSES, "use_vllm": True} | args
         options: dict[str, Any] = {
@@ -166,18 +128,14 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> NotingTrainer:
     return train(tmp_path_factory.mktemp("own"), vllm_importance_sampling_correction=False)[0]
 
 
-def test_with_vllm_and_no_correction_the_vectors_take_a_pass_of_their_own(own):
-    """One over the responses that need one, and one over the anchors."""
-    assert own.captured == own.rows["TRL"] == 0
-    assert own.rows["GAR"] > own.needed > 2 * GROUP
-
-
 @pytest.mark.parametrize("mode", ["server", "colocate"])
-def test_with_vllm_the_only_pass_over_responses_is_that_of_trl(own, tmp_path, mode):
+def test_vllms_correction_makes_the_pass_that_vectors_come_from(own, tmp_path, mode):
+    """Without it, GAR passes over the responses that need a vector, and always over the anchors."""
+    assert (own.num_captured, own.rows["TRL"]) == (0, [])
+    assert sum(own.rows["GAR"]) > own.num_needed > 16
     trainer, sampler = train(tmp_path, vllm_mode=mode)
-    assert trainer.captured == len(trainer.vectors) == len(PLAN)
-    assert trainer.needed == own.needed
-    assert trainer.rows == {"TRL": len(PLAN) * NUM_RESPONSES, "GAR": own.rows["GAR"] - own.needed}  # the anchors
+    assert trainer.num_captured == sum(trainer.rows["TRL"]) == len(PLAN) * NUM_RESPONSES
+    assert trainer.num_needed == own.num_needed == sum(own.rows["GAR"]) - sum(trainer.rows["GAR"])
     for found, expected in zip(trainer.vectors, own.vectors, strict=True):
         torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)  # the second step's weights differ by rounding
     assert set(sampler.pushed.values()) == {len(PLAN)}  # the weights of each step, before its rollouts

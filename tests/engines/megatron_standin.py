@@ -1,6 +1,5 @@
-"""Megatron's interfaces, as far as the plugin and slime's stand-in touch them; data parallelism and no other."""
+"""Megatron's interfaces, as far as the plugin and slime's stand-in touch them, with data parallelism alone."""
 
-import sys
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -8,6 +7,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+
+from tests.engines.slime_standin import install_modules
 
 
 class DistributedDataParallel(nn.Module):
@@ -22,7 +23,7 @@ class DistributedDataParallel(nn.Module):
 
 
 class Head(nn.Module):
-    """An output layer called as GPTModel calls its own: [tokens, 1, hidden], and the embedding's weight where tied."""
+    """An output layer called as in GPTModel: with [tokens, 1, hidden], and the embedding's weight if tied."""
 
     def __init__(self, weight: Tensor):
         super().__init__()
@@ -37,7 +38,7 @@ class Head(nn.Module):
 
 
 class Policy(nn.Module):
-    """Each hidden state follows from its token and the one before it in the packed row."""
+    """Each hidden state follows from its token alone."""
 
     def __init__(self, vocab: int, hidden: int):
         super().__init__()
@@ -80,14 +81,12 @@ def install() -> None:
     mpu.get_tensor_model_parallel_group = lambda: alone
     mpu.get_data_parallel_group = lambda: None
     mpu.is_pipeline_last_stage = lambda ignore_virtual=True, vp_stage=None: True
-    modules = {
-        "megatron": {},
-        "megatron.core": {"mpu": mpu},
-        "megatron.core.mpu": mpu.__dict__,
-        "megatron.core.distributed": {"DistributedDataParallel": DistributedDataParallel},
-        "megatron.core.pipeline_parallel": {"get_forward_backward_func": lambda: forward_backward},
-    }
-    for name, content in modules.items():
-        module = ModuleType(name)
-        module.__dict__.update(content)
-        sys.modules[name] = module
+    install_modules(
+        {
+            "megatron": {},
+            "megatron.core": {"mpu": mpu},
+            "megatron.core.mpu": mpu.__dict__,
+            "megatron.core.distributed": {"DistributedDataParallel": DistributedDataParallel},
+            "megatron.core.pipeline_parallel": {"get_forward_backward_func": lambda: forward_backward},
+        }
+    )

@@ -1,4 +1,4 @@
-"""Groups of responses as slime hands them to the ranks: one of every kind, and the truth about them on one process."""
+"""Groups of responses in slime's format, one of every kind, and their vectors and rewards on one process."""
 
 import random
 from dataclasses import replace
@@ -18,8 +18,10 @@ from gar.step import ResponseFacts, Row
 from tests.conformance.groups import make_rollouts
 
 VOCAB = 90
+OFF = """normalize_advantages allgather_cp use_rollout_logprobs get_mismatch_metrics keep_old_actor use_critic use_opd
+    use_routing_replay"""
 
-# Per group: has it an anchor, and for each response whether it is verified and well formatted.
+# For each group whether it has an anchor, and for each response whether it is verified and well formatted.
 GROUPS = [
     (True, [(True, True), (True, True), (False, True), (True, True)]),  # mixed
     (True, [(True, True), (True, True), (True, True), (True, True)]),  # all right
@@ -32,7 +34,7 @@ GROUPS = [
 
 
 def make_arguments(**changes: Any) -> SimpleNamespace:
-    """slime's arguments, as far as they are read here."""
+    """slime's arguments, as far as the plugin reads them."""
     values = {
         "gar": {"advantage": {"ddof": 1, "eps": 1e-6}},
         "custom_config_path": "gar.yaml",
@@ -44,14 +46,12 @@ def make_arguments(**changes: Any) -> SimpleNamespace:
         "dynamic_sampling_filter_path": None,
         "rewards_normalization": True,
         "grpo_std_normalization": True,
-        "normalize_advantages": False,
         "use_dynamic_batch_size": True,
         "max_tokens_per_gpu": 96,
         "log_probs_max_tokens_per_gpu": 96,
         "micro_batch_size": 1,
         "seq_length": 64,
         "data_pad_size_multiplier": 4,
-        "allgather_cp": False,
         "vocab_size": VOCAB,
         "rollout_temperature": 1.0,
         "rollout_batch_size": len(GROUPS),
@@ -59,12 +59,7 @@ def make_arguments(**changes: Any) -> SimpleNamespace:
         "global_batch_size": 2 * len(GROUPS),
         "loss_type": "policy_loss",
         "kl_coef": 0.0,
-        "use_rollout_logprobs": False,
-        "get_mismatch_metrics": False,
-        "keep_old_actor": False,
-        "use_critic": False,
-        "use_opd": False,
-        "use_routing_replay": False,
+        **dict.fromkeys(OFF.split(), False),
         **SLIME_HOOKS,
     }
     return SimpleNamespace(**(values | changes))
@@ -120,24 +115,13 @@ def make_samples(kind: Any) -> list[Any]:
 
 
 def sequences_of(data: dict[str, Any]) -> tuple[list[TokenSequence], list[TokenSequence]]:
-    """All responses, and for each of them the anchor of its group (or a sequence without anything to score)."""
+    """All responses, and for each of them the anchor of its group, or an empty sequence."""
     responses, anchors = [], []
     for tokens, length, payload in zip(data["tokens"], data["response_lengths"], data["prompt"], strict=True):
         context, ids = tokens[:-length], tokens[-length:]
         responses.append(TokenSequence(context_ids=context, ids=ids, positions=payload.sequence.positions))
-        anchors.append(payload.anchors[0] if payload.anchors else TokenSequence(context_ids=[], ids=[], positions=[]))
+        anchors.append(payload.anchors[0] if payload.anchors else NO_SEQUENCE)
     return responses, anchors
-
-
-def scored_batch(data: dict[str, Any], alignment: Tensor) -> ScoredBatch:
-    """What the methods read, with alignments that are NaN where unknown."""
-    facts = [payload.facts for payload in data["prompt"]]
-    return ScoredBatch(
-        verified=torch.tensor([fact.verified for fact in facts]),
-        well_formatted=torch.tensor([fact.well_formatted for fact in facts]),
-        group_index=torch.tensor([fact.group_index for fact in facts]),
-        alignment=alignment,
-    )
 
 
 def true_rewards(
@@ -146,7 +130,10 @@ def true_rewards(
     """Rewards and alignments from the means of all responses and of the anchor of each, by the core."""
     cosines = alignment_scores(unit_rows(response_means), unit_rows(anchor_means)).double()
     scored = (response_means != 0).any(-1) & (anchor_means != 0).any(-1)
-    batch = scored_batch(data, cosines.where(scored, torch.nan))
+    facts = [payload.facts for payload in data["prompt"]]
+    names = ("verified", "well_formatted", "group_index")
+    columns = {name: torch.tensor([getattr(fact, name) for fact in facts]) for name in names}
+    batch = ScoredBatch(**columns, alignment=cosines.where(scored, torch.nan))
     return METHODS[method].shape(batch, RewardSettings()).rewards, batch.alignment
 
 

@@ -1,7 +1,6 @@
 """slime's interfaces, as far as the plugin touches them, with the signatures and the layout of slime 0.3.1.
 
-What stands here was written from slime's behavior: enough to run the plugin where slime is not installed. That slime
-itself still behaves so is what `tests/engines/megatron/test_slime_checkout.py` looks at.
+Enough to run the plugin without slime. `tests/engines/megatron/test_slime_checkout.py` runs it on slime itself.
 """
 
 import pkgutil
@@ -35,7 +34,7 @@ class Sample:
 
 
 class RolloutManager:
-    """Its converter, which is a method and reads three attributes of the manager."""
+    """The converter reads three attributes of the manager."""
 
     def _convert_samples_to_train_data(self, samples: list[Sample]) -> dict[str, Any]:
         if self.custom_convert_samples_to_train_data_func is not None:
@@ -56,7 +55,7 @@ class RolloutManager:
 
 
 def split_by_data_parallel_rank(data: dict[str, Any], num_ranks: int) -> list[dict[str, Any]]:
-    """Each rank's share, every so-manieth sample: groups lie on several ranks. Unknown keys do not travel."""
+    """Deal the samples to the ranks in turn, so that groups lie on several. Unknown keys do not travel."""
     lists = ("tokens", "response_lengths", "rewards", "loss_masks", "rollout_ids", "rollout_log_probs", "prompt")
     shares = []
     for rank in range(num_ranks):
@@ -112,8 +111,8 @@ def forward_only(
             input_ids=tokens, position_ids=None, attention_mask=None, labels=None, packed_seq_params=packed,
             loss_mask=torch.ones_like(tokens),
         )  # fmt: skip
-        told = {"total_lengths": batch["total_lengths"], "response_lengths": batch["response_lengths"]}
-        return output, partial(f, args=args, unconcat_tokens=batch["tokens"], with_entropy=False, **told)
+        lengths = {name: batch[name] for name in ("total_lengths", "response_lengths")}
+        return output, partial(f, args=args, unconcat_tokens=batch["tokens"], with_entropy=False, **lengths)
 
     for chunk in model:
         chunk.eval()
@@ -134,10 +133,10 @@ def forward_only(
 
 
 def compute_log_prob(args: Any, model: Sequence[Any], rollout_data: dict[str, Any], store_prefix: str = "") -> None:
-    """slime's pass over all responses before the advantages, as its actor makes it; nobody here reads its results."""
+    """slime's pass over all responses before the advantages, as its actor makes it, without a result."""
 
     def spoil(logits: Tensor, **_: Any) -> tuple[Tensor, dict[str, list[Tensor]]]:
-        logits.mul_(torch.nan)  # slime, too, writes over them: it divides by the temperature
+        logits.mul_(torch.nan)  # slime also changes them in place: it divides by the temperature
         return logits.new_empty(0), {}
 
     iterators = [DataIterator(rollout_data, rollout_data["micro_batch_indices"]) for _ in model]
@@ -155,13 +154,11 @@ def get_responses(
 ) -> Iterator[tuple[Tensor, Tensor]]:
     from megatron.core import mpu
 
-    assert logits.dtype == torch.float32
-    assert logits.dim() == 3
-    assert len(logits) == 1
-    assert not apply_temperature, "GAR's vectors have a temperature of their own"
+    assert (logits.dtype, logits.dim(), len(logits)) == (torch.float32, 3, 1)
+    assert not apply_temperature, "the temperature of GAR's vectors is a different setting"
     start = 0
     for tokens, total, response in zip(unconcat_tokens, total_lengths, response_lengths, strict=True):
-        places = _places(total, mpu)
+        places = places_of(total, mpu)
         counted = (places >= total - response - 1) & (places < total - 1)
         yield logits[0, start : start + len(places)][counted], tokens[places[counted] + 1]
         start += len(places)
@@ -177,8 +174,8 @@ def compute_advantages_and_returns(args: Any, rollout_data: dict[str, Any]) -> N
     rollout_data["returns"] = rollout_data["advantages"]
 
 
-def _places(length: int, mpu: Any) -> Tensor:
-    """Positions of a sequence that this context rank holds: one chunk from the front and one from the back."""
+def places_of(length: int, mpu: Any) -> Tensor:
+    """Positions of a sequence on this context rank: one chunk from the front and one from the back."""
     size, rank = mpu.get_context_parallel_world_size(), mpu.get_context_parallel_rank()
     if size == 1:
         return torch.arange(length)
@@ -187,22 +184,33 @@ def _places(length: int, mpu: Any) -> Tensor:
 
 
 def _packed(sequences: list[Tensor], multiple: int, mpu: Any) -> tuple[Tensor, Any]:
-    """This rank's tokens of a micro-batch in one row, padded, and where each sequence ends in the whole of it."""
+    """This rank's tokens of a micro-batch in one padded row, and the parameters of the row of all context ranks."""
     rows = []
     for tokens in sequences:
-        places = _places(len(tokens), mpu)
+        places = places_of(len(tokens), mpu)
         rows.append(torch.where(places < len(tokens), tokens[places.clamp(max=len(tokens) - 1)], 0))
     unit = multiple * mpu.get_tensor_model_parallel_world_size()
     padding = -sum(map(len, rows)) % unit
     if padding:
         rows.append(torch.zeros(padding, dtype=torch.long))
     ends = torch.tensor([0, *map(len, rows)]).cumsum(0).int() * mpu.get_context_parallel_world_size()
+    return torch.cat(rows)[None], packed_params(ends)
+
+
+def packed_params(ends: Tensor) -> SimpleNamespace:
+    """Megatron's parameters of a packed row, from the offsets of its sequences."""
     longest = int(ends.diff().max())
-    packed = SimpleNamespace(
+    return SimpleNamespace(
         qkv_format="thd", cu_seqlens_q=ends, cu_seqlens_kv=ends, max_seqlen_q=longest, max_seqlen_kv=longest,
         cu_seqlens_q_padded=None, cu_seqlens_kv_padded=None, local_cp_size=None, cp_group=None,
     )  # fmt: skip
-    return torch.cat(rows)[None], packed
+
+
+def install_modules(modules: dict[str, dict[str, Any]]) -> None:
+    """Make modules with the given contents importable in this process."""
+    for name, content in modules.items():
+        sys.modules[name] = ModuleType(name)
+        sys.modules[name].__dict__.update(content)
 
 
 def install(tokenizer: Any = None) -> None:
@@ -212,24 +220,16 @@ def install(tokenizer: Any = None) -> None:
         assert not trust_remote_code, "no code of a checkpoint is run"
         return tokenizer
 
-    modules = {
-        "slime": {},
-        "slime.backends": {},
-        "slime.backends.megatron_utils": {},
-        "slime.backends.megatron_utils.data": {"DataIterator": DataIterator},
-        "slime.backends.megatron_utils.model": {"forward_only": forward_only},
-        "slime.backends.megatron_utils.loss": {
-            "get_responses": get_responses,
-            "compute_advantages_and_returns": compute_advantages_and_returns,
-        },
-        "slime.ray": {},
-        "slime.ray.rollout": {
-            "RolloutManager": SimpleNamespace(__ray_metadata__=SimpleNamespace(modified_class=RolloutManager))
-        },
-        "slime.utils": {},
-        "slime.utils.processing_utils": {"load_tokenizer": load_tokenizer},
-    }
-    for name, content in modules.items():
-        module = ModuleType(name)
-        module.__dict__.update(content)
-        sys.modules[name] = module
+    megatron, remote = "slime.backends.megatron_utils", SimpleNamespace(modified_class=RolloutManager)
+    packages = ("slime", "slime.backends", megatron, "slime.ray", "slime.utils")
+    loss = {"get_responses": get_responses, "compute_advantages_and_returns": compute_advantages_and_returns}
+    install_modules(
+        {
+            **{name: {} for name in packages},
+            f"{megatron}.data": {"DataIterator": DataIterator},
+            f"{megatron}.model": {"forward_only": forward_only},
+            f"{megatron}.loss": loss,
+            "slime.ray.rollout": {"RolloutManager": SimpleNamespace(__ray_metadata__=remote)},
+            "slime.utils.processing_utils": {"load_tokenizer": load_tokenizer},
+        }
+    )

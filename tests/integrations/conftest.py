@@ -1,5 +1,4 @@
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,27 +39,25 @@ def verifier() -> Verifier:
 
 @pytest.fixture
 def make_trainer(tmp_path: Path, verifier: Verifier) -> TrainerFactory:
-    """A trainer on the embedded model and task, and the list that its rollout records go to."""
-    return partial(trainer_of, tmp_path / "out", verifier)
+    """Makes a trainer on the embedded model and task, and the list of its rollout records."""
 
+    def make(
+        *,
+        kind: Any = GARTrainer,
+        problems: list[Problem] | None = None,
+        args: dict[str, Any] | None = None,
+        **options: Any,
+    ) -> tuple[GARTrainer, list[RolloutRecord]]:
+        model, tokenizer = load_embedded()
+        records: list[RolloutRecord] = []
+        arguments = {
+            "model": model,
+            "train_dataset": problems or load_arithmetic("train")[:64],
+            "verifier": verifier,
+            "args": GRPOConfig(output_dir=str(tmp_path / "out"), **(SMALL | (args or {}))),
+            "processing_class": tokenizer,
+            "on_rollouts": lambda step, rows: records.extend(rows),
+        }
+        return kind(**(arguments | options)), records
 
-def trainer_of(
-    folder: Path,
-    grader: Verifier,
-    *,
-    problems: list[Problem] | None = None,
-    args: dict[str, Any] | None = None,
-    **options: Any,
-) -> tuple[GARTrainer, list[RolloutRecord]]:
-    model, tokenizer = load_embedded()
-    records: list[RolloutRecord] = []
-    trainer = options.pop("kind", GARTrainer)(
-        options.pop("model", model),
-        train_dataset=problems or load_arithmetic("train")[:64],
-        verifier=options.pop("verifier", grader),
-        args=GRPOConfig(output_dir=str(folder), **(SMALL | (args or {}))),
-        processing_class=tokenizer,
-        on_rollouts=lambda step, rows: records.extend(rows),
-        **options,
-    )
-    return trainer, records
+    return make

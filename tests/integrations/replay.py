@@ -1,4 +1,4 @@
-"""The same rollouts for any number of ranks: what is generated depends on the place in the batch of all ranks alone."""
+"""The same rollouts for any number of ranks: a response depends on its place in the batch of all ranks alone."""
 
 import re
 from collections.abc import Sequence
@@ -18,74 +18,70 @@ from gar.types import Problem, ResponseFormat, Status, Tags, Verdict
 from tests.integrations.conftest import SMALL
 
 GROUP = 8
-NUM_GROUPS = 5
+NUM_RESPONSES = 5 * GROUP
 PLAN = (  # which of a group's responses are right, on the two steps; the middle group lies half on each of two ranks
     ("11111111", "10010110", "01100101", "00000000", "00010000"),
     ("11111111", "10010110", "11110000", "00000000", "00000000"),  # nothing right on the second of two ranks
 )
-PLAIN_STEPS = {
-    "max_steps": 2,
-    "optim": "sgd",
-    "learning_rate": 0.1,
-}  # Adam would blow up the rounding of small gradients
+PLAIN_STEPS = {"max_steps": 2, "optim": "sgd", "learning_rate": 0.1}  # Adam would amplify rounding of small gradients
 WAYS = [(method, wording) for method in ("stepwise", "running", "guess") for wording in ("symbols", "words")]
 
 
 class AnswerVerifier:
-    """Right is the gold answer in its tags; badly formatted is what does not begin with the thinking tag."""
+    """Right is the gold answer in its tags. Badly formatted is what does not begin with the thinking tag."""
 
     format: ResponseFormat = "think-answer"
     tags = Tags()
 
-    def verify(
-        self, responses: Sequence[str], golds: Sequence[str], *, prefilled_think: Sequence[bool], prompts: Sequence[str]
-    ) -> list:
-        verdicts = []
-        for response, gold in zip(responses, golds, strict=True):
-            right = f"<answer> {gold} </answer>" in response
-            formatted = response.startswith("<think>")
-            verdicts.append(
-                Verdict(
-                    status=Status.OK if right else Status.WRONG, grade=float(right), verified=right,
-                    well_formatted=formatted, answer=gold if right else None,
-                )
-            )  # fmt: skip
-        return verdicts
+    def verify(self, responses: Sequence[str], golds: Sequence[str], **_: Any) -> list[Verdict]:
+        return [self._verdict(response, gold) for response, gold in zip(responses, golds, strict=True)]
+
+    def _verdict(self, response: str, gold: str) -> Verdict:
+        right, formatted = f"<answer> {gold} </answer>" in response, response.startswith("<think>")
+        status = Status.OK if right else Status.WRONG
+        return Verdict(status=status, grade=float(right), verified=right, well_formatted=formatted)
 
 
 def is_right(completions: list[str], answer: list[str], **_: Any) -> list[float]:
-    """The same as a reward function, whose texts lack the tags: they are special tokens."""
+    """The same as a reward function. Its texts have no tags, which are special tokens."""
     return [float(re.findall(r"\d", text)[-1] == gold) for text, gold in zip(completions, answer, strict=True)]
 
 
-class ReplayTrainer(GARTrainer):
-    """Writes what `PLAN` says instead of sampling, and notes vectors and forward passes."""
+class NotingTrainer(GARTrainer):
+    """Notes each step's vectors, what they come from, and the rows of TRL's and GAR's passes without gradients."""
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
         self.vectors: list[torch.Tensor] = []
         self.num_forwards: list[int] = []
-        self._calls = 0
-        self._states.policy.backbone.register_forward_pre_hook(self._count)
+        self.num_needed = self.num_captured = 0
+        self.rows: dict[str, list[int]] = {"TRL": [], "GAR": []}
+        self._within = "TRL"
+        self._states.policy.backbone.register_forward_pre_hook(self._note, with_kwargs=True)
 
-    def _count(self, module: Any, args: Any) -> None:
+    def _note(self, module: Any, args: Any, kwargs: dict[str, Any]) -> None:
         if not torch.is_grad_enabled():
-            self._calls += 1
-
-    def _generate_single_turn(self, prompt_ids: list, *args: Any, **kwargs: Any) -> tuple:
-        offset = self.accelerator.process_index * len(prompt_ids)
-        texts = [
-            response_text(self._batch.problems[i], offset + i, step=len(self.vectors)) for i in range(len(prompt_ids))
-        ]
-        eos = [self.processing_class.eos_token_id]
-        return [self.processing_class.encode(text, add_special_tokens=False) + eos for text in texts], None
+            self.rows[self._within].append(len(kwargs["input_ids"]))
 
     def _calculate_rewards(self, *args: Any, **kwargs: Any) -> torch.Tensor:
-        self._calls = 0
+        self._within, before = "GAR", len(self.rows["GAR"])
         rewards = super()._calculate_rewards(*args, **kwargs)
-        self.num_forwards.append(self._calls)
-        self.vectors.append(self._gather(unit_rows(self._batch.means)))
+        self._within, batch = "TRL", self._batch
+        self.num_forwards.append(len(self.rows["GAR"]) - before)
+        self.vectors.append(self._gather(unit_rows(batch.means)))
+        self.num_needed += int(batch.step.needed[batch.here].sum())
+        self.num_captured += batch.num_passed
         return rewards
+
+
+class ReplayTrainer(NotingTrainer):
+    """Writes the responses of `PLAN` instead of sampling."""
+
+    def _generate_single_turn(self, prompt_ids: list, *args: Any, **kwargs: Any) -> tuple:
+        offset, step = self.accelerator.process_index * len(prompt_ids), len(self.vectors)
+        texts = [response_text(problem, offset + i, step=step) for i, problem in enumerate(self._batch.problems)]
+        eos = [self.processing_class.eos_token_id]
+        return [self.processing_class.encode(text, add_special_tokens=False) + eos for text in texts], None
 
 
 def response_text(problem: Problem, place: int, *, step: int) -> str:
@@ -100,7 +96,7 @@ def response_text(problem: Problem, place: int, *, step: int) -> str:
 
 
 def replay(folder: Path, args: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
-    """Two steps on the ranks of the process group; what they gave, as this rank saw it."""
+    """Two steps on the ranks of the process group, and their results on this rank."""
     model, tokenizer = load_embedded()
     problems = load_arithmetic("train")[:64]
     problems = [replace(p, anchors=()) if i % 5 == 0 else p for i, p in enumerate(problems)]
@@ -110,7 +106,7 @@ def replay(folder: Path, args: dict[str, Any], options: dict[str, Any]) -> dict[
         model, train_dataset=problems, processing_class=tokenizer,
         args=GRPOConfig(
             output_dir=str(folder),
-            **(SMALL | PLAIN_STEPS | {"per_device_train_batch_size": NUM_GROUPS * GROUP // ranks} | args),
+            **(SMALL | PLAIN_STEPS | {"per_device_train_batch_size": NUM_RESPONSES // ranks} | args),
         ),
         on_rollouts=lambda step, rows: records.extend(rows),
         **({} if "reward_funcs" in options else {"verifier": AnswerVerifier()}), **options,

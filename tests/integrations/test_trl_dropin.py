@@ -1,4 +1,4 @@
-"""What a TRL user writes and brings along: one word changed, one column more."""
+"""`GARTrainer` in place of `GRPOTrainer`: reward functions, columns and data sets of a TRL user."""
 
 import itertools
 import re
@@ -11,12 +11,7 @@ import pytest
 import torch
 import trl
 from datasets import Dataset, DatasetDict
-from transformers import (
-    AutoTokenizer,
-    ProcessorMixin,
-    Qwen3Config,
-    Qwen3ForSequenceClassification,
-)
+from transformers import AutoTokenizer, ProcessorMixin, Qwen3Config, Qwen3ForSequenceClassification
 from trl import GRPOConfig
 from trl.rewards import accuracy_reward
 
@@ -39,12 +34,13 @@ ROWS = [
     for sum_, solution in itertools.product(("3+4=", "2+5="), ("add on so \\boxed{7}", "count on so \\boxed{7}"))
 ]
 RESPONSES = ("add on so \\boxed{7}", "count so so \\boxed{7}", "add \\boxed{8}", "on on on")
-"""Of each group, in order: right, right, wrong, without an answer."""
+"""The responses of each group, in order: right, right, wrong, without an answer."""
 
 
-def save_policy(folder: Path) -> Path:
+@pytest.fixture(scope="module")
+def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Model and tokenizer, with a chat template of contents alone."""
-    template = "{% for message in messages %}{{ message['content'] }} {% endfor %}"
+    folder, template = tmp_path_factory.mktemp("policy"), "{% for m in messages %}{{ m['content'] }} {% endfor %}"
     word_tokenizer(WORDS, chat_template=template).save_pretrained(folder)
     tiny_qwen3(WORDS, hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2,
                num_key_value_heads=1).save_pretrained(folder)  # fmt: skip
@@ -54,7 +50,7 @@ def save_policy(folder: Path) -> Path:
 def planned_trainer(
     policy: Path, out: Path, *, responses: Sequence[str] = RESPONSES, args: dict[str, Any] | None = None, **options: Any
 ) -> tuple[GARTrainer, list[RolloutRecord]]:
-    """A trainer on `ROWS` in groups of four, whose every group has the given responses, and its records."""
+    """A trainer on `ROWS` in groups of four with the given responses, and its records."""
     records: list[RolloutRecord] = []
     sizes = {"per_device_train_batch_size": 8, "num_generations": 4, "max_completion_length": 12}
     trainer = GARTrainer(
@@ -67,11 +63,6 @@ def planned_trainer(
     ids = [[*tokenizer.encode(text, add_special_tokens=False), tokenizer.eos_token_id] for text in responses]
     trainer._generate_single_turn = lambda prompts, *_, **__: ([ids[i % len(ids)] for i in range(len(prompts))], None)
     return trainer, records
-
-
-@pytest.fixture(scope="module")
-def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_policy(tmp_path_factory.mktemp("policy"))
 
 
 def is_right(completions: list, **_: Any) -> list[float]:
@@ -88,7 +79,7 @@ def is_right_or_none(completions: list, **_: Any) -> list[float | None]:
 
 
 class RewardModel(Qwen3ForSequenceClassification):
-    """Reads the same off the token ids of prompt and completion."""
+    """Judges the same from the token ids of prompt and completion."""
 
     def forward(self, input_ids: torch.Tensor, **_: Any) -> Any:
         right = (input_ids == self.right_id).any(1)
@@ -153,8 +144,8 @@ def test_reward_functions_get_what_trl_passes_once_a_step(policy: Path, tmp_path
     )
     trainer.train()
     assert [call["trainer_state"].global_step for call in calls] == [2, 2]  # the same state, read at the end
-    columns = {"prompts", "completion_ids", "solution", "answer", "expert_solution", "trainer_state"}
-    assert set(calls[0]) == columns | {"log_metric", "log_extra"}
+    given = "prompts completion_ids solution answer expert_solution trainer_state log_metric log_extra"
+    assert set(calls[0]) == set(given.split())
     row = trainer.state.log_history[0]
     assert (row["seen"], row["rewards/noting/mean"]) == (3.0, 0.5)
     assert trainer.reward_weights.tolist() == [1.0, 0.5, 1.0]
@@ -181,8 +172,7 @@ def test_with_a_verifier_every_function_adds(policy: Path, tmp_path: Path):
             reward=RewardSettings(format_penalty=-0.25),
         )  # fmt: skip
         trainer.train()
-    outcomes = [row.reward - row.bonus for row in records]
-    assert outcomes == [1.0, 1.0, 0.0, -0.25] * 2
+    assert [row.reward - row.bonus for row in records] == [1.0, 1.0, 0.0, -0.25] * 2
     mean = sum(row.reward for row in records) / 8  # the reward model's own mean is 0
     assert trainer.state.log_history[0]["reward"] == pytest.approx(mean, abs=1e-6)
 
@@ -207,22 +197,18 @@ def change(**columns: Any) -> Dataset:
     return Dataset.from_list([{k: v for k, v in (row | columns).items() if v is not ...} for row in ROWS])
 
 
-BAD = [
-    (change(answer=...), "data"),
-    (change(expert_solution=...), "no-anchors"),
-    (change(expert_solution=7), "data"),
-    (change(prompt=[{"role": "user", "content": [{"type": "image"}]}]), "data"),
-    (change(problem_index=3), "reserved-column"),
-    (DatasetDict({"train": change()}), "dataset-type"),
-    (change().to_iterable_dataset(), "dataset-type"),
-    (None, "dataset-type"),
-    ([], "no-rows"),
-    ("problems.jsonl", "data"),
-]
-
-
 def test_a_data_set_of_another_shape_is_an_error(policy: Path, tmp_path: Path):
-    for dataset, code in BAD:
+    for dataset, code in (
+        (change(answer=...), "data"),
+        (change(expert_solution=...), "no-anchors"),
+        (change(prompt=[{"role": "user", "content": [{"type": "image"}]}]), "data"),
+        (change(problem_index=3), "reserved-column"),
+        (DatasetDict({"train": change()}), "dataset-type"),
+        (change().to_iterable_dataset(), "dataset-type"),
+        (None, "dataset-type"),
+        ([], "no-rows"),
+        ("problems.jsonl", "data"),
+    ):
         with raises(DataError, code):
             planned_trainer(policy, tmp_path, train_dataset=dataset)
     rows = [ROWS[0], ROWS[1], ROWS[2] | {"expert_solution": None}, ROWS[3]]

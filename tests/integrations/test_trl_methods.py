@@ -1,6 +1,5 @@
-"""Every method under TRL on the embedded model: what reaches the optimizer is what the method's formulas say."""
+"""Methods under TRL on the embedded model: the optimizer gets what the method's formulas give."""
 
-import math
 from dataclasses import replace
 
 import pytest
@@ -13,64 +12,36 @@ from gar.data.arithmetic import load_arithmetic
 from gar.errors import DataError
 from gar.methods import METHODS
 from gar.models.embedded import load_embedded
-from gar.records import RolloutRecord
 from gar.types import Anchor
 from tests.integrations.conftest import TrainerFactory
 from tests.support.errors import raises
 
-TRL_LOSS = {"loss_type": "dapo"}  # TRL's default: a method's own fields go over it
-EVERY_WAY = ["dr-grpo", "reinforce-plus-plus-baseline", "g2rl"]
-"""Methods that differ in where vectors, advantages or fields of TRL come from."""
+TRL_LOSS = {"loss_type": "dapo"}  # TRL's default, which a method's own fields override
 
 
-@pytest.mark.parametrize("method", EVERY_WAY)
+# Methods that differ in where vectors, advantages or fields of TRL come from.
+@pytest.mark.parametrize("method", ["dr-grpo", "reinforce-plus-plus-baseline", "g2rl"])
 def test_method_trains_with_two_updates_per_rollout(make_trainer: TrainerFactory, method: str):
-    """What reaches the optimizer: records, advantages by the method's estimator, and its own fields of TRL."""
+    """Records, advantages by the method's estimator, and its fields of TRL."""
     trainer, records = make_trainer(method=method, args={**TRL_LOSS, "num_iterations": 2, "max_steps": 2})
     before = {name: tensor.clone() for name, tensor in trainer.model.state_dict().items()}
     trainer.train()
     assert len(records) == 32  # one generation, two updates
     assert any(not torch.equal(before[name], tensor) for name, tensor in trainer.model.state_dict().items())
-    assert all(math.isfinite(record.advantage) and math.isfinite(record.reward) for record in records)
-    assert max(abs(record.advantage) for record in records) > 0
-    chosen, fields = METHODS[method], METHODS[method].trl
     assert all(record.alignment is None for record in records)  # none of these compares with an anchor
-    with_vectors = [record for record in records if record.signal_norm is not None]
-    assert bool(with_vectors) == (method == "g2rl")
-    if method == "g2rl":
-        assert len(with_vectors) == sum(record.num_scored_tokens > 0 for record in records)
+    scored = [record for record in records if record.num_scored_tokens > 0] if method == "g2rl" else []
+    assert [record for record in records if record.signal_norm is not None] == scored
+    chosen, fields = METHODS[method], METHODS[method].trl
     assert trainer.loss_type == fields.get("loss_type", "dapo")
-    assert trainer.epsilon_low == fields.get("epsilon", 0.2)
-    assert trainer.epsilon_high == fields.get("epsilon_high", 0.2)
-    divide = fields.get("scale_rewards") != "none"
-    assert [r.advantage for r in records] == pytest.approx(own_advantages(records, chosen.estimator, divide), abs=1e-4)
-
-
-def own_advantages(records: list[RolloutRecord], estimator: str, divide: bool) -> list[float]:
-    """TRL's own rule for groups, or REINFORCE++ over the tokens of a batch."""
     rewards = torch.tensor([record.reward for record in records], dtype=torch.float64)
-    groups = torch.tensor([record.group_index for record in records])
-    if estimator == "group":
-        return group_advantages(rewards, groups, scale="std" if divide else "none", ddof=1, eps=1e-4).tolist()
-    counts, baseline = torch.tensor([record.num_tokens for record in records]), estimator.endswith("baseline")
-    return reinforce_plus_plus_advantages(rewards, counts, groups, baseline=baseline, ddof=1, eps=1e-8).tolist()
-
-
-# The loss: TRL's own pass, against log-probabilities of the model's own logits.
-
-
-def loss_inputs(make_trainer: TrainerFactory, args: dict, **options):
-    """A trainer, and TRL's inputs of one micro-batch whose old log-probabilities lie far from the current ones."""
-    trainer, _ = make_trainer(args={"num_iterations": 2, "gradient_checkpointing": False} | args, **options)
-    trainer.model.train()
-    rows = [{"prompt": trainer._problems[i].prompt, "problem_index": i} for i in range(4) for _ in range(8)]
-    trainer.current_gradient_accumulation_steps = 1
-    inputs = trainer._generate_and_score_completions(rows)
-    generator = torch.Generator().manual_seed(0)
-    shape = inputs["old_per_token_logps"].shape
-    inputs["old_per_token_logps"] += 0.8 * torch.randn(shape, generator=generator)
-    inputs["advantages"] = torch.randn(len(rows), generator=generator) * 3
-    return trainer, inputs
+    groups, counts = (torch.tensor([getattr(r, name) for r in records]) for name in ("group_index", "num_tokens"))
+    if chosen.estimator == "group":
+        scale = "none" if fields.get("scale_rewards") == "none" else "std"
+        expected = group_advantages(rewards, groups, scale=scale, ddof=1, eps=1e-4)
+    else:
+        expected = reinforce_plus_plus_advantages(rewards, counts, groups, baseline=True, ddof=1, eps=1e-8)
+    assert float(expected.abs().max()) > 0
+    assert [record.advantage for record in records] == pytest.approx(expected.tolist(), abs=1e-4)
 
 
 def own_log_probs(model, inputs: dict[str, Tensor]) -> Tensor:
@@ -88,7 +59,15 @@ def gradients(model, loss: Tensor) -> Tensor:
 
 
 def test_maspo_loss_and_gradient_are_those_of_its_formula(make_trainer: TrainerFactory):
-    trainer, inputs = loss_inputs(make_trainer, TRL_LOSS, method="maspo")
+    trainer, _ = make_trainer(args={"num_iterations": 2} | TRL_LOSS, method="maspo")
+    trainer.model.train()
+    rows = [{"prompt": trainer._problems[i].prompt, "problem_index": i} for i in range(4) for _ in range(8)]
+    trainer.current_gradient_accumulation_steps = 1
+    inputs = trainer._generate_and_score_completions(rows)
+    generator = torch.Generator().manual_seed(0)
+    shape = inputs["old_per_token_logps"].shape
+    inputs["old_per_token_logps"] += 0.8 * torch.randn(shape, generator=generator)  # far from the current ones
+    inputs["advantages"] = torch.randn(len(rows), generator=generator) * 3
     given = inputs["advantages"].clone()
     found = trainer._compute_loss(trainer.model, inputs)
     found_gradient = gradients(trainer.model, found)
@@ -108,7 +87,7 @@ def test_maspo_loss_and_gradient_are_those_of_its_formula(make_trainer: TrainerF
 
 
 def test_data_that_a_method_or_a_batch_lacks_are_an_error(make_trainer: TrainerFactory):
-    """Of too few problems TRL itself drops the incomplete batch, trains for no step and says nothing."""
+    """With too few problems TRL itself would drop the incomplete batch and train for no step."""
     bare = [replace(problem, anchors=()) for problem in load_arithmetic("train")[:4]]
     nothing_to_score = [replace(problem, anchors=(Anchor(text="<eos>"),)) for problem in bare]
     for problems, code in ((bare, "no-anchors"), (bare[:3], "few-problems"), (nothing_to_score, "no-anchors")):
@@ -126,10 +105,6 @@ def test_anchors_that_are_missing_or_cannot_be_scored_earn_no_bonus(make_trainer
     assert all(r.alignment is None and r.bonus == 0.0 for r in records if not r.anchor)
     assert any(record.alignment is not None for record in records)
     assert trainer.state.log_history[0]["gar/no_anchor_fraction"] == 0.5
-
-
-def test_the_models_context_reaches_the_reader(make_trainer: TrainerFactory):
-    """Rotary positions go on beyond the limit without a word. The policy was never trained there."""
     model, _ = load_embedded()
     model.config.max_position_embeddings = 30  # a third of the anchors need 36
     with pytest.warns(UserWarning, match="expert solutions that with their prompt exceed the model's context"):

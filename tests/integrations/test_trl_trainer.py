@@ -1,11 +1,9 @@
 """GARTrainer on the embedded model: real generation, real verification, real optimizer steps."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
 from trl import GRPOConfig
 
 from gar.data.arithmetic import load_arithmetic
@@ -16,7 +14,9 @@ from gar.settings import AdvantageSettings, SignalSettings
 from gar.types import Status
 from gar.verify import Verifier
 from tests.integrations.conftest import SMALL, TrainerFactory
+from tests.integrations.replay import NotingTrainer
 from tests.support.errors import raises
+from tests.support.tiny import tiny_qwen3
 
 
 def test_rewards_advantages_and_metrics_are_those_of_the_records(make_trainer: TrainerFactory):
@@ -32,7 +32,7 @@ def test_rewards_advantages_and_metrics_are_those_of_the_records(make_trainer: T
     trainer.train()
     assert len(records) == 2 * 32
     for group in (records[i : i + 8] for i in range(0, 64, 8)):
-        # With fewer than two eligible responses nothing is scored, and nothing is called 0.
+        # With fewer than two eligible responses nothing is scored.
         num_eligible = sum(r.eligible for r in group)
         assert sum(r.alignment is not None for r in group) == (num_eligible if num_eligible > 1 else 0)
         total = torch.tensor([r.reward - 0.5 * r.num_tokens / 48 for r in group], dtype=torch.float64)
@@ -48,7 +48,7 @@ def test_rewards_advantages_and_metrics_are_those_of_the_records(make_trainer: T
     assert row["gar/outcome_mean"] == pytest.approx(mean - sum(r.bonus for r in records) / 64, abs=1e-6)
     for name in ("step", "generation", "verification", "gar", "update"):
         assert row[f"time/{name}_seconds"] > 0
-    # TRL averages each name over the steps in which it was logged: a status missing in one must count as 0.
+    # TRL averages each name over the steps that log it, so a missing status must count as 0.
     flags = {
         "gar/verified": [r.verified for r in records],
         "gar/well_formatted": [r.well_formatted for r in records],
@@ -63,24 +63,11 @@ def test_rewards_advantages_and_metrics_are_those_of_the_records(make_trainer: T
     assert row["gar/advantage_abs_mean"] == pytest.approx(sum(abs(r.advantage) for r in records) / 64)
 
 
-def own_rows(trainer: GARTrainer) -> list[int]:
-    """Grows by the responses of each pass without a gradient that is no step of generation."""
-    rows: list[int] = []
-
-    def note(module: Any, args: Any, kwargs: dict[str, Any], output: Any) -> None:
-        counts = not torch.is_grad_enabled() and not output.past_key_values and kwargs.get("use_cache") is not True
-        rows.append(counts * len(output.last_hidden_state))
-
-    trainer._states.policy.backbone.register_forward_hook(note, with_kwargs=True)
-    return rows
-
-
 def test_states_of_responses_that_trl_hides_from_attention_are_not_taken(make_trainer: TrainerFactory):
-    """`mask_truncated_completions` does that to truncated ones, in the pass whose hidden states are captured."""
+    """`mask_truncated_completions` hides truncated ones in the pass from which hidden states are captured."""
     short = {"max_completion_length": 20, "learning_rate": 0.0}
     hiding = {"num_iterations": 2, "mask_truncated_completions": True}
-    trainer, masked = make_trainer(method="alignment-only", args=short | hiding)
-    rows = own_rows(trainer)
+    trainer, masked = make_trainer(kind=NotingTrainer, method="alignment-only", args=short | hiding)
     trainer.train()
     plain_trainer, plain = make_trainer(method="alignment-only", args=short)
     assert plain_trainer._states.come_from_sampling()
@@ -94,7 +81,7 @@ def test_states_of_responses_that_trl_hides_from_attention_are_not_taken(make_tr
         assert a.alignment == pytest.approx(b.alignment, abs=1e-5)
         assert a.reward == pytest.approx(b.reward, abs=1e-4)
     anchors = len({a.group_index for a, _ in scored})
-    assert sum(rows) == 32 + truncated + anchors  # TRL's own pass, and one over what it hid
+    assert (trainer.num_captured, sum(trainer.rows["GAR"])) == (32, truncated + anchors)
 
 
 def test_responses_of_only_special_tokens_give_a_defined_result(make_trainer: TrainerFactory):
@@ -109,22 +96,17 @@ def test_responses_of_only_special_tokens_give_a_defined_result(make_trainer: Tr
     assert all(tensor.isfinite().all() for tensor in trainer.model.state_dict().values())
 
 
-def test_signal_settings_reach_the_vectors(make_trainer: TrainerFactory):
-    trainer, _ = make_trainer(args={"cache_implementation": "quantized"})
-    assert not trainer._states.come_from_sampling()
+def test_signal_settings_reach_the_vectors_and_approximate_states_do_not(make_trainer: TrainerFactory):
+    quantized, _ = make_trainer(args={"cache_implementation": "quantized"})
+    assert not quantized._states.come_from_sampling()
     trainer, records = make_trainer(signal=SignalSettings(max_tokens=2))
     trainer.train()
     assert {row.num_scored_tokens for row in records if row.alignment is not None} == {2}
 
 
 def test_trainer_refuses_what_would_make_rewards_wrong(make_trainer: TrainerFactory):
-    for field, value in (
-        ("multi_objective_aggregation", "normalize_then_sum"),
-        ("remove_unused_columns", True),
-        ("scale_rewards", "batch"),
-    ):
-        with raises(ConfigError, f"trl.{field}"):
-            make_trainer(args={field: value}, advantage=AdvantageSettings(ddof=0))
+    with raises(ConfigError, "trl.scale_rewards"):
+        make_trainer(args={"scale_rewards": "batch"}, advantage=AdvantageSettings(ddof=0))
 
 
 def test_settings_under_which_a_resume_is_not_exact_are_named(tmp_path: Path):
@@ -135,8 +117,6 @@ def test_settings_under_which_a_resume_is_not_exact_are_named(tmp_path: Path):
         (two_steps | saves | {"save_steps": 6}, "save_steps"),  # a generation lasts four optimizer steps
         (two_steps | saves | {"save_steps": 4}, None),
         (saves | {"save_only_model": True}, "save_only_model"),
-        ({"sync_ref_model": True, "beta": 0.1}, "sync_ref_model"),
-        ({"ignore_data_skip": True}, "ignore_data_skip"),
     ):
         reasons = inexact_resumes(GRPOConfig(output_dir=str(tmp_path), **(SMALL | args)))
         assert [reason.partition(" is ")[0] for reason in reasons] == ([f"trl.{field}"] if field else [])
@@ -147,12 +127,7 @@ def test_a_tied_head_is_not_reported_as_missing_from_a_checkpoint(tied: bool, mo
     said: list[str] = []
     monkeypatch.setattr("transformers.trainer.logger.warning", said.append)
     trainer = object.__new__(GARTrainer)
-    trainer.model = LlamaForCausalLM(
-        LlamaConfig(
-            vocab_size=8, hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1,
-            tie_word_embeddings=tied,
-        )
-    )  # fmt: skip
+    trainer.model = tiny_qwen3(["<eos>"], hidden_size=8, num_hidden_layers=1, tie_word_embeddings=tied)
     weights = trainer.model.state_dict()
     del weights["lm_head.weight"], weights["model.norm.weight"]
     trainer._issue_warnings_after_load(trainer.model.load_state_dict(weights, strict=False))

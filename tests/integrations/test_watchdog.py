@@ -1,4 +1,4 @@
-"""The watchdog, on rollouts that collapse in one known way each."""
+"""The watchdog on rollouts with one known fault each."""
 
 from dataclasses import replace
 
@@ -28,7 +28,7 @@ def facts_of(row: RolloutRecord) -> Row:
 
 
 def watch(steps, *, mode="warn", patience=3) -> list[Collapse]:
-    """What is told of rollouts by step, the same by the records of TRL and by the facts of any engine."""
+    """Reported collapses of rollouts by step: equal for TRL's records and for the facts of any engine."""
     told: list[Collapse] = []
     of_facts: list[Collapse] = []
     watchdog, another = (Watchdog(WatchdogSettings(mode=mode, steps=patience), to.append) for to in (told, of_facts))
@@ -39,7 +39,7 @@ def watch(steps, *, mode="warn", patience=3) -> list[Collapse]:
     return told
 
 
-def test_a_collapse_is_told_once_with_its_cause():
+def test_a_collapse_is_reported_once_with_its_cause():
     for row, kind in ((EMPTY, "empty"), (CUT, "cut off"), (WRONG, "none right")):
         told = watch([(4, [RIGHT, row]), *((step, [row, row]) for step in range(5, 12))])
         assert [(found.kind, found.first_step, found.last_step) for found in told] == [(kind, 5, 7)]
@@ -48,10 +48,10 @@ def test_a_collapse_is_told_once_with_its_cause():
 
 def test_what_counts_as_lasting():
     sound = [(1, [EMPTY]), (2, [EMPTY]), (3, [EMPTY, RIGHT]), (4, [EMPTY]), (5, [EMPTY])]
-    assert watch(sound) == []  # a sound response begins the count anew
+    assert watch(sound) == []  # a sound response restarts the count
     assert len(watch([*sound, (6, [EMPTY])])) == 1
     (told,) = watch([(1, [EMPTY]), (2, [EMPTY]), (3, [CUT])])
-    assert told.kind == "none right"  # which holds of both faults, though neither lasts
+    assert told.kind == "none right"  # true of both faults, though neither lasts
     assert watch([(1, [WRONG]), (1, [WRONG]), (1, [WRONG])]) == []  # generations of one step
     assert len(watch([(1, [WRONG]), (3, [WRONG])])) == 1  # two updates per rollout
     assert watch([(step, [EMPTY]) for step in range(9)], mode="off") == []

@@ -1,4 +1,4 @@
-"""Hidden states as they pass, and models whose passing states would be noisy."""
+"""Captured hidden states, and models with dropout or noise."""
 
 from contextlib import suppress
 
@@ -20,13 +20,13 @@ def model() -> Qwen3ForCausalLM:
     return tiny("Qwen3", **SIZES, num_key_value_heads=1)
 
 
-def test_capture_hidden_hands_over_what_enters_the_head_until_its_block_ends(model):
+def test_capture_hidden_receives_the_heads_inputs_until_its_block_ends(model):
     captured: list[Tensor] = []
     with capture_hidden(model.model, captured.append):
         model(input_ids=IDS)  # a pass with gradients is left alone
         with torch.no_grad():
             first = model(input_ids=IDS).logits
-            second = model(input_ids=IDS + 3, logits_to_keep=1).logits  # only the head looks at fewer positions
+            second = model(input_ids=IDS + 3, logits_to_keep=1).logits  # the head alone reads fewer positions
     assert len(captured) == 2
     assert torch.equal(model.lm_head(captured[0]), first)
     assert captured[1].shape == (2, 4, 16)
@@ -40,7 +40,7 @@ def test_capture_hidden_hands_over_what_enters_the_head_until_its_block_ends(mod
 
 @pytest.mark.parametrize("use_cache", [True, False])
 def test_capture_generation_keeps_what_predicted_each_token(model, use_cache):
-    """The state of sampled token t is that of the column before it in a forward pass over the whole sequence."""
+    """The state of a sampled token equals the column before it in a forward pass over the whole sequence."""
     mask = torch.tensor([[1, 1, 1, 1], [0, 0, 1, 1]])  # the second prompt is padded on the left
     with capture_generation(model.model, most_bytes=10_000) as states:
         tokens = model.generate(IDS, attention_mask=mask, max_new_tokens=5, use_cache=use_cache, **ENDLESS)

@@ -1,7 +1,6 @@
 """For each model family, our vectors equal autograd through the model's own logits; other heads are errors."""
 
 from collections.abc import Callable
-from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,7 +14,7 @@ from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel, Qwen3ForCausalLM
 
 from gar.errors import ModelError
-from gar.models.families import evaluation_mode, find_parts
+from gar.models.families import find_parts
 from gar.scoring import signal_means
 from gar.settings import SignalSettings
 from tests.support.autograd import largest_distance, own_means, random_sequences
@@ -32,9 +31,9 @@ def tiny(family: str, **settings) -> PreTrainedModel:
         "hidden_size": 24,
         "intermediate_size": 48,
         "num_hidden_layers": 2,
+        "head_dim": 8,
         "num_attention_heads": 4,
         "num_key_value_heads": 2,
-        "head_dim": 8,
         "max_position_embeddings": 64,
         "initializer_range": 0.3,
         "pad_token_id": 0,
@@ -46,9 +45,8 @@ def tiny(family: str, **settings) -> PreTrainedModel:
         config["num_attention_heads"] = 2
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        model = getattr(transformers, f"{family}ForCausalLM")(
-            getattr(transformers, f"{family}Config")(**(config | settings))
-        )
+        kind, config_kind = (getattr(transformers, f"{family}{name}") for name in ("ForCausalLM", "Config"))
+        model = kind(config_kind(**(config | settings)))
         for name, parameter in model.named_parameters():
             if name.endswith("bias"):  # zero in a fresh model
                 nn.init.normal_(parameter)
@@ -85,7 +83,7 @@ def test_find_parts_gives_the_vectors_of_the_models_own_logits(name):
 
 @pytest.fixture
 def fresh_accelerator():
-    """A trainer of an earlier test has set the precision of this process, and a later one does not set it again."""
+    """An earlier trainer sets the precision of this process, and a later one does not set it again."""
     AcceleratorState._reset_state(reset_partial_state=True)
     yield
     AcceleratorState._reset_state(reset_partial_state=True)
@@ -114,7 +112,7 @@ def test_float32_weights_are_compared_in_float32_under_autocast_and_after_bfloat
         find_parts(model)
 
 
-def test_find_parts_and_evaluation_mode_leave_the_model_as_it_was():
+def test_find_parts_leaves_the_model_as_it_was():
     model = tiny("Qwen3").train()
     model.model.norm.eval()
     modes = [module.training for module in model.modules()]
@@ -124,24 +122,17 @@ def test_find_parts_and_evaluation_mode_leave_the_model_as_it_was():
     assert torch.equal(model(input_ids=ids).logits, before)  # the probe's hook is gone
     assert [module.training for module in model.modules()] == modes
     assert all(parameter.grad is None for parameter in model.parameters())
-    with suppress(KeyboardInterrupt), evaluation_mode(model):
-        assert not any(module.training for module in model.modules())
-        raise KeyboardInterrupt
-    assert [module.training for module in model.modules()] == modes
-
-
-# Heads that the closed form does not know.
 
 
 class Bent(Qwen3ForCausalLM):
-    """A soft-cap that its configuration does not declare."""
+    """With a soft-cap that its configuration does not declare."""
 
     def forward(self, **kwargs):
         return SimpleNamespace(logits=30 * torch.tanh(super().forward(**kwargs).logits / 30))
 
 
 class Linear4bit(nn.Linear):
-    """Stands in for the head of a model loaded in 4 bit."""
+    """In place of the head of a model loaded in 4 bit."""
 
 
 def bent(initializer_range: float) -> PreTrainedModel:
@@ -162,10 +153,10 @@ def with_head(head: nn.Module) -> PreTrainedModel:
     return model
 
 
-def with_int8_head() -> PreTrainedModel:
+def int8_head() -> nn.Linear:
     head = nn.Linear(24, VOCAB, bias=False)
     head.weight = nn.Parameter(head.weight.to(torch.int8), requires_grad=False)
-    return with_head(head)
+    return head
 
 
 def with_nan(name: str) -> PreTrainedModel:
@@ -191,7 +182,7 @@ UNKNOWN: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "around its backbone": (lambda: of_another_family("opt", ffn_dim=24), "unknown-head"),
     "no head": (lambda: tiny("Qwen3").model, "no-head"),
     "4 bit": (lambda: with_head(Linear4bit(24, VOCAB, bias=False)), "quantized-head"),
-    "8 bit": (with_int8_head, "quantized-head"),
+    "8 bit": (lambda: with_head(int8_head()), "quantized-head"),
     "NaN norm": (lambda: with_nan("model.norm.weight"), "not-finite"),
     "NaN head": (lambda: with_nan("lm_head.weight"), "not-finite"),
     "prompts": (lambda: with_prompts(tiny("Qwen3")), "prompt-adapter"),
@@ -210,7 +201,7 @@ def test_find_parts_rejects_what_the_closed_form_does_not_know(name):
 
 
 def test_find_parts_of_a_float32_head_on_a_bfloat16_backbone():
-    """As TRL's `cast_lm_head_to_fp32` makes it."""
+    """Made by TRL's `cast_lm_head_to_fp32`."""
     model = tiny("Qwen3", tie_word_embeddings=False).to(torch.bfloat16)
     head = model.lm_head.float()
     head.forward = lambda hidden: nn.functional.linear(hidden.float(), head.weight)

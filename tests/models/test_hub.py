@@ -1,4 +1,4 @@
-"""A model's name that leads nowhere is rejected at once, with the nearest that does."""
+"""A name without a model is rejected at once, with the nearest that has one."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from tests.support.errors import raises
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """An empty cache, and no answer kept."""
+    """An empty cache of the Hub, and no remembered answer."""
     check_model_name.cache_clear()
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)

@@ -47,10 +47,10 @@ def prompt_ids(tokenizer):
 
 
 def always_next(model, token):
-    """Make the model put all its probability on one token, wherever it is."""
+    """Make the model put all its probability on one token."""
     with torch.no_grad():
-        model.model.norm.weight.zero_()  # the head sees zeros ...
-        model.lm_head = torch.nn.Linear(32, model.config.vocab_size)  # ... and its bias decides
+        model.model.norm.weight.zero_()  # so that the head's bias decides
+        model.lm_head = torch.nn.Linear(32, model.config.vocab_size)
         model.lm_head.bias.fill_(-30.0)
         model.lm_head.bias[token] = 30.0
     return model
@@ -95,7 +95,7 @@ def test_generate_responses_keeps_the_order_of_the_prompts_whatever_the_padding(
 
 
 def test_generate_responses_samples_from_the_softmax_at_its_temperature_and_top_p(model, tokenizer, prompt_ids):
-    # The checkpoint's own settings would leave one token; training would not see them, so neither do we.
+    # With the checkpoint's own settings only one token would be left. Training ignores them.
     model.generation_config.update(top_k=1, repetition_penalty=5.0, min_p=0.9, bad_words_ids=[[7]])
     with torch.no_grad():
         logits = model(torch.tensor(prompt_ids[:1])).logits[0, -1]
@@ -162,7 +162,7 @@ def test_generate_responses_ends_at_every_end_token_the_model_declares(model, to
 @pytest.mark.parametrize("kwargs", [{}, {"thinking": False}])
 def test_encode_prompt_gives_the_ids_that_trl_trains_on(tokenizer, kwargs):
     def of_trl(prompts):
-        """What TRL itself makes of prompts, without a trainer around it."""
+        """TRL's token ids of prompts, without a trainer."""
         unused = dict.fromkeys(["environment_factories", "tools", "chat_template", "_is_vlm"])
         trainer = SimpleNamespace(processing_class=tokenizer, chat_template_kwargs=kwargs, **unused)
         return GRPOTrainer._tokenize_prompts(trainer, prompts)[0]
@@ -210,10 +210,10 @@ def test_what_cannot_be_sampled_is_an_error(model, tokenizer, prompt_ids):
         sample(model, tokenizer, [prompt_ids[0], []])
     with raises(ModelError, "no-chat-template"):
         encode_prompt(tokenizer, [{"role": "user", "content": "7 ="}])
-    impossible = [{"num_samples": 0}, {"max_new_tokens": 0}, {"batch_size": -1}, {"top_p": 1.5}]
-    for change in (*impossible, {"temperature": 0.0}, {"temperature": float("nan")}):
-        with pytest.raises(ValueError):  # noqa: PT011 - ours and those of transformers
-            sample(model, tokenizer, prompt_ids, **change)
+    bad = {"num_samples": 0, "max_new_tokens": 0, "batch_size": -1, "top_p": 1.5, "temperature": float("nan")}
+    for name, value in bad.items():
+        with pytest.raises(ValueError, match="must be at least 1"):
+            sample(model, tokenizer, prompt_ids, **{name: value})
     model.generate = Mock(side_effect=torch.OutOfMemoryError("CUDA out of memory"))
     with pytest.raises(torch.OutOfMemoryError) as exhausted:
         sample(model, tokenizer, prompt_ids, batch_size=7)

@@ -1,4 +1,4 @@
-"""Anchors: which can be scored at all, and after which prompt another problem's stands."""
+"""Anchors: which can be scored, and the prompt before an anchor of a different problem."""
 
 import pytest
 

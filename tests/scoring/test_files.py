@@ -1,4 +1,4 @@
-"""`score_file`: the scorer's numbers, row by row; bad input by name; nothing lost or repeated by a kill."""
+"""`score_file`: the scorer's numbers by row, bad input by name, and nothing lost or repeated by a kill."""
 
 import json
 from collections.abc import Callable
@@ -50,14 +50,16 @@ def score(tmp_path: Path) -> Callable[..., ScoredFile]:
     return score
 
 
+def save_policy(folder: Path, model: Any, tokenizer: Any) -> None:
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
 def read(scored: ScoredFile) -> list[Row]:
     return [json.loads(line) for line in scored.files.out.read_text().splitlines()]
 
 
-# What it writes.
-
-
-def test_score_file_writes_what_the_scorer_says_of_each_row(write_rows, score):
+def test_score_file_writes_the_scorers_numbers_of_each_row(write_rows, score):
     rows = [*rows_of(2), rows_of(3)[2] | {"expert_solution": None}]
     scored = score(write_rows(*rows), tokens=True)
     with Verifier(num_workers=1) as verifier:
@@ -87,7 +89,7 @@ def test_score_file_scores_as_well_window_by_window(write_rows, score):
     for window in (1, 3 * RESPONSES + 1):
         parts = read(score(file, out=f"{window}.jsonl", window=window))
         for one, other in zip(parts, whole, strict=True):
-            # Batches of other widths round otherwise; advantages divide by the small spread of a group.
+            # Batches of different widths round differently. Advantages divide by the small spread of a group.
             assert {**one, "advantage": None} == pytest.approx({**other, "advantage": None}, abs=2e-6)
             assert one["advantage"] == pytest.approx(other["advantage"], abs=1e-3)
     eligible = read(score(file, out="eligible.jsonl", eligible_only=True))
@@ -111,7 +113,7 @@ def test_score_file_reads_the_rows_columns_and_prompts_that_it_is_told(write_row
 
 
 def test_score_file_summary_by_hand(write_rows, score):
-    """Groups of: equal right texts, other right texts, wrong texts, both. Only the second gets a spread."""
+    """Groups of equal right texts, different right texts, wrong texts, and both. Only the second gets a spread."""
     row = rows_of(1)[0]
     right, other, *_, wrong = row["responses"]
     rows = [
@@ -124,17 +126,16 @@ def test_score_file_summary_by_hand(write_rows, score):
     summary, found = scored.summary, read(scored)
     assert (summary["rows"], summary["groups"], summary["responses"], summary["bad_rows"]) == (4, 4, 10, 0)
     assert summary["repeated_prompts"] == 3
+    assert (summary["verified"], summary["eligible"], summary["signal"]) == (6, 6, {"scored": 10})
     assert summary["verification"] == {"ok": 6, "wrong": 3, "unparsed": 1}
-    assert (summary["verified"], summary["eligible"]) == (6, 6)
-    assert summary["signal"] == {"scored": 10}
     assert summary["outcome_mean"] == pytest.approx((6 - 0.6) / 10)
     assert summary["reward_mean"] == pytest.approx(sum(row["reward"] for row in found) / 10)
     assert summary["reward_mean"] > summary["outcome_mean"]
     assert summary["zero_std_group_fraction"] == {"before": 3 / 4, "after": 2 / 4}
     verified = sorted(row["alignment"] for row in found if row["verified"])
-    assert summary["alignment"]["verified"]["count"] == 6
-    assert summary["alignment"]["verified"]["quantiles"]["0.5"] == pytest.approx((verified[2] + verified[3]) / 2)
-    assert summary["alignment"]["others"]["count"] == 4
+    alignment = summary["alignment"]
+    assert (alignment["verified"]["count"], alignment["others"]["count"]) == (6, 4)
+    assert alignment["verified"]["quantiles"]["0.5"] == pytest.approx((verified[2] + verified[3]) / 2)
     assert summary["tokens"] == sum(row["num_tokens"] for row in found)
     assert summary["seconds"] > 0
     run = json.loads(scored.files.run.read_text())
@@ -143,37 +144,27 @@ def test_score_file_summary_by_hand(write_rows, score):
     assert {"gar", "python", "torch", "transformers"} <= set(run["versions"])
 
 
-# Bad input.
-
-
-def test_score_file_leaves_bad_rows_out_and_names_them(write_rows, score):
-    row = rows_of(1)[0]
-    chat = [{"role": "user", "content": "3+4="}]
-    file = write_rows(row, "{broken", {"question": "3+4="}, row | {"prompt": chat}, row | {"responses": [7]}, row)
-    scored = score(file)
-    assert [row["line"] for row in read(scored)] == [1] * RESPONSES + [6] * RESPONSES
-    errors = [json.loads(line) for line in scored.files.errors.read_text().splitlines()]
-    assert [error["place"] for error in errors] == [f"{file}:{line}" for line in (2, 3, 4, 5)]
-    assert all(error["error"] for error in errors)
-    assert (scored.summary["rows"], scored.summary["bad_rows"]) == (6, 4)
-
-
-def test_score_file_leaves_out_a_row_that_the_chat_template_refuses(write_rows, score, tmp_path):
+def test_score_file_leaves_bad_rows_out_and_names_them(write_rows, score, tmp_path):
+    """Broken rows, and prompts that the chat template rejects."""
     model, tokenizer = load_embedded()
     tokenizer.chat_template = (
         "{% if messages[0]['role'] != 'user' %}{{ raise_exception('the user must speak first') }}{% endif %}"
         "{% for message in messages %}{{ message['content'] }}{% endfor %}"
     )
-    model.save_pretrained(tmp_path / "chat")
-    tokenizer.save_pretrained(tmp_path / "chat")
+    save_policy(tmp_path / "chat", model, tokenizer)
     row = rows_of(1)[0]
-    good, bad = ([{"role": role, "content": row["prompt"]}] for role in ("user", "assistant"))
-    scored = score(write_rows(row | {"prompt": bad}, row | {"prompt": good}), model=str(tmp_path / "chat"))
-    assert [row["line"] for row in read(scored)] == [2] * RESPONSES
-    assert ":1" in scored.files.errors.read_text()
-    assert "the user must speak first" in scored.files.errors.read_text()
-    text = read(score(write_rows(row, name="text.jsonl"), out="text_scores.jsonl"))
-    assert [row["alignment"] for row in read(scored)] == [row["alignment"] for row in text]
+    chat, bad = (row | {"prompt": [{"role": role, "content": row["prompt"]}]} for role in ("user", "assistant"))
+    file = write_rows(row, "{broken", {"question": "3+4="}, bad, row | {"responses": [7]}, chat)
+    scored = score(file, model=str(tmp_path / "chat"))
+    found = read(scored)
+    assert [row["line"] for row in found] == [1] * RESPONSES + [6] * RESPONSES
+    alignments = [row["alignment"] for row in found]
+    assert alignments[:RESPONSES] == pytest.approx(alignments[RESPONSES:], abs=2e-6)
+    errors = [json.loads(line) for line in scored.files.errors.read_text().splitlines()]
+    assert [error["place"] for error in errors] == [f"{file}:{line}" for line in (2, 3, 4, 5)]
+    assert all(error["error"] for error in errors)
+    assert "the user must speak first" in errors[2]["error"]
+    assert (scored.summary["rows"], scored.summary["bad_rows"]) == (6, 4)
 
 
 def test_score_file_names_what_is_wrong_before_it_loads_a_model(write_rows, score, tmp_path):
@@ -183,6 +174,7 @@ def test_score_file_names_what_is_wrong_before_it_loads_a_model(write_rows, scor
         (write_rows("", name="empty.jsonl"), {}, DataError, "no-rows"),
         (good, {"anchor_fields": ("solution", "cot")}, DataError, "no-anchors"),
         (str(tmp_path / "row.jsonl"), {}, DataError, "data"),
+        (good, {"signal": {"policy": "initial"}}, ConfigError, "signal.policy"),
         (good, {"device": "tpu:0"}, ConfigError, "device"),
         (good, {"device": "cpu:x"}, ConfigError, "device"),
         (good, {"out": "rows.jsonl", "overwrite": True}, ConfigError, "overwrites-input"),
@@ -194,19 +186,6 @@ def test_score_file_names_what_is_wrong_before_it_loads_a_model(write_rows, scor
     assert len((tmp_path / "scores.errors.jsonl").read_text().splitlines()) == 2  # of the first
 
 
-def test_score_file_goes_on_with_smaller_batches_when_memory_ran_out(write_rows, score, monkeypatch):
-    file = write_rows(*rows_of(2))
-
-    def exhaust(*args: object, **kwargs: object) -> None:
-        raise torch.OutOfMemoryError("tried to allocate 2 GiB.")
-
-    with monkeypatch.context() as patch, raises(ModelError, "out-of-memory"):
-        patch.setattr(GARScorer, "score", exhaust)
-        score(file)
-    found = score(file, signal={"max_batch_tokens": 64}, window=99, verify={"num_workers": 2})  # these only round
-    assert len(read(found)) == 2 * RESPONSES
-
-
 @pytest.mark.parametrize(("found", "device"), [(None, "cpu"), ("cuda", "cuda"), ("mps", "cpu")])
 def test_choose_device_takes_an_accelerator_that_has_float64(monkeypatch, found, device):
     accelerator = found and torch.device(found)
@@ -215,9 +194,7 @@ def test_choose_device_takes_an_accelerator_that_has_float64(monkeypatch, found,
     assert choose_device(None) == torch.device(found or "cpu")
 
 
-# Interruption. A command that is killed at its write operations: tests/faults.
-
-
+# tests/faults kills the command at its write operations.
 def test_score_file_goes_on_with_the_same_settings_input_and_model_alone(write_rows, score, monkeypatch, tmp_path):
     rows = rows_of(3)
     file = write_rows(*rows)
@@ -229,19 +206,20 @@ def test_score_file_goes_on_with_the_same_settings_input_and_model_alone(write_r
     windows, score_groups = [1], GARScorer.score
 
     def one_window(self: GARScorer, groups: Any, **options: Any) -> Any:
-        return score_groups(self, groups, **options) if windows.pop() else None
+        if not windows:
+            raise torch.OutOfMemoryError("tried to allocate 2 GiB.")
+        windows.pop()
+        return score_groups(self, groups, **options)
 
-    with monkeypatch.context() as patch:
+    with monkeypatch.context() as patch, raises(ModelError, "out-of-memory"):
         patch.setattr(GARScorer, "score", one_window)
-        with pytest.raises(IndexError):  # as a kill
-            score(file, window=RESPONSES, overwrite=True)
+        score(file, window=RESPONSES, overwrite=True)
     assert first.out.read_bytes() == before  # until there is something to replace it with
     first.out.unlink()
     model, tokenizer = load_embedded()
     with torch.no_grad():
         model.lm_head.weight.mul_(2)
-    model.save_pretrained(tmp_path / "other")
-    tokenizer.save_pretrained(tmp_path / "other")
+    save_policy(tmp_path / "other", model, tokenizer)
     nowhere = {"model": str(tmp_path / "nowhere")}  # rejected before it is loaded
     for changes in (
         {"signal": {"kind": "gradient"}, **nowhere},
@@ -257,7 +235,8 @@ def test_score_file_goes_on_with_the_same_settings_input_and_model_alone(write_r
     write_rows(*rows)
     with writer_lock(first.out.with_name("scores.partial.jsonl")), raises(LockedError):
         score(file, window=RESPONSES)
-    assert score(file, window=RESPONSES).files.out.read_bytes() == whole
+    free = {"signal": {"max_batch_tokens": 9999}, "verify": {"num_workers": 2}}  # these may differ
+    assert score(file, window=RESPONSES, **free).files.out.read_bytes() == whole
     write_rows(*rows[1:], rows[0])
     assert len(read(score(changed, overwrite=True))) == 3 * RESPONSES
     assert not first.errors.exists()  # they were the other file's

@@ -24,7 +24,7 @@ SHAPES = [
     (17, 25, range(20, 25)),
     (4, 9, [8]),
 ]
-# Ours is float32, the second route float64 but for the model's own float32 norms: 7e-7 apart where measured.
+# Float32 against float64 with the model's own float32 norms: 7e-7 apart where measured.
 CLOSE = 5e-6
 
 
@@ -48,7 +48,7 @@ def scorable(sequences) -> list[TokenSequence]:
 
 
 def forward_shapes(backbone: nn.Module) -> list[tuple[int, ...]]:
-    """Grows by the shape of the ids of each forward pass."""
+    """Shapes of the ids of each forward pass from now on."""
     shapes: list[tuple[int, ...]] = []
 
     def note(module: nn.Module, args: tuple, kwargs: dict) -> None:
@@ -56,9 +56,6 @@ def forward_shapes(backbone: nn.Module) -> list[tuple[int, ...]]:
 
     backbone.register_forward_pre_hook(note, with_kwargs=True)
     return shapes
-
-
-# The number itself.
 
 
 def test_signal_means_equal_autograd_through_the_models_own_loss(model, scorable):
@@ -86,21 +83,8 @@ def test_signal_means_pass_thresholds_and_keep_fractions_to_the_core(model, scor
     assert changed == [fraction < 1 for fraction in fractions]
 
 
-# What a pass costs.
-
-
-def test_signal_means_cut_each_sequence_at_its_last_scored_token_exactly(model):
-    (sequence,) = random_sequences(VOCAB, [(4, 30, range(3, 12))])
-    parts = find_parts(model)
-    shapes = forward_shapes(parts.backbone)
-    found = signal_means(parts, [sequence], SignalSettings())
-    assert shapes[-1] == (1, 4 + 11)  # the last scored token is predicted from the 15th
-    whole = parts.backbone(input_ids=torch.tensor([[*sequence.context_ids, *sequence.ids]])).last_hidden_state
-    untruncated = means_from_hidden(parts, whole, [sequence], [4], SignalSettings())
-    assert largest_distance(found, untruncated) < CLOSE
-
-
-def test_signal_means_without_scored_positions_are_zero_and_cost_no_pass(model, sequences):
+def test_signal_means_pass_over_no_more_than_they_need(model, sequences):
+    """Up to the last scored token of a sequence, and over none without scored tokens, which gets zeros."""
     parts = find_parts(model)
     shapes = forward_shapes(parts.backbone)
     nothing = TokenSequence(context_ids=[], ids=[], positions=[])
@@ -109,9 +93,10 @@ def test_signal_means_without_scored_positions_are_zero_and_cost_no_pass(model, 
     assert shapes == []
     means = signal_means(parts, sequences, SignalSettings())
     assert [bool(row.any()) for row in means] == [bool(sequence.positions) for sequence in sequences]
-
-
-# What a pass leaves behind.
+    shapes.clear()
+    found = signal_means(parts, [sequences[1]], SignalSettings())
+    assert shapes == [(1, 9 + 19)]  # the 20th token is predicted from the one before
+    assert largest_distance(found, means[1:2]) < CLOSE
 
 
 @pytest.mark.parametrize("grad", [True, False], ids=["grad", "no_grad"])
@@ -120,7 +105,7 @@ def test_signal_means_are_the_same_in_train_mode_with_dropout_and_checkpointing(
     model = tiny_qwen3(tied=True, attention_dropout=0.5)
     model.gradient_checkpointing_enable()
     model.train()
-    model.model.norm.eval()  # a module with a mode of its own
+    model.model.norm.eval()  # one module in a different mode
     modes = {name: module.training for name, module in model.named_modules()}
     with torch.set_grad_enabled(grad):
         means = signal_means(find_parts(model), scorable, SignalSettings())
@@ -147,11 +132,8 @@ def test_signal_means_of_bad_sequences_are_an_error_that_restores_the_mode(model
     model.eval()
 
 
-# Hidden states of a pass that ran anyway.
-
-
 def test_means_from_hidden_equal_autograd_on_left_padded_captured_states(model, scorable):
-    """As TRL lays a batch out: prompts padded on the left, responses on the right, in mini-batches."""
+    """In TRL's layout: prompts padded on the left, responses on the right, in mini-batches."""
     parts = find_parts(model)
     prompt_width = max(len(sequence.context_ids) for sequence in scorable)
     width = prompt_width + max(len(sequence.ids) for sequence in scorable)

@@ -1,4 +1,4 @@
-"""Hashes that tell one model and one tokenizer from another, wherever they lie."""
+"""Hashes that identify a model and a tokenizer."""
 
 import torch
 from peft import LoraConfig, get_peft_model
@@ -7,7 +7,7 @@ from gar.models.embedded import load_embedded
 from gar.scoring.identity import tokenizer_hash, weights_hash
 
 
-def test_weights_hash_is_that_of_the_weights_not_of_the_object():
+def test_weights_hash_depends_on_the_weights_alone():
     first, second = load_embedded()[0], load_embedded()[0]
     before = weights_hash(first)
     assert before == weights_hash(second) != weights_hash(second.to(torch.bfloat16))

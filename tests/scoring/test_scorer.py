@@ -1,4 +1,4 @@
-"""GARScorer on the embedded model: its numbers against the core's, what it leaves behind, and bad input by name."""
+"""GARScorer on the embedded model: its numbers against the core's, and bad input by name."""
 
 import copy
 from collections.abc import Sequence
@@ -20,8 +20,7 @@ from gar.types import Problem, Status
 from gar.verify import Verifier
 from tests.support.errors import raises
 
-# Two batches of other widths round the last bits of float32 otherwise.
-CLOSE = 2e-6
+CLOSE = 2e-6  # batches of different widths round differently
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +30,7 @@ def embedded():
 
 @pytest.fixture(scope="module")
 def new(embedded):
-    """A scorer with a verifier, of the embedded model if no other is given."""
+    """Makes a scorer with a verifier, by default of the embedded model."""
     with Verifier(num_workers=1) as verifier:
         yield lambda model=embedded[0], **options: GARScorer(model, embedded[1], verifier=verifier, **options)
 
@@ -60,7 +59,7 @@ def groups() -> list[ResponseGroup]:
 
 
 def assert_equal(found: Sequence[ResponseScore], expected: Sequence[ResponseScore]) -> None:
-    """The same but for the last bits of a forward pass in another batch."""
+    """Equal up to the rounding of different batches."""
     for a, b in zip(found, expected, strict=True):
         for name in ("alignment", "signal_norm", "bonus", "reward"):
             assert getattr(a, name) == pytest.approx(getattr(b, name), abs=CLOSE)
@@ -68,11 +67,8 @@ def assert_equal(found: Sequence[ResponseScore], expected: Sequence[ResponseScor
         assert replace(a, **numbers) == replace(b, **numbers)
 
 
-# The numbers.
-
-
 def test_scores_are_those_of_the_core_and_of_the_verifier(embedded, scorer, groups):
-    """Spans, means and cosines again by hand, and what was found of each response."""
+    """Spans, means and cosines by hand, and the verdict of each response."""
     model, tokenizer = embedded
     reader, parts = SequenceReader.from_settings(tokenizer, SignalSettings(), VerifySettings()), find_parts(model)
     scores = scorer.score(groups)
@@ -101,7 +97,7 @@ def test_scores_are_those_of_the_core_and_of_the_verifier(embedded, scorer, grou
 
 @pytest.mark.parametrize("kind", [list, torch.tensor])
 def test_scores_of_token_ids_are_those_of_the_text(embedded, scorer, groups, kind):
-    """An end token and padding are set aside."""
+    """An end token and padding do not count."""
     _, tokenizer = embedded
     end = [tokenizer.eos_token_id, tokenizer.pad_token_id]
     as_ids = [
@@ -117,7 +113,7 @@ def test_scores_of_token_ids_are_those_of_the_text(embedded, scorer, groups, kin
     assert scorer.score(as_ids) == expected
 
 
-def test_scores_depend_on_no_company_order_or_memory_bound(new, scorer, groups):
+def test_scores_do_not_depend_on_other_groups_order_or_memory_bound(new, scorer, groups):
     together = scorer.score(groups)
     assert_equal(together, [replace(s, group_index=g) for g in range(3) for s in scorer.score([groups[g]])])
     order = [5, 0, 7, 2, 1, 6, 4, 3]
@@ -141,12 +137,11 @@ def test_own_judgment_takes_the_place_of_a_verifier(embedded, groups):
 
 def test_settings_reach_rewards_and_advantages(new, groups):
     reward = RewardSettings(bonus_weight=0.0, correct_reward=2.0, format_penalty=-1.0)
-    bessel = new(reward=reward, advantage=AdvantageSettings(ddof=1, eps=0.0))
-    scores = bessel.score(groups[:1])
-    assert [s.reward for s in scores] == [2.0] * 6 + [0.0, -1.0]
-    mean, deviation = 11 / 8, (sum((r - 11 / 8) ** 2 for r in [2] * 6 + [0, -1]) / 7) ** 0.5
-    expected = [(s.reward - mean) / deviation for s in scores]
-    assert [s.advantage for s in scores] == pytest.approx(expected, rel=1e-12)
+    scores = new(reward=reward, advantage=AdvantageSettings(ddof=1, eps=0.0)).score(groups[:1])
+    rewards = torch.tensor([2.0] * 6 + [0.0, -1.0], dtype=torch.float64)
+    assert [s.reward for s in scores] == rewards.tolist()
+    expected = (rewards - rewards.mean()) / rewards.std()
+    assert [s.advantage for s in scores] == pytest.approx(expected.tolist(), rel=1e-12)
 
 
 def test_a_response_equal_to_its_anchor_has_alignment_one_and_is_named(scorer, groups):
@@ -156,9 +151,6 @@ def test_a_response_equal_to_its_anchor_has_alignment_one_and_is_named(scorer, g
     assert last.detail == "equals its anchor"
     expected = {text == groups[0].anchors[0] for text in copied.responses[:4]}
     assert {score.detail == "equals its anchor" for score in others} == expected
-
-
-# Token shares.
 
 
 def test_token_shares_add_up_to_the_alignment_with_the_best_anchor(scorer, groups):
@@ -179,25 +171,18 @@ def test_token_shares_add_up_to_the_alignment_with_the_best_anchor(scorer, group
         assert max(map(abs, shares)) > 0.01
 
 
-# The weights.
-
-
 def test_the_current_weights_count(embedded, new, groups):
     model = copy.deepcopy(embedded[0])
-    mine, initial = new(model), new(model, signal=SignalSettings(policy="initial"))
-    before = mine.score(groups)
+    mine = new(model)
+    before = mine.score(groups[:1])
     with torch.no_grad():
         model.model.layers[0].mlp.down_proj.weight.mul_(0.5)
-    after = mine.score(groups)
+    after = mine.score(groups[:1])
     assert max(abs(a.alignment - b.alignment) for a, b in zip(after, before, strict=True) if a.alignment) > 1e-3
-    assert initial.score(groups) == before
-
-
-# Bad input: named, and the rest goes on.
 
 
 def unharmed(scorer: GARScorer, groups: Sequence[ResponseGroup], spoilt: ResponseGroup) -> list[ResponseScore]:
-    """Scores of `spoilt`, after a check that the groups around it have the scores they have without it."""
+    """Scores of `spoilt`. Checks that the groups around it keep their scores."""
     found = scorer.score([groups[0], spoilt, groups[1]])
     assert_equal(found[:8], scorer.score([groups[0]]))
     assert_equal(found[-8:], [replace(score, group_index=2) for score in scorer.score([groups[1]])])
@@ -266,24 +251,12 @@ def test_what_a_scorer_cannot_work_with_is_an_error(embedded, scorer, groups):
             judge.score([groups[1], replace(groups[0], **changes)])
     with raises(ConfigError, "method"):
         GARScorer(*embedded, method="maspo")
+    with raises(ModelError, "no-chat-template"):
+        scorer.score([replace(groups[0], prompt=[{"role": "user", "content": "3="}])])
     tokenizer = copy.deepcopy(embedded[1])
     tokenizer.add_tokens(["another"])
     with raises(ModelError, "vocabulary"):
         GARScorer(embedded[0], tokenizer)
-
-
-def test_chat_messages_need_a_chat_template(embedded):
-    model, tokenizer = embedded[0], copy.deepcopy(embedded[1])
-    plain = ResponseGroup(prompt="3=+", responses=["7 1", "7 2"], anchors=["7"], eligible=[True] * 2)
-    as_chat = replace(plain, prompt=[{"role": "user", "content": "3="}])
-    with raises(ModelError, "no-chat-template"):
-        GARScorer(model, tokenizer).score([as_chat])
-    tokenizer.chat_template = "{% for m in messages %}{{ m['content'] }}{% endfor %}+"
-    scorer = GARScorer(model, tokenizer)
-    assert scorer.score([as_chat]) == scorer.score([plain])
-
-
-# Other methods.
 
 
 def test_g2rl_needs_no_anchor_and_tells_tokens_without_shares(new, groups):
@@ -297,7 +270,7 @@ def test_g2rl_needs_no_anchor_and_tells_tokens_without_shares(new, groups):
 
 
 def test_score_all_computes_no_more_than_the_method_reads(new, groups):
-    """Rewards stay. A method without alignment has nothing to score."""
+    """Rewards stay equal. A method without alignment has nothing to score."""
     for method in ("gar-grpo", "grpo", "g2rl", "length", "alignment-only"):
         some, every = (new(method=method, score_all=score_all).score(groups[:1]) for score_all in (False, True))
         assert [score.reward for score in every] == pytest.approx([score.reward for score in some], abs=CLOSE)
@@ -310,5 +283,4 @@ def test_score_all_computes_no_more_than_the_method_reads(new, groups):
             assert {score.signal_norm for score in every} == {None}
             assert len({score.alignment for score in some[:6]}) > 1
         if method == "grpo":
-            assert [score.reward for score in some] == [1.0] * 6 + [0.0, -0.6]
             assert {score.signal for score in some} == {SignalStatus.SKIPPED}

@@ -40,11 +40,16 @@ def run_ranks(function: Callable[..., Any], world_size: int, folder: Path, *argu
     return [torch.load(folder / f"{rank}.pt", weights_only=False) for rank in range(world_size)]
 
 
+def join_group(rank: int, world_size: int, folder: Path) -> None:
+    """Join the group of the ranks that share a folder, with the environment of a launcher."""
+    told = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": world_size, "LOCAL_WORLD_SIZE": world_size}
+    os.environ.update({name: str(value) for name, value in told.items()})
+    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=world_size)
+
+
 def _work(rank: int, world_size: int, folder: Path, function: Callable[..., Any], arguments: tuple) -> None:
     torch.set_num_threads(1)
-    told = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": world_size, "LOCAL_WORLD_SIZE": world_size}
-    os.environ.update({name: str(value) for name, value in told.items()})  # as a launcher does
-    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=world_size)
+    join_group(rank, world_size, folder)
     try:
         torch.save(function(*arguments), folder / f"{rank}.pt")
     finally:

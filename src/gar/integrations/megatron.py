@@ -13,12 +13,12 @@ from gar.errors import ModelError
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HeadInputs:
-    """What the head was given in one micro-batch."""
+    """Inputs of the head in one micro-batch."""
 
     token_ids: Tensor
-    """int64 [tokens]: what this context rank passed through the model, packed and padded as the engine does it."""
+    """int64 [tokens]: this context rank's tokens, packed and padded by the engine."""
     hidden: Tensor
-    """[tokens, hidden], on the model's device or in host memory. Under sequence parallelism a part of the tokens."""
+    """[tokens, hidden], on the model's device or in host memory. With `is_split` a part of the tokens."""
     weight: Tensor
     """[rows, hidden], this rank's rows of the head, or the embedding's if they are tied."""
     bias: Tensor | None
@@ -27,7 +27,7 @@ class HeadInputs:
     """Whether sequence parallelism splits `hidden`."""
 
     def whole_hidden(self, group: Any) -> Tensor:
-        """Hidden states of all tokens, put together if sequence parallelism splits them over `group`."""
+        """Hidden states of all tokens, gathered over `group` if they are split."""
         hidden = self.hidden.to(self.weight.device)
         return gather_tokens(hidden, group) if self.is_split else hidden
 
@@ -35,9 +35,9 @@ class HeadInputs:
 def watch_head(
     chunks: list[Any], seen: MutableSequence[HeadInputs], *, spare_logits: bool = False
 ) -> Callable[[], None]:
-    """From now on, add what the head is given in each micro-batch, in their order, to `seen`. Returns what ends it.
+    """From now on, add the inputs of the head in each micro-batch to `seen`. Returns the function that ends it.
 
-    With `spare_logits` the head works on a single token, for a pass without a reader of its logits.
+    With `spare_logits` the head gets a single token, for a pass without a reader of its logits.
     """
     token_ids: list[Tensor] = []
 
@@ -95,12 +95,10 @@ def head_means(
     temperature: float,
     vocab_size: int | None,
 ) -> Tensor:
-    """Mean vector of each response of a micro-batch, float32 [responses, hidden], over tensor and context ranks.
+    """Mean vector of each response of a micro-batch, float32 [responses, hidden], on the last pipeline stage.
 
-    A collective of these ranks, on the last pipeline stage.
-
-    `rows` are this context rank's tokens that predict a scored one, `targets` what they predict, the response
-    of each, and the number of responses. Rows of the head from `vocab_size` on are padding. None means no padding.
+    A collective of tensor and context ranks. `rows` are this context rank's tokens that predict a scored one, `targets`
+    what they predict, the response of each, and the number of responses. From row `vocab_size` on the head is padding.
     """
     from megatron.core import mpu
 

@@ -1,7 +1,6 @@
-"""Look at every step's rollouts: has the policy collapsed, so that the rest of the budget would be wasted?
+"""Watch every step's rollouts for a collapse of the policy, after which training would be wasted.
 
-`gar train`, slime and verl look by themselves. For `GARTrainer`:
-`GARTrainer(..., on_rollouts=Watchdog(WatchdogSettings(mode="stop")).look)`.
+For `GARTrainer`: `GARTrainer(..., on_rollouts=Watchdog(WatchdogSettings(mode="stop")).look)`.
 """
 
 import warnings
@@ -19,7 +18,7 @@ if TYPE_CHECKING:  # records import pyarrow, which slime's container may lack
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Collapse:
-    """What was wrong with every response of some steps in a row."""
+    """A fault of every response of consecutive steps."""
 
     kind: str
     first_step: int
@@ -37,7 +36,7 @@ _FAULTS = {
     "format. The policy has lost the task or the format, or the problems are too hard. Read some. Lower the learning "
     "rate, or take easier problems.",
 }
-"""By kind, the most informative first."""
+"""Causes and advice by kind, the most informative first."""
 
 
 def warn(collapse: Collapse) -> None:
@@ -46,10 +45,11 @@ def warn(collapse: Collapse) -> None:
 
 
 class Watchdog:
-    """Counts the steps in a row in which something was wrong with every response.
+    """Counts consecutive steps in which all responses have the same fault.
 
     Args:
-        settings: After how many steps to call `tell`, and whether to stop. `tell` receives the first collapse, once.
+        settings: After how many steps to call `tell`, and whether to stop.
+        tell: Receives the first collapse, once.
     """
 
     def __init__(self, settings: WatchdogSettings, tell: Callable[[Collapse], None] = warn):
@@ -63,7 +63,7 @@ class Watchdog:
         self._count(step, [(not row.response.strip(), row.truncated, row.eligible) for row in rows])
 
     def look_at(self, step: int, responses: Step) -> None:
-        """The same for the responses of all ranks under any engine."""
+        """`look` for the responses of all ranks under any engine."""
         pairs = zip(responses.facts, responses.eligible.tolist(), strict=True)
         self._count(step, [(fact.empty, fact.truncated, right) for fact, right in pairs])
 

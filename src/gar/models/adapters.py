@@ -38,16 +38,8 @@ def num_embeddings(model: Any) -> int:
     return (embeddings if adapter is None else adapter.get_base_layer()).num_embeddings
 
 
-# Before training.
-
-
 def lora_config(settings: AdapterSettings, revision: str | None = None) -> Any:
-    """The `peft.LoraConfig` of a new adapter, or None if `settings.rank` is None.
-
-    Args:
-        settings: The section `adapter`.
-        revision: Revision of a base model from the Hub. It is stored with the adapter.
-    """
+    """The `peft.LoraConfig` of a new adapter, which stores the base model's `revision`. None without a rank."""
     if settings.rank is None:
         return None
     all_linear = settings.target_modules == ("all-linear",)
@@ -62,14 +54,7 @@ def lora_config(settings: AdapterSettings, revision: str | None = None) -> Any:
 
 
 def check_adapter(model: Any, settings: AdapterSettings) -> None:
-    """Reject an adapter that cannot be trained or merged, before training starts.
-
-    A new adapter is put on the model and removed again.
-
-    Args:
-        model: The policy, with or without an adapter.
-        settings: The adapter to be trained.
-    """
+    """Reject an adapter that cannot be trained or merged. A new one is put on the model and removed again."""
     config = lora_config(settings)
     if config is None:
         if is_adapted(model):
@@ -84,7 +69,7 @@ def check_adapter(model: Any, settings: AdapterSettings) -> None:
     _check_names(model, settings)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the trainer adds the adapter again, and then they are shown
+            warnings.simplefilter("ignore")  # they are shown when the trainer adds the adapter
             adapted = import_peft().get_peft_model(model, config)
     except ValueError as error:
         reason = " ".join(str(error).split())[:200]
@@ -127,21 +112,12 @@ def _nearest(name: str, paths: Iterable[str]) -> str:
     return did_you_mean(name, ends) or f" It has {', '.join(list(ends)[:20])}."
 
 
-# Load and save.
-
-
 class AdapterFiles(NamedTuple):
-    """An adapter on disk.
-
-    Attributes:
-        folder: Folder with adapter_config.json and the weights.
-        base: Folder or Hub id of its base model.
-        base_revision: Revision of a base model from the Hub.
-        has_tokenizer: Whether the folder has a tokenizer.
-    """
+    """An adapter on disk."""
 
     folder: Path
     base: str
+    """Folder or Hub id of its base model."""
     base_revision: str | None
     has_tokenizer: bool
 
@@ -185,7 +161,7 @@ def _optional_file(path: str, name: str, revision: str | None) -> str | None:
             _raise_exceptions_for_missing_entries=False,
             _raise_exceptions_for_connection_errors=False,
         )
-    except OSError:  # no such folder or Hub id: loading the model says so
+    except OSError:  # no such folder or Hub id: loading the model raises an error
         return None
 
 
@@ -202,7 +178,7 @@ def load_adapter(base: Any, files: AdapterFiles) -> Any:
         )
     with _misfits(files):
         config.inference_mode = False
-        config.base_model_name_or_path = None  # get_peft_model fills in where the base was found
+        config.base_model_name_or_path = None  # get_peft_model sets it to the folder of the base
         model = peft.get_peft_model(base, config)
         report = model.load_adapter(str(files.folder), "default", is_trainable=True)
         for verb, keys in (("lacks", report.missing_keys), ("has in excess", report.unexpected_keys)):
@@ -225,10 +201,7 @@ def save_adapter(model: Any, tokenizer: Any, folder: Path) -> None:
 
 
 def save_merged(model: Any, tokenizer: Any, folder: Path) -> None:
-    """Fold the adapter into the weights, in place, and write a model like any other.
-
-    The sums are rounded to the base model's dtype.
-    """
+    """Merge the adapter into the weights, rounded to the base model's dtype, and write an ordinary model."""
     try:
         merged = model.merge_and_unload(safe_merge=True)
     except ValueError as error:

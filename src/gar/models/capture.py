@@ -10,10 +10,7 @@ from torch import Tensor, nn
 
 @contextmanager
 def capture_hidden(backbone: nn.Module, receive: Callable[[Tensor], None]) -> Iterator[None]:
-    """Call `receive(last_hidden_state)` after each forward pass of the backbone that runs without gradients.
-
-    The hidden states, [batch, tokens, hidden], are not kept here.
-    """
+    """Call `receive` with the hidden states, [batch, tokens, hidden], of the backbone's passes without gradients."""
 
     def hook(module: nn.Module, args: Any, output: Any) -> None:
         if not torch.is_grad_enabled():

@@ -4,7 +4,6 @@
 head transforms logits in a way that the closed form does not cover.
 """
 
-import copy
 import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -67,14 +66,6 @@ class ModelParts:
         A collective if ranks hold shards of the head. Each forward pass remains a collective.
         """
         return replace(self, head=SimpleNamespace(weight=self.weight, bias=self.bias))
-
-    def frozen(self) -> "ModelParts":
-        """A copy in evaluation mode, which later training does not change.
-
-        Of backbone and head alone: trainers patch the forward of the whole model with functions that know the original.
-        """
-        backbone, head = copy.deepcopy((self.backbone, self.head))  # together, so that tied weights stay one
-        return replace(self, backbone=backbone.eval().requires_grad_(False), head=head.requires_grad_(False))
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Logits of hidden states according to the closed form."""
@@ -140,9 +131,7 @@ def find_parts(model: Any) -> ModelParts:
 
 
 class _ThroughModel:
-    """A backbone that is called through the whole model: only there `fully_shard` gathers parameters outside of the
-    layers, such as the embedding.
-    """
+    """A backbone called through the whole model, where `fully_shard` gathers parameters outside of the layers."""
 
     def __init__(self, backbone: nn.Module, model: nn.Module):
         self._backbone = backbone
@@ -257,10 +246,7 @@ def _without_autocast(model: Any, device: torch.device) -> Iterator[None]:
 
 @contextmanager
 def evaluation_mode(model: nn.Module) -> Iterator[None]:
-    """Put a model in evaluation mode, and restore the mode of each module afterwards.
-
-    Gradient checkpointing is not an issue: transformers applies it in training mode only.
-    """
+    """Put a model in evaluation mode, and restore the mode of each module afterwards."""
     training = [module for module in model.modules() if module.training]
     model.eval()
     try:

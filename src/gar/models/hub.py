@@ -17,26 +17,23 @@ _SECONDS = 5.0
 
 @cache
 def check_model_name(name: str, revision: str | None = None) -> None:
-    """Reject a name that is neither a packaged model, a file, a folder with a model, nor a model on the Hub.
-
-    Args:
-        name: As `ModelSettings.path`.
-        revision: Branch, tag or commit on the Hub.
-    """
+    """Reject a name (`ModelSettings.path`) that is no packaged model, folder with a model, or model on the Hub."""
     folder = Path(model_path(name))
     if folder.is_dir():
         if not any((folder / file).is_file() for file in _FILES):
             inner = folder / "model"
             hint = f" Its model is in {inner}." if (inner / "config.json").is_file() else ""
-            raise ModelError(f"'{name}' is a folder without {_FILES[0]}, so it holds no model.{hint}", code="no-model")
+            raise _no_model(f"'{name}' is a folder without {_FILES[0]}, so it holds no model.{hint}")
     elif folder.is_file():
-        raise ModelError(f"'{name}' is a file, expected a folder or a Hub id.", code="no-model")
+        raise _no_model(f"'{name}' is a file, expected a folder or a Hub id.")
     elif not _HUB_ID.fullmatch(name):
-        raise ModelError(
-            f"there is no folder '{name}', and this is not the form of a Hub id.{_nearest(name)}", code="no-model"
-        )
+        raise _no_model(f"there is no folder '{name}', and this is not the form of a Hub id.{_nearest(name)}")
     else:
         _check_hub(name, revision)
+
+
+def _no_model(text: str) -> ModelError:
+    return ModelError(text, code="no-model")
 
 
 def _check_hub(name: str, revision: str | None) -> None:
@@ -47,28 +44,22 @@ def _check_hub(name: str, revision: str | None) -> None:
         if any(isinstance(try_to_load_from_cache(name, file, revision=revision), str) for file in _FILES):
             return
         if constants.HF_HUB_OFFLINE:
-            raise ModelError(
+            raise _no_model(
                 f"no model '{name}' on this machine: there is no folder of that name, it is not in the cache of the "
-                f"Hub, and HF_HUB_OFFLINE is set.{_nearest(name)}",
-                code="no-model",
+                f"Hub, and HF_HUB_OFFLINE is set.{_nearest(name)}"
             )
         HfApi().model_info(name, revision=revision, timeout=_SECONDS)
     except GatedRepoError:
-        return  # transformers says how to ask for access
+        return  # transformers explains how to get access
     except (RepositoryNotFoundError, HFValidationError) as error:
-        raise ModelError(
-            f"no model '{name}': there is no folder of that name, and the Hub has none, or none that you may see."
-            f"{_nearest(name)}",
-            code="no-model",
-        ) from error
+        text = f"no model '{name}': there is no folder of that name, and the Hub has none, or none that you may see."
+        raise _no_model(f"{text}{_nearest(name)}") from error
     except Exception as error:
         if not isinstance(error, HfHubHTTPError.__bases__):  # OSError, and the base of the HTTP library's errors
             raise
         at = f" at revision {revision}" if revision else ""
-        raise ModelError(
-            f"no model '{name}' on this machine, and the Hub gives none{at} ({first_line(error)}).{_nearest(name)}",
-            code="no-model",
-        ) from error
+        text = f"no model '{name}' on this machine, and the Hub gives none{at} ({first_line(error)})."
+        raise _no_model(f"{text}{_nearest(name)}") from error
 
 
 def context_before_loading(name: str, revision: str | None = None) -> int | None:

@@ -12,9 +12,6 @@ from gar.models.adapters import AdapterFiles, find_adapter, import_peft, load_ad
 from gar.models.embedded import model_path
 from gar.settings import ModelSettings
 
-_MODEL = "a causal language model", "config.json, *.safetensors and a tokenizer"
-_TOKENIZER = "a tokenizer", "tokenizer.json and tokenizer_config.json"
-
 
 def load_policy(settings: ModelSettings) -> tuple[Any, Any]:
     """Load a causal language model that can be trained, and its tokenizer with padding on the left.
@@ -31,7 +28,7 @@ def load_policy(settings: ModelSettings) -> tuple[Any, Any]:
     adapter = find_adapter(model_path(settings.path), settings.revision)
     if adapter is not None:
         return _load_adapted(settings, adapter)
-    tokenizer = load_tokenizer(settings.path, settings.revision, _MODEL)
+    tokenizer = load_tokenizer(settings.path, settings.revision)
     model = _load_model(settings, settings.path, settings.revision)
     _check_tokenizer(tokenizer, model, settings.path)
     return model, tokenizer
@@ -45,16 +42,15 @@ def quiet_libraries() -> None:
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"(transformers|trl|accelerate|peft)\.")
     logging.disable_progress_bar()
     if sys.stderr.isatty():
-        enable_progress_bars()  # of downloads: the line above switches them off too
+        enable_progress_bars()  # of downloads, which the line above disables too
 
 
-def load_tokenizer(name: str, revision: str | None = None, kind: tuple[str, str] = _TOKENIZER) -> Any:
+def load_tokenizer(name: str, revision: str | None = None) -> Any:
     """Load the tokenizer of a model, with padding on the left.
 
     Args:
         name: As `ModelSettings.path`.
-        revision: Branch, tag or commit on the Hub. Folders ignore it.
-        kind: The object that the error names, and its files.
+        revision: Branch, tag or commit on the Hub.
 
     Raises:
         ModelError: It cannot be loaded, with the library's reason.
@@ -62,7 +58,7 @@ def load_tokenizer(name: str, revision: str | None = None, kind: tuple[str, str]
     from transformers import AutoTokenizer
 
     path = model_path(name)
-    with _loading_faults(name, path, kind):
+    with _loading_faults(name, path):
         return AutoTokenizer.from_pretrained(path, revision=revision, padding_side="left", trust_remote_code=False)
 
 
@@ -88,7 +84,7 @@ def _load_adapted(settings: ModelSettings, adapter: AdapterFiles) -> tuple[Any, 
         )
     try:
         own = (settings.path, settings.revision) if adapter.has_tokenizer else (base, revision)
-        tokenizer = load_tokenizer(*own, _MODEL)
+        tokenizer = load_tokenizer(*own)
         model = _load_model(settings, base, revision)
     except ModelError as error:
         raise ModelError(
@@ -101,7 +97,7 @@ def _load_adapted(settings: ModelSettings, adapter: AdapterFiles) -> tuple[Any, 
 
 
 def _load_model(settings: ModelSettings, name: str, revision: str | None) -> Any:
-    """A model without an adapter. `name` is the user's name for it."""
+    """A model without an adapter."""
     from transformers import AutoModelForCausalLM
 
     path = model_path(name)
@@ -127,7 +123,7 @@ def _load_model(settings: ModelSettings, name: str, revision: str | None) -> Any
 
 
 @contextmanager
-def _loading_faults(name: str, path: str, kind: tuple[str, str] = _MODEL) -> Iterator[None]:
+def _loading_faults(name: str, path: str) -> Iterator[None]:
     from safetensors import SafetensorError
 
     try:
@@ -135,14 +131,14 @@ def _loading_faults(name: str, path: str, kind: tuple[str, str] = _MODEL) -> Ite
     except (OSError, ValueError, LookupError, ImportError, RuntimeError, SafetensorError) as error:
         hint = "" if Path(path).is_dir() else "There is no folder of that name, so it was looked for on the Hub. "
         raise ModelError(
-            f"cannot load {kind[0]} from '{name}': {first_line(error)}\n{hint}"
-            f"Expected a folder with {kind[1]}, or a Hub id that can be reached.",
+            f"cannot load '{name}': {first_line(error)}\n{hint}Expected a folder with config.json, *.safetensors and a "
+            "tokenizer, or a Hub id that can be reached.",
             code="cannot-load",
         ) from error
 
 
 def _check_tokenizer(tokenizer: Any, model: Any, name: str) -> None:
-    if len(tokenizer) == len(tokenizer.added_tokens_decoder):  # transformers makes one up without files
+    if len(tokenizer) == len(tokenizer.added_tokens_decoder):  # transformers invents one if there are no files
         raise ModelError(
             f"the tokenizer of '{name}' has no vocabulary, only special tokens. Was the model saved without its "
             "tokenizer? tokenizer.save_pretrained(FOLDER) adds it.",

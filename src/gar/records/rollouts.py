@@ -3,6 +3,7 @@
 import types
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from enum import StrEnum
 from typing import Any, get_args
 
 import pyarrow as pa
@@ -72,11 +73,12 @@ class SampleRecord(ResponseRecord):
 
 def record_schema(kind: type) -> pa.Schema:
     """Columns that follow from the types of a record, so that an empty column has its type, too."""
-    arrow_types = {str: pa.string(), Status: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
+    arrow_types = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
     columns = []
     for field in fields(kind):
         nullable = isinstance(field.type, types.UnionType)
         value_type: Any = get_args(field.type)[0] if nullable else field.type
+        value_type = str if issubclass(value_type, StrEnum) else value_type
         columns.append(pa.field(field.name, arrow_types[value_type], nullable=nullable))
     return pa.schema(columns)
 

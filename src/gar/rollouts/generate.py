@@ -1,6 +1,6 @@
 """Sample responses of a policy with Hugging Face `generate`, outside the training loop.
 
-Of the checkpoint's `generation_config` only the end tokens count: responses are sampled as in training.
+Responses are sampled as in training: the checkpoint's `generation_config` gives only the end tokens.
 """
 
 import os
@@ -21,7 +21,7 @@ from gar.sequences import context_of, special_ids, without_trailing_special
 from gar.types import Prompt, Tags
 
 TERMINAL_SECONDS, LINE_SECONDS = 2.0, 30.0
-"""When a bar appears on a terminal, when a line appears elsewhere, and how long it takes to the next."""
+"""Delay of a progress bar on a terminal, and elsewhere the delay of a line and the time between two."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -146,7 +146,7 @@ def generate_responses(
 
 
 class _Progress(LogitsProcessor):
-    """Counts the tokens of batches: a bar on a terminal, and elsewhere, of the first rank, a line now and then."""
+    """Shows the number of generated tokens: a bar on a terminal, elsewhere lines of the first rank."""
 
     def __init__(self, label: str | None, num_batches: int, max_new_tokens: int) -> None:
         self._max_new_tokens = max_new_tokens
@@ -156,7 +156,7 @@ class _Progress(LogitsProcessor):
         self.bar = tqdm(total=num_batches * max_new_tokens, desc=label, unit="token", **options)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """On another rank of a sharded model it counts in silence."""
+        """Other ranks of a sharded model show nothing."""
         return _Progress, (None, 1, self._max_new_tokens)
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
@@ -208,9 +208,9 @@ def check_prompts(
 
 @contextmanager
 def generation_state(model: PreTrainedModel, config: GenerationConfig, seed: int) -> Iterator[None]:
-    """Evaluation mode, only our generation settings, and a seeded random stream. All are restored afterwards.
+    """Evaluation mode, generation settings and a seeded random stream, all restored afterwards.
 
-    `generate` completes a config from the model's own, which is therefore replaced.
+    The model's own settings are replaced, since `generate` would complete `config` from them.
     """
     # Only PEFT's models have it; pyright takes the attribute for a module.
     owner: Any = model.get_base_model() if hasattr(model, "get_base_model") else model  # pyright: ignore

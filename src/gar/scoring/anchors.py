@@ -25,7 +25,7 @@ def usable_anchors(
     *,
     chat_template_kwargs: Mapping[str, Any] | None = None,
 ) -> tuple[list[Problem], str]:
-    """Leave out anchors that can never be scored, so that a problem without another counts as one without an anchor.
+    """Leave out anchors that can never be scored.
 
     Args:
         problems: The data set.
@@ -57,8 +57,8 @@ def usable_anchors(
 class AnchorReader:
     """Anchors of a data set's problems as sequences to score.
 
-    Under "shuffled-anchor" each problem with anchors gets the anchors and the prompt of another problem: the same one
-    throughout a run, and on every rank. The only problem of a data set keeps its own anchors.
+    Under "shuffled-anchor" each problem with anchors gets the anchors and the prompt of another one, which is the same
+    throughout a run and on every rank.
     """
 
     def __init__(

@@ -6,12 +6,7 @@ from gar.errors import ConfigError
 
 
 def choose_device(name: str | None, *, needs_float64: bool = False) -> torch.device:
-    """The device of that name, or this machine's accelerator, or the CPU.
-
-    Args:
-        name: Value of `--device`. None chooses.
-        needs_float64: Leave out Apple's devices, which have no float64.
-    """
+    """The device of that name (`--device`), else the accelerator, else the CPU. Apple's devices have no float64."""
     accelerator = torch.accelerator.current_accelerator(check_available=True)
     usable = [accelerator.type] if accelerator and not (needs_float64 and accelerator.type == "mps") else []
     if name is None:

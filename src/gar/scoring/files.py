@@ -28,9 +28,10 @@ from gar.scoring.device import choose_device
 from gar.scoring.identity import tokenizer_hash, weights_hash
 from gar.scoring.job import ScoreJob
 from gar.scoring.output import ScoreFiles, output_row, score_schema, write_scores
-from gar.scoring.scorer import GARScorer
+from gar.scoring.scorer import SCORER, GARScorer
 from gar.scoring.scores import ResponseGroup
 from gar.scoring.summary import ScoreTally
+from gar.step import plan_shaping
 from gar.types import Prompt, Tags
 from gar.verify import Verifier
 
@@ -48,9 +49,7 @@ class ScoredFile(NamedTuple):
 def score_file(job: ScoreJob, *, command: Sequence[str] = ()) -> ScoredFile:
     """Score every response of a file. The output appears complete at the end. A killed run resumes when started again.
 
-    Args:
-        job: Input, model and settings.
-        command: Arguments of the command line, for the record.
+    `command` holds the arguments of the command line, for the record.
     """
     files = ScoreFiles(job.out or Path(f"{source_name(job.file)}.scores.jsonl"))
     with writer_lock(files.finished.path):
@@ -62,6 +61,7 @@ def _score_file(job: ScoreJob, files: ScoreFiles, command: Sequence[str]) -> Sco
     start_time = utc_now()
     device = choose_device(job.device, needs_float64=True)
     files.refuse_loss(job.file, overwrite=job.overwrite)
+    plan_shaping(SCORER, "gar-grpo", {"signal": job.signal}, quiet=True)  # rejects what a scorer cannot run
     survey = survey_rows(_rows(job))
     _refuse_hopeless(job, files, survey)  # before a model is loaded
     identity: dict[str, Any] = {
@@ -196,7 +196,7 @@ def _groups(job: ScoreJob, tokenizer: Any, errors: list[DataError]) -> Iterator[
 
 
 def _prompt(prompt: Prompt | Ids, template: PromptTemplate, tokenizer: Any, tags: Tags) -> Prompt | Ids:
-    """The prompt as the policy sees it. Chat messages are encoded here. Their template may reject them."""
+    """The prompt as the policy sees it. Chat messages are encoded here, since their template may reject them."""
     if isinstance(prompt, tuple):
         if template != "plain":
             raise DataError(f"token ids as prompt take no template, got --template {template}.", code="template")

@@ -1,9 +1,9 @@
 """Every setting of `gar score`. Importing this imports no torch."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from gar.data.prompts import PromptTemplate
 from gar.data.responses import ResponseColumns
@@ -56,14 +56,6 @@ class ScoreJob(ResponseColumns):
     signal: SignalSettings = SignalSettings()
     reward: RewardSettings = RewardSettings()
     advantage: AdvantageSettings = AdvantageSettings()
-
-    @model_validator(mode="after")
-    def _refuse_initial_policy(self) -> Self:
-        if self.signal.policy == "initial":
-            raise ValueError(
-                "signal.policy is 'initial', and gar score trains nothing. Leave it out: the given model is used."
-            )
-        return self
 
     def model_settings(self) -> ModelSettings:
         """How to load the model."""

@@ -31,31 +31,11 @@ OutputRow = dict[str, Any]
 _ROWS_PER_WRITE = 4096
 
 
-@dataclass(frozen=True, kw_only=True)
-class ScoreRow:
-    """A row of the output: the origin of a response, then its `ResponseScore`."""
-
-    line: int
-    id: str
-    response_index: int
-    response_field: str
-    gold: str | None
-    status: str | None
-    answer: str | None
-    verified: bool
-    well_formatted: bool
-    eligible: bool
-    signal: str
-    alignment: float | None
-    signal_norm: float | None
-    bonus: float
-    penalty: float
-    reward: float
-    advantage: float
-    num_tokens: int
-    num_scored_tokens: int
-    detail: str
-
+_ID, _, _INDEX, *_SCORE = [(field.name, field.type) for field in fields(ResponseScore)]
+ScoreRow = make_dataclass(
+    "ScoreRow", [("line", int), _ID, _INDEX, ("response_field", str), ("gold", str | None), *_SCORE[:-2]]
+)
+"""A row of the output: the origin of a response, and its `ResponseScore` without the token columns."""
 
 _FINISHED_LINE = make_dataclass("FinishedLine", [("line", int), ("rows", Sequence[ScoreRow])])
 _TOKEN_COLUMNS = [pa.field("tokens", pa.list_(pa.string())), pa.field("token_shares", pa.list_(pa.float64()))]
@@ -91,7 +71,7 @@ class ScoreFiles:
 
     @property
     def finished(self) -> FinishedLines:
-        """The finished rows of the input: `line`, and the output rows of its responses."""
+        """The finished rows of the input: `line`, and the output rows of the responses."""
         identity = self.out.with_suffix(".partial.json")
         return FinishedLines(self.out.with_suffix(".partial.jsonl"), _FINISHED_LINE, identity)
 

@@ -18,11 +18,11 @@ from gar.scoring.scores import ResponseGroup, ResponseScore, SignalStatus
 from gar.sequences import SpanRule, TokenSequence
 from gar.settings import AdvantageSettings, RewardSettings, SignalSettings
 from gar.step import ResponseFacts, Row, Shaped, Step, plan_shaping
-from gar.types import ResponseVerifier, Status, Tags, Verdict
+from gar.types import ResponseVerifier, Status, Verdict
 
 SCORER = Engine(
     name="GARScorer",
-    can=frozenset({"anchor", "text", "length", "compares_responses", "initial_policy"}),
+    can=frozenset({"anchor", "text", "length", "compares_responses"}),
     estimators={"group": ()},
 )
 """A scorer sees only the groups of one call: no data set, no judge, no loss, and no batch to whiten over."""
@@ -33,8 +33,7 @@ class GARScorer:
 
     The model is used as it is, on its device and in its dtype, without gradients and in evaluation mode. Its modes are
     restored. Each call uses the current weights, so one scorer serves a whole training run. Under PEFT an enabled
-    adapter is used: `with model.disable_adapter(): scorer.score(...)` scores the base model. With `signal.policy`
-    "initial" the scorer makes a frozen copy of the model and uses the copy.
+    adapter is used: `with model.disable_adapter(): scorer.score(...)` scores the base model.
 
     Args:
         model: A causal language model of transformers, with or without a PEFT adapter.
@@ -78,14 +77,8 @@ class GARScorer:
         sections = {"signal": signal, "reward": reward, "advantage": advantage}
         shaping = plan_shaping(SCORER, method, sections)
         self._shaping = replace(shaping, method=replace(shaping.method, scores_all=True)) if score_all else shaping
-        parts = find_parts(model)
-        self._parts = parts.frozen() if self._shaping.reads_initial else parts
-        rule = SpanRule.from_settings(
-            self._shaping.signal,
-            format=verifier.format if verifier else "none",
-            tags=verifier.tags if verifier else Tags(),
-            tokenizer=tokenizer,
-        )
+        self._parts = find_parts(model)
+        rule = SpanRule.for_verifier(self._shaping.signal, verifier, tokenizer)
         self._reader = GroupReader(model, tokenizer, rule=rule, head_rows=len(self._parts.weight))
 
     def score(self, groups: Sequence[ResponseGroup], *, tokens: bool = False) -> list[ResponseScore]:

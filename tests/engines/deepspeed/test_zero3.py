@@ -1,4 +1,4 @@
-"""Real DeepSpeed: a model that `zero.Init` has spread over two gloo ranks, in GARTrainer and by itself."""
+"""Real DeepSpeed: a model that `zero.Init` spreads over two gloo ranks, in GARTrainer and in a run."""
 
 import importlib
 import json
@@ -28,26 +28,22 @@ CONFIG: dict[str, Any] = {
     "zero_allow_untested_optimizer": True,
     "zero_optimization": {"stage": 3, "stage3_param_persistence_threshold": 0},
 }
-SAVED: dict[str, Any] = {
-    **CONFIG,
-    "zero_optimization": CONFIG["zero_optimization"] | {"stage3_gather_16bit_weights_on_model_save": True},
-}
-"""The final model is written whole."""
+SAVES = {"zero_optimization": CONFIG["zero_optimization"] | {"stage3_gather_16bit_weights_on_model_save": True}}
 SIZED = {**CONFIG, "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 1}
-"""The trainer fills these in; by itself DeepSpeed wants numbers."""
+"""DeepSpeed without a trainer needs numbers."""
 
 
 def start_deepspeed() -> Any:
-    """On the CPU and on gloo, without its own operators, which it would compile. Returns what must stay alive."""
+    """Start it on the CPU and on gloo, without operators that it would compile. Returns what must stay alive."""
     os.environ.update(DS_ACCELERATOR="cpu", MASTER_ADDR="127.0.0.1", MASTER_PORT="0")
     import deepspeed
     from accelerate import PartialState
     from transformers.integrations import HfDeepSpeedConfig
 
-    # Not `deepspeed.comm.torch`, which is torch itself.
+    # `deepspeed.comm.torch` as an attribute is torch itself.
     importlib.import_module("deepspeed.comm.torch").build_shm_op = lambda: None
     deepspeed.init_distributed(dist_backend="gloo", auto_mpi_discovery=False)
-    # accelerate knows neither a backend nor a device for DeepSpeed on a CPU.
+    # accelerate has neither a backend nor a device for DeepSpeed on a CPU.
     PartialState._prepare_backend = lambda *_, **__: ("gloo", None)
     PartialState.set_device = lambda self: setattr(self, "device", torch.device("cpu"))
     return HfDeepSpeedConfig(SIZED)
@@ -57,7 +53,7 @@ def trained(folder: Path) -> dict[str, Any]:
     spread = start_deepspeed()
     assert spread.is_zero3()
     model, _ = load_embedded()
-    assert not any(parameter.numel() for parameter in model.parameters())  # on each rank it is empty
+    assert not any(parameter.numel() for parameter in model.parameters())
     return replay(folder, {"deepspeed": CONFIG, "use_cpu": False}, {})
 
 
@@ -75,11 +71,11 @@ def small_config(folder: Path, **trl: Any) -> RunConfig:
 def trained_and_measured(folder: Path) -> None:
     spread = start_deepspeed()
     assert spread.is_zero3()
-    train(small_config(folder, deepspeed=SAVED, use_cpu=False), say=str)
+    train(small_config(folder, deepspeed=CONFIG | SAVES, use_cpu=False), say=str)
 
 
 def measured(folder: RunFolder, moment: str) -> dict[str, Any]:
-    """An evaluation: every response and its verdict, and the numbers."""
+    """The numbers and samples of an evaluation."""
     path = folder.path / "evaluation" / moment
     numbers = json.loads(path.with_suffix(".json").read_text())["sets"]["test"]
     del numbers["seconds"]

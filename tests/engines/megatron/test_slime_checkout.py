@@ -1,7 +1,6 @@
-"""The plugin on slime itself, unmodified: 2 gloo processes, Megatron on CPUs. GAR_SLIME_CHECKOUT names a checkout.
+"""The plugin on unmodified slime, in 2 gloo processes with Megatron on CPUs. GAR_SLIME_CHECKOUT names a checkout.
 
-slime's own code runs from the converter to the logger: `_convert_samples_to_train_data`, `_split_train_data_by_dp`,
-`_get_rollout_data`, `get_batch`, `forward_only`, `get_responses`, `compute_advantages_and_returns`, `log_rollout_data`.
+slime's own code runs from the converter to the logger, except for its training.
 """
 
 import importlib.abc
@@ -39,20 +38,21 @@ CAPTURES: dict[str, dict[str, Any]] = {
 
 
 def arguments(layout: str, **changes: Any) -> Any:
-    """What slime's own functions read, beside what the plugin does."""
-    from gar.models.embedded import embedded_path
-
+    """The plugin's arguments and those that slime's own functions read."""
+    off = """balance_data balance_by_flops use_rollout_entropy custom_advantage_function_path reward_key use_wandb
+        use_tensorboard wandb_always_use_train_step ci_test log_multi_turn log_passrate log_correct_samples
+        use_rollout_routing_replay save_debug_train_data"""
     values = {
-        "hf_checkpoint": str(embedded_path()), "n_samples_per_prompt": GROUP_SIZE, "rollout_batch_size": len(GROUPS),
-        "global_batch_size": 14, "balance_data": False, "balance_by_flops": False,
-        "rollout_top_p": 1.0, "use_rollout_entropy": False, "custom_megatron_before_log_prob_hook_path": None,
-        "kl_coef": 0.0, "kl_loss_type": "k1", "use_rollout_logprobs": False, "custom_advantage_function_path": None,
-        "use_opd": False, "normalize_advantages": False, "reward_key": None, "qkv_format": "thd", "use_wandb": False,
-        "use_tensorboard": False, "wandb_always_use_train_step": False, "ci_test": False, "log_multi_turn": False,
-        "log_passrate": False, "log_correct_samples": False, "sequence_parallel": layout == "sequence",
-        "use_rollout_routing_replay": False, "log_probs_chunk_size": -1, "save_debug_train_data": None,
-    }  # fmt: skip
-    return make_arguments(**(values | changes))
+        "n_samples_per_prompt": GROUP_SIZE,
+        "rollout_batch_size": len(GROUPS),
+        "global_batch_size": 14,
+        "rollout_top_p": 1.0,
+        "kl_loss_type": "k1",
+        "qkv_format": "thd",
+        "log_probs_chunk_size": -1,
+        "sequence_parallel": layout == "sequence",
+    }
+    return make_arguments(**dict.fromkeys(off.split()) | values | changes)
 
 
 def samples() -> list[Any]:
@@ -71,7 +71,7 @@ ABSENT = (
 
 
 class _Absent(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Modules that slime imports and that what is tested here does not use."""
+    """Modules that slime imports but does not need here."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         if any(name == root or name.startswith(f"{root}.") for root in ABSENT):
@@ -99,7 +99,7 @@ def install(checkout: str) -> None:
         decorated.__ray_metadata__ = SimpleNamespace(modified_class=decorated)
         return decorated
 
-    import ray  # the one below that does nothing
+    import ray  # an absent one
 
     ray.remote = remote
     ray.put = lambda value, **_: value
@@ -108,7 +108,7 @@ def install(checkout: str) -> None:
 
 
 def _use_the_cpu() -> None:
-    """Newer versions of slime ask an accelerator of their own, which can be chosen."""
+    """Set the accelerator of newer versions of slime."""
     try:
         from slime.utils import accelerator
     except ImportError:
@@ -126,19 +126,16 @@ def _use_the_cpu() -> None:
         def device(self, index: Any = None) -> torch.device:
             return torch.device("cpu")
 
-    Cpu.__abstractmethods__ = frozenset()  # the rest is not asked for
+    Cpu.__abstractmethods__ = frozenset()
     accelerator.set_accelerator(Cpu())
 
 
 class TrainingBegins(Exception):
-    """Raised in the place of slime's training, with the batch that it would train on."""
+    """Raised when slime's training begins."""
 
 
 def step_before_training(args: Any, chunks: list[Any], share: dict[str, Any], postprocess: Any) -> list[str]:
-    """Run `train_actor` of slime's actor until it trains, with a reference of other weights. Returns its passes.
-
-    Of the actor only what Ray and its checkpoints would have given it is put in by hand.
-    """
+    """Run `train_actor` of slime's actor until it trains, with a reference of different weights. Returns its passes."""
     from slime.backends.megatron_utils import actor as module
 
     passes: list[str] = []
@@ -147,7 +144,7 @@ def step_before_training(args: Any, chunks: list[Any], share: dict[str, Any], po
         backup_tags = ("actor", "ref")
 
         def restore(self, tag: str) -> None:
-            """Those of the reference are the policy's with another sign."""
+            """The weights of the reference are the policy's with the opposite sign."""
             if tag != actor._active_model_tag:
                 for chunk in chunks:
                     for parameter in chunk.parameters():
@@ -165,7 +162,7 @@ def step_before_training(args: Any, chunks: list[Any], share: dict[str, Any], po
     actor.args, actor.model, actor.rollout_data_postprocess = args, chunks, postprocess
     actor.optimizer = actor.opt_param_scheduler = None
     actor.weights_backuper, actor._active_model_tag = Weights(), "actor"
-    torch._dynamo.config.disable = True  # slime has its log-probabilities compiled, which takes a CPU a minute
+    torch._dynamo.config.disable = True  # slime compiles its log-probabilities, which takes a minute on a CPU
     module.Timer().start_time.setdefault("train_wait", 0.0)
     module.train = train
     try:
@@ -179,11 +176,12 @@ def step_before_training(args: Any, chunks: list[Any], share: dict[str, Any], po
 
 
 def through_slime(checkout: str, layout: str) -> dict[str, Any]:
-    """One step of slime's actor with each kind of `capture`, as far as its training, and what slime logs of it."""
+    """A step of slime's actor up to its training with each kind of `capture`, and what slime logs."""
     install(checkout)
     found: dict[str, Any] = {}
     with policy(layout, "tied", standin=False) as chunks:
         from megatron.core import mpu
+        from slime.backends.megatron_utils.actor import MegatronTrainRayActor
 
         import gar.integrations.slime as plugin
 
@@ -191,7 +189,9 @@ def through_slime(checkout: str, layout: str) -> dict[str, Any]:
             args = arguments(layout, **changes)
             data = plugin.convert_samples(args, samples())
             raw = {key: data[key] for key in ("tokens", "response_lengths", "prompt")}
-            share = received(args, split(args, chunks, data))
+            actor = object.__new__(MegatronTrainRayActor)
+            actor.args = args
+            share = actor._get_rollout_data(split(args, chunks, data))
             passes = step_before_training(args, chunks, share, plugin.postprocess)
             hooks = [module._forward_pre_hooks for chunk in chunks for module in chunk.modules()]
             found[capture] = {
@@ -204,7 +204,7 @@ def through_slime(checkout: str, layout: str) -> dict[str, Any]:
 
 
 def split(args: Any, chunks: list[Any], data: dict[str, Any]) -> list[Any]:
-    """The ranks' shares as slime's rollout manager makes them."""
+    """The ranks' shares from slime's rollout manager."""
     from megatron.core import mpu
     from slime.ray.rollout import RolloutManager
 
@@ -217,17 +217,8 @@ def split(args: Any, chunks: list[Any], data: dict[str, Any]) -> list[Any]:
     return manager._split_train_data_by_dp(data)
 
 
-def received(args: Any, boxes: list[Any]) -> dict[str, Any]:
-    """A rank's share as slime's actor makes it."""
-    from slime.backends.megatron_utils.actor import MegatronTrainRayActor
-
-    actor = object.__new__(MegatronTrainRayActor)
-    actor.args = args
-    return actor._get_rollout_data(boxes)
-
-
 def log(args: Any, share: dict[str, Any]) -> dict[str, float]:
-    """What slime's logger makes of it, on the rank that logs."""
+    """Metrics of slime's logger, on the rank that logs."""
     from slime.backends.megatron_utils import actor
 
     logger = getattr(actor, "log_rollout_data", None) or actor.train_metric_utils.log_rollout_data
@@ -249,9 +240,6 @@ def truth(raw: dict[str, Any], model: Any) -> Tensor:
         for part in (responses, anchors)
     ]
     return true_rewards(raw, *means)[0]
-
-
-# What is said of it.
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,6 @@
-"""The slime plugin on Megatron's own parallel layouts, 2 gloo processes, against the core on one process.
+"""The slime plugin on Megatron's parallel layouts, in 2 gloo processes, against the core on one process.
 
-slime's side is the stand-in of `tests/engines/slime_standin.py`; Megatron is the one from PyPI, on CPUs.
+`tests/engines/slime_standin.py` stands in for slime. Megatron is the one from PyPI, on CPUs.
 """
 
 import multiprocessing
@@ -44,7 +44,7 @@ CASES = [(layout, head, signal) for layout in LAYOUTS for head in HEADS for sign
 
 @contextmanager
 def policy(layout: str, head: str, *, standin: bool = True, mtp: bool = False) -> Iterator[list[Any]]:
-    """The chunks that the plugin caught while they were built."""
+    """The chunks of a policy, which the plugin has caught."""
     from megatron.core import mpu
 
     from gar.integrations.slime import on_megatron_init
@@ -57,7 +57,7 @@ def policy(layout: str, head: str, *, standin: bool = True, mtp: bool = False) -
         install()
     mpu.initialize_model_parallel(**LAYOUTS.get(layout, {}))
     on_megatron_init(make_arguments(mtp_num_layers=1 if mtp else None))
-    built = build_policy(tied=HEADS[head], sequence_parallel=layout == "sequence", mtp=mtp)
+    built = build_policy(tied=HEADS[head], mtp=mtp, sequence_parallel=layout == "sequence")
     assert [id(chunk) for chunk in policy_chunks()] == [id(chunk) for chunk in built]
     yield built
     mpu.destroy_model_parallel()
@@ -68,12 +68,12 @@ def settings(signal: dict[str, Any]) -> Any:
 
 
 def own_means(args: Any, chunks: list[Any], sequences: list[Any]) -> Tensor | None:
-    """From a pass of our own."""
-    from gar.integrations.slime.forward import ScoredSequence, sequence_means
+    """Means from passes of the plugin's own."""
+    from gar.integrations.slime.forward import sequence_means
     from gar.integrations.slime.settings import read_settings
 
-    scored = [ScoredSequence.cut(sequence, "cpu") for sequence in sequences]
-    return sequence_means(args, chunks, scored, read_settings(args).signal, device="cpu")
+    keep = [1.0] * len(sequences)
+    return sequence_means(args, chunks, sequences, read_settings(args).signal, keep_fractions=keep, device="cpu")
 
 
 def vectors_and_rewards(layouts: list[str]) -> dict[tuple[str, str, str], dict[str, Any]]:
@@ -82,17 +82,25 @@ def vectors_and_rewards(layouts: list[str]) -> dict[tuple[str, str, str], dict[s
     from gar.integrations.slime import postprocess
     from tests.engines.slime_standin import split_by_data_parallel_rank
 
-    found = {}
+    found, passes = {}, []
     for layout in layouts:
         for head in HEADS:
-            with policy(layout, head) as chunks:
+            further = head == "untied" and layout in ("tensor", "pipeline")
+            with policy(layout, head, mtp=further) as chunks:
+                layers = [module for chunk in chunks for name, module in chunk.named_modules() if name.endswith(".mtp")]
+                for module in layers:
+                    module.register_forward_pre_hook(lambda *_: pytest.fail("a layer for further tokens was called"))
+                assert bool(layers) == (further and mpu.is_pipeline_last_stage())
+                chunks[0].register_forward_pre_hook(lambda *_: passes.append(1))
                 for signal in SIGNALS:
                     args = settings(SIGNALS[signal])
                     rank, num_ranks = mpu.get_data_parallel_rank(), mpu.get_data_parallel_world_size()
                     everything = [s for part in sequences_of(make_data()) for s in part if s.positions]
+                    passes.clear()
                     found[layout, head, signal] = {
+                        "uneven": own_means(args, chunks, everything if rank else []),
+                        "passes": len(passes),
                         "means": own_means(args, chunks, everything[rank::num_ranks]),
-                        "no means": own_means(args, chunks, []),
                         "is last": mpu.is_pipeline_last_stage(),
                         "data": (rank, num_ranks),
                     }
@@ -105,12 +113,12 @@ def vectors_and_rewards(layouts: list[str]) -> dict[tuple[str, str, str], dict[s
 
 
 def captured(chunks: list[Any]) -> dict[str, dict[str, Any]]:
-    """Means by signal from slime's own log-probability pass; rewards, and the tokens that pass for them, of one."""
+    """Means by signal from slime's log-probability pass, and the rewards of the plain signal."""
     from megatron.core import mpu
 
     from gar.integrations.slime import postprocess
     from gar.integrations.slime.capture import captured_pass
-    from gar.integrations.slime.forward import ScoredSequence, captured_means
+    from gar.integrations.slime.forward import captured_means
     from gar.integrations.slime.settings import read_settings
     from tests.engines.slime_standin import compute_log_prob, split_by_data_parallel_rank
 
@@ -118,7 +126,7 @@ def captured(chunks: list[Any]) -> dict[str, dict[str, Any]]:
         name: make_capturing(gar={"signal": signal}, rewards_normalization=False) for name, signal in SIGNALS.items()
     }
     share = split_by_data_parallel_rank(make_data(), mpu.get_data_parallel_world_size())[mpu.get_data_parallel_rank()]
-    sequences = [ScoredSequence.whole(sequence, "cpu") for sequence in sequences_of(share)[0]]
+    sequences, _ = sequences_of(share)
     compute_log_prob(args["plain"], chunks, share)
     seen, found = captured_pass(), {}
     for name, each in args.items():
@@ -132,31 +140,8 @@ def captured(chunks: list[Any]) -> dict[str, dict[str, Any]]:
     return found
 
 
-def with_further_layers(layout: str) -> Tensor | None:
-    """Means of the responses by a policy with a layer for multi-token prediction, which is never called."""
-    with policy(layout, "untied", mtp=True) as chunks:
-        layers = [module for chunk in chunks for name, module in chunk.named_modules() if name.endswith(".mtp")]
-        for module in layers:
-            module.register_forward_pre_hook(lambda *_: pytest.fail("the further layers were called"))
-        means = own_means(settings({}), chunks, [s for s in sequences_of(make_data())[0] if s.positions])
-        assert means is None or layers
-        return means
-
-
-def uneven() -> dict[str, Any]:
-    """One data-parallel rank has all the sequences, the other none: both make as many passes."""
-    from megatron.core import mpu
-
-    with policy("data", "tied") as chunks:
-        passes = []
-        chunks[0].register_forward_pre_hook(lambda *_: passes.append(1))
-        everything = [s for s in sequences_of(make_data())[0] if s.positions] if mpu.get_data_parallel_rank() else []
-        means = own_means(settings({}), chunks, everything)
-        return {"passes": len(passes), "means": means}
-
-
 def reference(head: str) -> dict[str, dict[str, Any]]:
-    """One sequence a pass, the whole of it, the whole head, and the core's arithmetic."""
+    """Means by the core's arithmetic, from a pass over each whole sequence and the whole head."""
     from tests.engines.megatron.policy import hidden_states
 
     with policy("single", head) as chunks:
@@ -173,13 +158,10 @@ def reference(head: str) -> dict[str, dict[str, Any]]:
         return found
 
 
-# What is said of it.
-
-
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> list[dict]:
     ranks: list[dict] = [{}, {}]
-    for half in (list(LAYOUTS)[:2], list(LAYOUTS)[2:]):  # each well within the time that ranks have on a busy machine
+    for half in (list(LAYOUTS)[:2], list(LAYOUTS)[2:]):  # for the time that ranks have
         more = run_ranks(vectors_and_rewards, 2, tmp_path_factory.mktemp("ranks"), half)
         for rank, found_in_half in zip(ranks, more, strict=True):
             rank |= found_in_half
@@ -192,7 +174,7 @@ def truth(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict]:
 
 
 def ranks_of(found: list[dict], case: tuple[str, str, str]) -> list[dict[str, Any]]:
-    """What the ranks of the last pipeline stage found."""
+    """The results of the ranks of the last pipeline stage."""
     return [rank[case] for rank in found if rank[case]["is last"]]
 
 
@@ -207,7 +189,10 @@ def joined(ranks: list[dict[str, Any]], key: str) -> Tensor:
 
 
 def test_every_layout_gives_the_vectors_and_rewards_of_one_process(found, truth):
-    """Vectors of our own passes and of slime's, and rewards of both."""
+    """Vectors of the plugin's passes and of slime's, rewards of both, and equal numbers of passes on all ranks.
+
+    Two policies have layers for multi-token prediction, which change nothing.
+    """
     responses, anchors = sequences_of(make_data())
     has_tokens = torch.tensor([bool(s.positions) for s in responses + anchors])
     for case in CASES:
@@ -224,24 +209,8 @@ def test_every_layout_gives_the_vectors_and_rewards_of_one_process(found, truth)
             assert_close(unit_rows(rank["means"]), mine, rtol=0, atol=1e-6, msg=str(case))
             mine = unit_rows(means["responses"])[first::step]
             assert_close(unit_rows(rank["captured means"]), mine, rtol=0, atol=1e-6, msg=str(case))
-            assert rank["no means"].shape == (0, 32)
+            assert len(rank["uneven"]) == (int(has_tokens.sum()) if first else 0)
             assert "prompt" not in rank["shaped"]  # the logger would take it for a number
+        assert found[0][case]["passes"] == found[1][case]["passes"] > (3 if case[0] == "data" else 0)
     first = found[0]["pipeline", "tied", "plain"]  # a stage before the last
     assert (first["is last"], first["means"], first["shaped"]["rewards"]) == (False, None, make_data()["rewards"])
-
-
-@pytest.mark.parametrize("layout", ["tensor", "pipeline"])
-def test_layers_for_multi_token_prediction_change_no_vector(truth, tmp_path, layout):
-    has_tokens = torch.tensor([bool(s.positions) for s in sequences_of(make_data())[0]])
-    expected = unit_rows(truth["untied"]["plain"]["responses"])[has_tokens]
-    means = [m for m in run_ranks(with_further_layers, 2, tmp_path, layout) if m is not None]
-    for rank in means:
-        torch.testing.assert_close(unit_rows(rank), expected, rtol=0, atol=1e-6)
-    assert means
-
-
-def test_ranks_make_equal_numbers_of_passes(tmp_path):
-    idle, busy = run_ranks(uneven, 2, tmp_path)
-    assert idle["passes"] == busy["passes"] > 3
-    assert len(idle["means"]) == 0
-    assert bool((busy["means"] != 0).any(-1).all())

@@ -1,4 +1,4 @@
-"""A CPU for verl, which has platforms for accelerators alone: what its own code asks of one, on `torch.cpu`."""
+"""A CPU platform for verl, which has platforms for accelerators alone."""
 
 from contextlib import nullcontext
 from typing import Any
@@ -6,20 +6,19 @@ from typing import Any
 import torch
 from verl.plugin.platform import PlatformBase, set_platform
 
+_RESULTS: dict[str, Any] = {
+    **dict.fromkeys(("max_memory_allocated", "max_memory_reserved", "memory_allocated", "memory_reserved"), 0),
+    **dict.fromkeys(("empty_cache", "ipc_collect", "reset_peak_memory_stats", "manual_seed", "manual_seed_all")),
+    "get_device_name": "cpu",
+    "mem_get_info": (0, 0),
+}
+
 
 class _Device:
-    """`torch.cpu` with the names of `torch.cuda` that verl calls on every device."""
+    """`torch.cpu` with the functions of `torch.cuda` that verl calls on every device."""
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("max_memory_allocated", "max_memory_reserved", "memory_allocated", "memory_reserved"):
-            return lambda *_: 0
-        if name in ("empty_cache", "ipc_collect", "reset_peak_memory_stats", "manual_seed", "manual_seed_all"):
-            return lambda *_: None
-        if name == "get_device_name":
-            return lambda *_: "cpu"
-        if name == "mem_get_info":
-            return lambda *_: (0, 0)
-        return getattr(torch.cpu, name)
+        return (lambda *_: _RESULTS[name]) if name in _RESULTS else getattr(torch.cpu, name)
 
 
 class PlatformCPU(PlatformBase):
@@ -60,5 +59,5 @@ class PlatformCPU(PlatformBase):
         return []
 
 
-PlatformCPU.__abstractmethods__ = frozenset()  # the rest does nothing here
+PlatformCPU.__abstractmethods__ = frozenset()  # nothing calls the others
 set_platform(PlatformCPU())

@@ -1,7 +1,7 @@
-"""The vectors that come out of verl's own FSDP engine, on one and on two ranks."""
+"""Vectors from verl's FSDP engine, on one and on two ranks."""
 
+from dataclasses import replace
 from pathlib import Path
-from types import MethodType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,23 +9,20 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.tensor import DTensor
-from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, Qwen3VLConfig, Qwen3VLModel
+from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
 from verl.utils import tensordict_utils as tu
-from verl.utils.import_utils import load_class_from_fqn
 
 from gar.errors import ModelError
 from gar.integrations.verl.exchange import MEANS, REQUEST
-from gar.integrations.verl.transfer import anchor_batch, has_several_position_rows, read_means
-from gar.rules import AGENT_LOOP_MANAGER
-from gar.sequences import TokenSequence
-from tests.engines.verl.workers import PLAIN, compose_config, make_batch, make_engine, make_sequences
+from gar.integrations.verl.transfer import anchor_batch, read_means
+from tests.engines.verl.workers import COMMON, PLAIN, make_batch, make_engine, make_sequences
 from tests.support.autograd import own_means
 from tests.support.errors import raises
 from tests.support.ranks import run_ranks
 
 pytestmark = [pytest.mark.usefixtures("group"), pytest.mark.filterwarnings("ignore:::(?!gar).*")]
 
-TOLERANCE: dict[str, Any] = {"rtol": 1e-5, "atol": 1e-6}  # float32 on both sides, in another order
+TOLERANCE: dict[str, Any] = {"rtol": 1e-5, "atol": 1e-6}  # float32 on both sides, in different orders
 
 
 def run(engine: Any, batch: Any) -> dict[str, Any]:
@@ -40,38 +37,19 @@ def means_of(engine: Any, sequences: Any, **settings: Any) -> Tensor:
 @pytest.mark.parametrize("kind", ["tied", "untied", "vision"])
 @pytest.mark.parametrize("packed", [True, False], ids=["packed", "padded"])
 def test_engine_means_equal_autograd(kind, packed, models):
-    """Of text alone under a model of images, too: its position ids have several rows."""
+    """Of responses, and of anchors under a model of images, which has several rows of position ids."""
     folder, sequences = models[kind], make_sequences()
     batch = make_batch(sequences, packed=packed)
     if kind == "vision":
-        rows = [torch.arange(len(ids)).expand(4, -1) for ids in batch["input_ids"].unbind()]
-        batch["position_ids"] = tu.nested_tensor_from_tensor_list(rows)
+        sequences = [replace(sequence, positions=range(1, 9), mask=None) for sequence in sequences]
+        batch = anchor_batch(sequences, 1, several_position_rows=True, **COMMON, use_remove_padding=packed)
     found = read_means(run(make_engine(folder, packed=packed), batch)[MEANS])
     model = (AutoModelForImageTextToText if kind == "vision" else AutoModelForCausalLM).from_pretrained(folder)
-    expected = own_means(model, [sequence for sequence in sequences if sequence.positions]).float()
+    scored = [i for i, sequence in enumerate(sequences) if sequence.positions]
+    expected = own_means(model, [sequences[i] for i in scored]).float()
     assert bool((expected.norm(dim=-1) > 0.1).all())
-    torch.testing.assert_close(found[[0, 1, 3, 4]], expected, **TOLERANCE)
-    assert not found[2].any()  # it has no span
-
-
-def test_anchors_have_the_position_ids_that_verl_gives_text(models):
-    agents = load_class_from_fqn(AGENT_LOOP_MANAGER)(compose_config(models["vision"]), None)
-    worker = object.__new__(agents.agent_loop_workers_class.__ray_metadata__.modified_class)
-    processor = SimpleNamespace(config=Qwen3VLConfig.from_pretrained(models["vision"]))
-    processor.get_rope_index = MethodType(Qwen3VLModel.get_rope_index, processor)  # as verl binds it (`hf_processor`)
-    anchors = [
-        TokenSequence(context_ids=[5, 6, 7], ids=[8, 9, 10, 11], positions=range(1, 4)),
-        TokenSequence(context_ids=[5], ids=[8, 9], positions=range(2)),
-    ]
-    for worker.processor in (processor, None, SimpleNamespace()):
-        several = has_several_position_rows(worker.processor)
-        assert several == (worker.processor is processor)
-        batch = anchor_batch(anchors, 1, several_position_rows=several)
-        for anchor, found in zip(anchors, batch["position_ids"].unbind(), strict=True):
-            ids = torch.tensor([[*anchor.context_ids, *anchor.ids]])
-            left = {"mm_token_type_ids": torch.zeros_like(ids)}  # by the processor, beside text too
-            expected = worker._compute_position_ids(ids, torch.ones_like(ids), left)
-            assert torch.equal(found, expected[0])
+    torch.testing.assert_close(found[scored], expected, **TOLERANCE)
+    assert kind == "vision" or not found[2].any()  # it has no span
 
 
 def test_engine_leaves_log_probabilities_and_training_as_they_are(tied):
@@ -112,7 +90,7 @@ def test_engine_obeys_the_request_and_rejects_logits_that_are_not_the_heads(tied
 
 
 def one_of_two_ranks(folders: list[Path]) -> list[Tensor]:
-    """This rank's half of the sequences, on models that are sharded; the same for verl's two kinds of FSDP."""
+    """Means of this rank's half of the sequences, on sharded models."""
     found = []
     mine = make_sequences(6)[dist.get_rank() :: 2]
     for folder in folders:

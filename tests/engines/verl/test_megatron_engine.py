@@ -1,7 +1,6 @@
-"""The vectors that come out of verl's own Megatron engine, on two CPU processes against one.
+"""Vectors from verl's Megatron engine, on two CPU processes against one.
 
-Engine, packing, schedule, log-probabilities and their collection are verl's and Megatron's own. The model is built as
-in the tests of slime: verl's bridges build it of layers of Transformer Engine, which needs a GPU.
+Only the model is not verl's: its bridges build layers of Transformer Engine, which needs a GPU.
 """
 
 import warnings
@@ -53,7 +52,7 @@ SIGNALS: dict[str, dict[str, Any]] = {
 
 
 class CpuEngine(GarMegatronEngine):
-    """Ours, on a model of Megatron's layers for the CPU."""
+    """GAR's engine on a model of Megatron's layers for the CPU."""
 
     tied = True
 
@@ -70,7 +69,7 @@ def make_engine(folder: Path, *, tied: bool = True, **layout: Any) -> CpuEngine:
     redirect_cuda()
     tensor_parallel.model_parallel_cuda_manual_seed = lambda *_: None
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # verl turns sequence parallelism off where there is one tensor rank
+        warnings.simplefilter("ignore")  # verl turns sequence parallelism off on one tensor rank
         engine = CpuEngine(
             model_config=HFModelConfig(path=str(folder)),
             engine_config=McoreEngineConfig(forward_only=True, **layout),
@@ -88,7 +87,7 @@ def run(engine: CpuEngine, batch: Any) -> dict[str, Any]:
 
 
 def vectors(folder: Path, layouts: list[str]) -> dict[tuple[str, bool], dict[str, Any]]:
-    """Means by signal, and log-probabilities with a request and without; nothing before the last stage."""
+    """Means by signal, and log-probabilities with and without a request. None before the last stage."""
     results = {}
     for layout in layouts:
         for tied in (True, False):
@@ -109,7 +108,7 @@ def vectors(folder: Path, layouts: list[str]) -> dict[tuple[str, bool], dict[str
 
 
 def truth(folder: Path) -> dict[tuple[bool, str], torch.Tensor]:
-    """From the unsplit model, one sequence at a time, in float64 from the hidden states on."""
+    """Means from the unsplit model, one sequence at a time, in float64 from the hidden states on."""
     found, sequences = {}, make_sequences()
     for tied in (True, False):
         model = unwrap_model(make_engine(folder, tied=tied).module[0])
@@ -124,7 +123,7 @@ def truth(folder: Path) -> dict[tuple[bool, str], torch.Tensor]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What verl reads of a model before it is built."""
+    """The files of a model that verl reads before it is built."""
     made = tmp_path_factory.mktemp("megatron")
     config = Qwen3Config(vocab_size=VOCAB, num_hidden_layers=4, architectures=["Qwen3ForCausalLM"])
     config.save_pretrained(made)
@@ -152,7 +151,7 @@ def test_engine_on_two_ranks_gives_the_vectors_of_one_process(folder, expected, 
 
 
 def refusals(folder: Path) -> list[str]:
-    """Codes of jobs that GAR cannot read vectors of, and of a head that is not the whole story."""
+    """Codes of jobs without readable vectors, and of a head whose logits are changed."""
     with pytest.raises(ConfigError) as padded:
         make_engine(folder, use_remove_padding=False)
     engine = make_engine(folder)

@@ -1,7 +1,6 @@
 """GAR's reward manager in verl's own agent loop and reward workers. `test_verl_conformance.py` has a whole step."""
 
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import ray
@@ -17,15 +16,11 @@ from tests.engines.verl.workers import compose_config, trajectory
 pytestmark = pytest.mark.filterwarnings("ignore:::(?!gar).*")  # of verl and what it stands on
 
 
-def answer(tokenizer: Any, text: str, gold: str) -> Any:
-    return trajectory(tokenizer.encode("3+4="), tokenizer.encode(text + "<eos>"), gold)
-
-
 TURNS = [("3+4=8", 1), ("<answer>7</answer>", 0)]
 """The policy answers wrong, and a tool right."""
 
 
-def test_agent_loop_tells_the_reward_manager_what_the_policy_wrote(tied):
+def test_agent_loop_sends_the_policys_mask_to_the_reward_manager(tied):
     config, tokenizer = compose_config(tied, "gar.verify.format=none"), AutoTokenizer.from_pretrained(tied)
     manager = GarRewardManager(config, tokenizer, compute_score=None)
     agents = load_class_from_fqn(AGENT_LOOP_MANAGER)(config, None)
@@ -44,10 +39,11 @@ def test_agent_loop_tells_the_reward_manager_what_the_policy_wrote(tied):
 
 @pytest.mark.usefixtures("cluster")
 def test_verls_reward_worker_asks_a_grader_in_its_own_processes(tied):
-    """In a Ray actor, whose main module is Ray's, the verifier can still start its workers."""
-    config = compose_config(tied, "+gar.verify.verifier=tests.engines.verl.graders:grade_last_character")
+    """The verifier starts its workers in a Ray actor too, where Ray has the main module."""
+    config = compose_config(tied, "+gar.verify.verifier=tests.integrations.graders:answers_an_even_digit")
     worker = ray.remote(RewardLoopWorker).remote(config)
     tokenizer = AutoTokenizer.from_pretrained(tied)
-    for gold, status in (("9", "ok"), ("8", "wrong")):
-        found = ray.get(worker.compute_score.remote(answer(tokenizer, "3+26=29", gold)))
+    for answer, status in (("4", "ok"), ("3", "wrong")):
+        ids = tokenizer.encode(f"<answer> {answer} </answer><eos>")
+        found = ray.get(worker.compute_score.remote(trajectory(tokenizer.encode("3+4="), ids, answer)))
         assert found["reward_extra_info"]["status"] == status

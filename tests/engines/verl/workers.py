@@ -1,4 +1,4 @@
-"""verl's own engine and worker on a CPU, with a tiny model. conftest.py has verl register GAR when it is imported."""
+"""verl's engine and worker on a CPU, with a tiny model. conftest.py makes verl register GAR."""
 
 import warnings
 from collections.abc import Sequence
@@ -11,15 +11,10 @@ import torch.distributed as dist
 from hydra import compose, initialize_config_module
 from tensordict import TensorDict
 from torch import Tensor
-from transformers import (
-    Qwen3Config,
-    Qwen3ForCausalLM,
-    Qwen3VLConfig,
-    Qwen3VLForConditionalGeneration,
-)
+from transformers import Qwen3Config, Qwen3ForCausalLM, Qwen3VLConfig, Qwen3VLForConditionalGeneration
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # verl says which of its engines lack their libraries
+    warnings.simplefilter("ignore")  # verl lists engines without their libraries
     from verl.protocol import DataProto
     from verl.trainer.config import CheckpointConfig
     from verl.utils import tensordict_utils as tu
@@ -27,13 +22,22 @@ with warnings.catch_warnings():
     from verl.workers.engine import EngineRegistry
     from verl.workers.engine_workers import ActorRolloutRefWorker
 
-from gar.integrations.verl.exchange import END, OWN_MASK, REQUEST, START, signal_request
+from gar.integrations.verl.exchange import OWN_MASK, REQUEST, signal_request
+from gar.integrations.verl.transfer import span_fields
 from gar.models.embedded import embedded_path
 from gar.sequences import TokenSequence
 from gar.settings import SignalSettings
 
 VOCAB = 64
 PLAIN = signal_request(SignalSettings())
+COMMON: dict[str, Any] = {
+    "use_dynamic_bsz": True,
+    "max_token_len_per_gpu": 64,
+    "temperature": 0.7,
+    "calculate_entropy": False,
+    REQUEST: PLAIN,
+}
+"""Settings of a batch that asks for means."""
 
 
 def save_model(folder: Path, *, tied: bool) -> Path:
@@ -95,7 +99,7 @@ def jagged(rows: list[Tensor]) -> Tensor:
 
 
 def make_sequences(count: int = 5) -> list[TokenSequence]:
-    """Responses of which some tokens are not the policy's. One has no span."""
+    """Responses with tokens that the policy did not write. One has no span."""
     generator = torch.Generator().manual_seed(1)
     sequences = []
     for i in range(count):
@@ -108,22 +112,15 @@ def make_sequences(count: int = 5) -> list[TokenSequence]:
 
 
 def make_batch(sequences: list[TokenSequence], *, packed: bool = True, **settings: Any) -> Any:
-    """A batch as verl's driver sends it, asking for means."""
+    """A batch of verl's driver that asks for means."""
     ids = [torch.tensor([*s.context_ids, *s.ids]) for s in sequences]
-    spans = [[len(s.context_ids) + place for place in (s.positions[0], s.positions[-1] + 1)] if s.positions else [0, 0]
-             for s in sequences]  # fmt: skip
     fields = {
         "input_ids": jagged(ids),
         "position_ids": jagged([torch.arange(len(row)) for row in ids]),
         "loss_mask": jagged([torch.tensor(s.mask) for s in sequences]),
-        START: torch.tensor(spans)[:, 0],
-        END: torch.tensor(spans)[:, 1],
+        **span_fields([s if s.positions else None for s in sequences]),
     }
-    common = {
-        "use_remove_padding": packed, "use_dynamic_bsz": True, "max_token_len_per_gpu": 64, "temperature": 0.7,
-        "calculate_entropy": False,
-    }  # fmt: skip
-    return tu.get_tensordict(fields, common | {REQUEST: PLAIN} | settings)
+    return tu.get_tensordict(fields, COMMON | {"use_remove_padding": packed} | settings)
 
 
 class CpuActor(ActorRolloutRefWorker):
@@ -135,7 +132,7 @@ class CpuActor(ActorRolloutRefWorker):
 
 
 def compose_config(folder: Path, *overrides: str) -> Any:
-    """verl's configuration of a job, as its command line would make it."""
+    """verl's configuration of a job, from flags."""
     chosen = f"""
         trainer.v1.trainer_mode=gar_sync trainer.device=cpu trainer.n_gpus_per_node=1 trainer.logger=[console]
         +gar.method=gar-grpo +gar.verify.format=none
@@ -165,7 +162,7 @@ def compose_config(folder: Path, *overrides: str) -> Any:
 
 
 def trajectory(prompt: list[int], ids: list[int], gold: str, *, mask: Sequence[int] | None = None) -> DataProto:
-    """What verl's agent loop sends to a reward worker, with ours."""
+    """The data that verl's agent loop sends to a reward worker, with GAR's mask."""
     return DataProto(
         batch=TensorDict({"prompts": torch.tensor([prompt]), "responses": torch.tensor([ids])}, batch_size=1),
         non_tensor_batch={

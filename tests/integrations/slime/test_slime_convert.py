@@ -39,16 +39,11 @@ def sample(tokenizer, text=GOOD, *, prompt="3+4=", group=0, index=0, **changes):
 
 def test_convert_samples_sends_facts_and_scored_tokens_along(tokenizer):
     wrong, unclosed = GOOD.replace("> 7 <", "> 8 <"), "<think> 3 + 4 = 7"
-    data = convert_samples(
-        make_arguments(),
-        [sample(tokenizer), sample(tokenizer, wrong, index=1), sample(tokenizer, unclosed, index=2)],
-    )
+    samples = [sample(tokenizer, text, index=i) for i, text in enumerate((GOOD, wrong, unclosed))]
+    data = convert_samples(make_arguments(), samples)
     facts = [payload.facts for payload in data["prompt"]]
-    assert [(fact.verified, fact.well_formatted, fact.status) for fact in facts] == [
-        (True, True, "ok"),
-        (False, True, "wrong"),
-        (False, False, "unparsed"),
-    ]
+    assert [(fact.verified, fact.well_formatted) for fact in facts] == [(True, True), (False, True), (False, False)]
+    assert [fact.status for fact in facts] == ["ok", "wrong", "unparsed"]
     right, _, open_ended = data["prompt"]
     ids = tokenizer.encode(GOOD)
     assert [ids[i] for i in right.sequence.positions] == tokenizer.encode("3 + 4 = 7")  # the thinking part alone
@@ -56,7 +51,7 @@ def test_convert_samples_sends_facts_and_scored_tokens_along(tokenizer):
     anchor = right.anchors[0]
     assert anchor.scored_ids == tokenizer.encode("ok 7")
     assert anchor.context_ids == tokenizer.encode("3+4=")
-    assert open_ended.anchors is right.anchors  # one object for a group: it travels once to a rank
+    assert open_ended.anchors is right.anchors  # one object for a group is sent once to a rank
 
 
 def test_what_a_tool_wrote_is_neither_graded_nor_scored(tokenizer):
@@ -98,7 +93,7 @@ def test_outcome_reward_is_base_or_penalty_and_keeps_the_verdict(tokenizer, monk
     assert asked == []  # the verdicts were known
 
 
-def test_responses_of_every_kind_are_told_apart(tokenizer, monkeypatch):
+def test_facts_of_every_kind_of_response(tokenizer, monkeypatch):
     cut = sample(tokenizer, "<think> 3", index=1)
     cut.status = SimpleNamespace(value="truncated")
     removed = sample(tokenizer, index=3, remove_sample=True)

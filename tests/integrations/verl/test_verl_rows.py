@@ -1,4 +1,4 @@
-"""A hand-made batch in verl's fields as rows, and where a micro-batch's scored tokens lie. No verl."""
+"""A batch in verl's fields as rows, and the places of a micro-batch's scored tokens, without verl."""
 
 from typing import Any
 
@@ -47,7 +47,7 @@ def rows_of(given: list[dict[str, Any]], *, context: int | None = None) -> list[
     return table_rows(given, reader, max_response_tokens=9)
 
 
-def test_rows_hold_what_the_rewards_are_made_of():
+def test_rows_hold_facts_sequences_and_anchors():
     rows = rows_of(ROWS)
     facts = [found.facts for found in rows]
     assert [fact.group_index for fact in facts] == [0, 1, 2, 3, 4, 2, 0, 1, 4, 2, 3, 5, 5, 5]  # as they come
@@ -63,11 +63,10 @@ def test_rows_hold_what_the_rewards_are_made_of():
 
 
 def test_text_of_a_model_with_a_processor_is_read_and_images_are_an_error():
-    for inputs in ({}, {"pixel_values": None, "image_grid_thw": None}):
-        assert rows_of([{**row("all", "29"), "multi_modal_inputs": inputs}])
-        images = {**inputs, "pixel_values": torch.zeros(4, 6)}
-        with raises(DataError, "not-text"):
-            rows_of([row("all", "29"), {**row("all", "29"), "multi_modal_inputs": images}])
+    text, images = ({**row("all", "29"), "multi_modal_inputs": {"x": value}} for value in (None, torch.zeros(4, 6)))
+    assert rows_of([text])
+    with raises(DataError, "not-text"):
+        rows_of([text, images])
 
 
 def test_what_lies_beyond_the_context_or_verls_limit_is_noted():
@@ -109,6 +108,6 @@ def test_rows_of_all_ranks_are_all_rows_once():
     assert torch.equal(torch.cat([part.target_ids for part in parts]), rows.target_ids)
 
 
-def test_a_request_says_all_that_the_workers_must_know_of_the_signal():
+def test_a_request_holds_the_signal():
     settings = SignalSettings(kind="gradient", temperature=2.0, activation_threshold=0.0)
     assert requested_signal(signal_request(settings, keep_fraction=0.5)) == (Signal("gradient", 0.0, 0.5), 2.0)

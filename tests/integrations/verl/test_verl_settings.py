@@ -1,4 +1,4 @@
-"""What is rejected before anything runs: another verl, and configurations that GAR cannot run with."""
+"""What is rejected before anything runs: a different verl, and configurations that GAR cannot run with."""
 
 from collections.abc import Mapping
 from importlib import metadata
@@ -43,8 +43,6 @@ def check(config: Mapping[str, Any]) -> None:
 
 def test_read_shaping_takes():
     for flags in (
-        {},
-        {"actor_rollout_ref.actor.strategy": "fsdp"},
         {"actor_rollout_ref.actor.strategy": "megatron"},
         {"gar.method": "gar-reinforce-plus-plus", "algorithm.adv_estimator": "reinforce_plus_plus"},
         {"gar.method": "reinforce-plus-plus-baseline", "algorithm.adv_estimator": "reinforce_plus_plus_baseline"},
@@ -60,19 +58,11 @@ def test_read_shaping_names_the_setting_that_is_wrong():
         ({"gar.advantage": {"ddof": 0}}, "no-effect"),
         ({"gar.method": "g2rl"}, "method"),
         ({"gar.method": "gar-reinforce-plus-plus"}, "algorithm.adv_estimator"),
-        ({"actor_rollout_ref.actor.strategy": "veomni"}, None),
-        ({"actor_rollout_ref.model.use_fused_kernels": True}, None),
-        ({"algorithm.filter_groups.enable": True}, None),
-        ({"algorithm.rollout_correction.bypass_mode": True}, None),
-        ({"reward.reward_manager.name": "naive"}, None),
-        ({"reward.custom_reward_function.path": "mine.py"}, None),
-        ({"reward.reward_model.enable": True}, None),
-        ({"actor_rollout_ref.model.mtp.enable": True}, None),
-        ({"actor_rollout_ref.actor.qat.enable": True}, None),
-        ({"actor_rollout_ref.actor.megatron.dynamic_context_parallel": True}, None),
-        ({"actor_rollout_ref.rollout.n": 1}, None),
+        ({"algorithm.filter_groups.enable": True}, "algorithm.filter_groups.enable"),
+        ({"actor_rollout_ref.actor.qat.enable": True}, "actor_rollout_ref.actor.qat.enable"),
+        ({"actor_rollout_ref.rollout.n": 1}, "actor_rollout_ref.rollout.n"),
     ):
-        with raises(ConfigError, name or next(iter(flags))):
+        with raises(ConfigError, name):
             check(verl_config(**flags))
     with raises(ConfigError, "no-section"):
         check(verl_config() | {"gar": None})

@@ -9,26 +9,14 @@ from gar.integrations.megatron import HeadInputs, watch_head
 from gar.integrations.slime.settings import capture_of
 
 _POLICY_PASS = ""
-"""slime's store_prefix of the policy's pass. "ref_" and "teacher_" belong to other models, "gar_" to our own passes."""
-
-_MOST_DEVICE_BYTES = 2**30
-"""Limit of hidden states kept on the device. The rest is moved to host memory."""
+"""slime's store_prefix of the policy's pass. Other models have "ref_" and "teacher_", GAR's passes "gar_"."""
 
 
 class _HeldInputs(list[HeadInputs]):
-    """Inputs of the head in each micro-batch, with at most `_MOST_DEVICE_BYTES` of them on the device."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._device_bytes = 0
+    """Inputs of the head in each micro-batch. Hidden states are moved to host memory, so the pass needs no more."""
 
     def append(self, inputs: HeadInputs) -> None:
-        hidden = inputs.hidden
-        if self._device_bytes + hidden.nbytes > _MOST_DEVICE_BYTES:
-            hidden = hidden.cpu()
-        else:
-            self._device_bytes += hidden.nbytes
-        super().append(dataclasses.replace(inputs, hidden=hidden))
+        super().append(dataclasses.replace(inputs, hidden=inputs.hidden.cpu()))
 
 
 _seen = _HeldInputs()
@@ -36,7 +24,7 @@ _stop: Callable[[], None] | None = None
 
 
 def captured_pass() -> list[HeadInputs]:
-    """The micro-batches of slime's pass since the last call. slime trains after this: training is never captured."""
+    """The micro-batches of slime's pass since the last call. Ends the capture, since slime trains afterwards."""
     global _seen, _stop
     if _stop is None:
         raise ConfigError(

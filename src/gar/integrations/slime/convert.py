@@ -17,7 +17,7 @@ from gar.types import Verdict
 from gar.verify import Verifier
 
 PAYLOAD_KEY = "prompt"
-"""Holds a `Row` of each response without its tokens. Of the keys that slime sends to the ranks, it never uses this."""
+"""Holds a `Row` of each response without its tokens. slime sends this key to the ranks but does not read it."""
 
 _VERDICT = "gar_verdict"
 
@@ -44,10 +44,9 @@ def convert_samples(args: Any, samples: list[Any]) -> dict[str, Any]:
 
 
 async def outcome_reward(args: Any, sample: Any, **_: Any) -> float | list[float]:
-    """Reward model for slime: base reward or penalty, without bonus. slime then logs the rewards that GAR starts from.
+    """Reward model for slime, which logs it: base reward or penalty, without bonus. A list under slime's --group-rm.
 
-    The verdict is kept in the sample, so that `convert_samples` does not verify again. Under slime's --group-rm,
-    `sample` is a list.
+    The sample keeps the verdict, so `convert_samples` does not verify again.
     """
     reader = sample_reader(args)
     samples = sample if isinstance(sample, list) else [sample]
@@ -60,7 +59,7 @@ async def outcome_reward(args: Any, sample: Any, **_: Any) -> float | list[float
 
 
 class SampleReader:
-    """Reads slime's samples with the tokenizer and the verifier of a run, and a context of so many tokens."""
+    """Reads slime's samples with the tokenizer and the verifier of a run."""
 
     def __init__(self, tokenizer: Any, config: RunConfig, signal: SignalSettings, *, context: int | None):
         self._tokenizer = tokenizer
@@ -68,7 +67,7 @@ class SampleReader:
         self._verifier = Verifier.from_settings(config.verify)
 
     def verdicts(self, samples: Sequence[Any]) -> list[Verdict]:
-        """A verdict for each sample, on the text that the policy wrote. A kept verdict is used again."""
+        """A verdict for each sample, on the text that the policy wrote. Known verdicts are reused."""
         known = [(sample.metadata or {}).get(_VERDICT) for sample in samples]
         missing = [sample for sample, verdict in zip(samples, known, strict=True) if verdict is None]
         new = self._verifier.verify(
@@ -103,7 +102,7 @@ class SampleReader:
         sequence: TokenSequence | None = None,
         anchors: AnchorSequences = NO_ANCHORS,
     ) -> Row:
-        """A sample's row. Without its sequence and anchors, as far as an outcome reward needs it."""
+        """A sample's row. An outcome reward needs neither its sequence nor anchors."""
         sequence = sequence or replace(NO_SEQUENCE, ids=_response_ids(sample), mask=sample.loss_mask)
         status = getattr(sample, "status", None)
         truncated, group = getattr(status, "value", status) == "truncated", sample.group_index or 0
@@ -111,7 +110,7 @@ class SampleReader:
 
 
 def sample_reader(args: Any) -> SampleReader:
-    """The reader of a job, made once for a checkpoint and its settings."""
+    """The reader of a job, cached by checkpoint and settings."""
     config = read_settings(args).model_copy(update={"signal": read_shaping(args).signal})
     return _reader(args.hf_checkpoint, config.model_dump_json())
 
@@ -136,7 +135,7 @@ def _response_ids(sample: Any) -> list[int]:
 
 
 def _slime_train_data(args: Any, samples: list[Any]) -> dict[str, Any]:
-    """The output of slime's own converter, which is a method of its manager and reads three attributes."""
+    """The output of slime's own converter, a method of its manager that reads three attributes."""
     from slime.ray.rollout import RolloutManager
 
     manager_class = RolloutManager.__ray_metadata__.modified_class  # the class below @ray.remote

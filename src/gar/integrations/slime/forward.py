@@ -4,7 +4,6 @@ import os
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -21,34 +20,18 @@ _PREFIX = "gar_"
 _REPLAY_STAGE = "ROUTING_REPLAY_STAGE"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ScoredSequence:
-    """A sequence to pass through the model: its tokens, the length of its prompt, and its scored tokens."""
-
-    tokens: Tensor
-    """int64 [tokens], on the model's device."""
-    prompt_length: int
-    positions: Tensor
-    """Ascending positions in `tokens`, int64, same device. Empty for a dummy."""
-    keep_fraction: float = 1.0
-
-    @classmethod
-    def cut(cls, sequence: TokenSequence, device: Any, *, keep_fraction: float = 1.0) -> "ScoredSequence":
-        """A sequence up to its last scored token: the model is causal, so later tokens change no vector."""
-        cut = replace(sequence, ids=sequence.ids[: sequence.positions[-1] + 1])
-        return cls.whole(cut, device, keep_fraction=keep_fraction)
-
-    @classmethod
-    def whole(cls, sequence: TokenSequence, device: Any, *, keep_fraction: float = 1.0) -> "ScoredSequence":
-        """A sequence with all its tokens. Of these perhaps none is scored."""
-        prompt = len(sequence.context_ids)
-        tokens = torch.tensor([*sequence.context_ids, *sequence.ids], dtype=torch.long, device=device)
-        positions = torch.tensor(sequence.positions, dtype=torch.long, device=device) + prompt
-        return cls(tokens=tokens, prompt_length=prompt, positions=positions, keep_fraction=keep_fraction)
+_DUMMY = TokenSequence(context_ids=[0], ids=[0], positions=())
+"""Fills the micro-batches of a rank that has fewer than another."""
 
 
 def sequence_means(
-    args: Any, chunks: list[Any], sequences: Sequence[ScoredSequence], signal: SignalSettings, *, device: Any
+    args: Any,
+    chunks: list[Any],
+    sequences: Sequence[TokenSequence],
+    signal: SignalSettings,
+    *,
+    keep_fractions: Sequence[float],
+    device: Any,
 ) -> Tensor | None:
     """Mean vector of each sequence, float32 [sequences, hidden], on the last pipeline stage. None on the others.
 
@@ -66,26 +49,27 @@ def sequence_means(
     if args.use_dynamic_batch_size:  # over all context ranks
         each = args.log_probs_max_tokens_per_gpu or args.max_tokens_per_gpu
         capacity = each * mpu.get_context_parallel_world_size()
-    batches = pack([len(sequence.tokens) for sequence in sequences], capacity)
+    cut = [sequence.cut() for sequence in sequences]
+    batches = pack([sequence.num_tokens for sequence in cut], capacity)
     num_batches = _common_number(len(batches), chunks, mpu, device)
     order = [i for batch in batches for i in batch]
-    dummy = ScoredSequence.whole(TokenSequence(context_ids=[0], ids=[0], positions=()), device)
-    in_order = [sequences[i] for i in order] + [dummy] * (num_batches - len(batches))
+    num_dummies = num_batches - len(batches)
+    in_order = [cut[i] for i in order] + [_DUMMY] * num_dummies
+    keep = [keep_fractions[i] for i in order] + [1.0] * num_dummies
     places = iter(range(len(in_order)))
-    sizes = [len(batch) for batch in batches] + [1] * (num_batches - len(batches))
-    schedule = [[next(places) for _ in range(size)] for size in sizes]
+    schedule = [[next(places) for _ in batch] for batch in [*batches, *[[0]] * num_dummies]]
     data = {
-        "tokens": [sequence.tokens for sequence in in_order],
-        "total_lengths": [len(sequence.tokens) for sequence in in_order],
-        "response_lengths": [len(sequence.tokens) - sequence.prompt_length for sequence in in_order],
-        "loss_masks": [torch.ones_like(sequence.tokens[sequence.prompt_length :]) for sequence in in_order],
+        "tokens": [_tokens(sequence, device) for sequence in in_order],
+        "total_lengths": [sequence.num_tokens for sequence in in_order],
+        "response_lengths": [len(sequence.ids) for sequence in in_order],
+        "loss_masks": [torch.ones(len(sequence.ids), dtype=torch.long, device=device) for sequence in in_order],
     }
     latest: deque[HeadInputs] = deque(maxlen=1)
-    scheduled = ([in_order[i] for i in batch] for batch in schedule)
+    scheduled = (([in_order[i] for i in batch], [keep[i] for i in batch]) for batch in schedule)
 
     def read(logits: Tensor, *, args: Any, **_: Any) -> tuple[Tensor, dict[str, list[Tensor]]]:
         """slime calls it after each micro-batch, in order, on the last pipeline stage."""
-        return logits.new_empty(0), {"means": list(_micro_batch_means(args, latest.pop(), next(scheduled), signal))}
+        return logits.new_empty(0), {"means": list(_micro_batch_means(args, latest.pop(), *next(scheduled), signal))}
 
     stop = watch_head(chunks, latest, spare_logits=True)
     try:
@@ -120,7 +104,7 @@ def captured_means(
     args: Any,
     seen: Sequence[HeadInputs],
     schedule: Sequence[Sequence[int]],
-    sequences: Sequence[ScoredSequence],
+    sequences: Sequence[TokenSequence],
     signal: SignalSettings,
 ) -> Tensor:
     """Mean vector of each sequence, float32 [sequences, hidden], from a captured pass, 0 without a scored token.
@@ -138,27 +122,33 @@ def captured_means(
     for inputs, places in zip(seen, schedule, strict=True):
         batch = [sequences[i] for i in places]
         if any(len(sequence.positions) for sequence in batch):
-            means[list(places)] = _micro_batch_means(args, inputs, batch, signal)
+            means[list(places)] = _micro_batch_means(args, inputs, batch, [1.0] * len(batch), signal)
     return means
 
 
 def _micro_batch_means(
-    args: Any, inputs: HeadInputs, batch: Sequence[ScoredSequence], signal: SignalSettings
+    args: Any,
+    inputs: HeadInputs,
+    batch: Sequence[TokenSequence],
+    keep_fractions: Sequence[float],
+    signal: SignalSettings,
 ) -> Tensor:
     """Mean vectors of the sequences of one micro-batch, from the inputs of the head."""
-    rows, targets, index = [], [], []
-    for i, (sequence, row, position) in enumerate(_response_rows(args, batch, len(inputs.token_ids))):
-        scored = torch.isin(position, sequence.positions)
+    rows, targets, index, device = [], [], [], inputs.token_ids.device
+    for i, (row, position) in enumerate(_response_rows(args, batch, len(inputs.token_ids), device)):
+        sequence, tokens = batch[i], _tokens(batch[i], device)
+        positions = torch.tensor(sequence.positions, dtype=torch.long, device=device) + len(sequence.context_ids)
+        scored = torch.isin(position, positions)
         rows.append(row[scored])
-        targets.append(sequence.tokens[position[scored]])
+        targets.append(tokens[position[scored]])
         index.append(torch.full_like(targets[-1], i))
-        if not torch.equal(inputs.token_ids[rows[-1]], sequence.tokens[position[scored] - 1]):
+        if not torch.equal(inputs.token_ids[rows[-1]], tokens[position[scored] - 1]):
             raise ModelError(
                 "a micro-batch differs from slime's schedule in its tokens, so that hidden states would be assigned "
                 "to the wrong response. Does this version of slime pack differently?",
                 code="other-schedule",
             )
-    keep = torch.tensor([sequence.keep_fraction for sequence in batch], device=inputs.weight.device)
+    keep = torch.tensor(keep_fractions, device=inputs.weight.device)
     return head_means(
         inputs,
         torch.cat(rows),
@@ -169,24 +159,27 @@ def _micro_batch_means(
     )
 
 
+def _tokens(sequence: TokenSequence, device: Any) -> Tensor:
+    return torch.tensor([*sequence.context_ids, *sequence.ids], dtype=torch.long, device=device)
+
+
 def _response_rows(
-    args: Any, batch: Sequence[ScoredSequence], num_rows: int
-) -> Iterator[tuple[ScoredSequence, Tensor, Tensor]]:
-    """Each sequence of a micro-batch, the rows on this rank that predict its response, and the predicted positions."""
+    args: Any, batch: Sequence[TokenSequence], num_rows: int, device: Any
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """For each sequence of a micro-batch, the rows on this rank that predict its response, and what they predict."""
     from slime.backends.megatron_utils.loss import get_responses
 
-    device = batch[0].tokens.device
-    lengths = [len(sequence.tokens) for sequence in batch]
+    lengths = [sequence.num_tokens for sequence in batch]
     aligned = get_responses(  # slime's own, given row numbers for logits (exact up to 2^24) and positions for tokens
         torch.arange(num_rows, dtype=torch.float32, device=device)[None, :, None],
         args=args,
         unconcat_tokens=[torch.arange(length, device=device) for length in lengths],
         total_lengths=lengths,
-        response_lengths=[len(sequence.tokens) - sequence.prompt_length for sequence in batch],
+        response_lengths=[len(sequence.ids) for sequence in batch],
         apply_temperature=False,
     )
-    for sequence, (row, position) in zip(batch, aligned, strict=True):
-        yield sequence, row[:, 0].long(), position
+    for row, positions in aligned:
+        yield row[:, 0].long(), positions
 
 
 def _common_number(number: int, chunks: list[Any], mpu: Any, device: Any) -> int:

@@ -1,4 +1,4 @@
-"""The policy as slime's Megatron holds it: its chunks, caught as they are built."""
+"""The chunks of the policy in slime's Megatron, recorded as they are built."""
 
 import inspect
 from collections.abc import Sequence
@@ -51,7 +51,7 @@ def policy_chunks() -> list[Any]:
 
 
 def on_megatron_init(args: Any) -> None:
-    """Check the job, and catch the model that slime builds next, since no other required hook receives it.
+    """Check the job, and record the model that slime builds next, since no other required hook receives it.
 
     Raises:
         ConfigError: A setting is wrong, the job is one that GAR cannot do, or slime is older than 0.3.0.

@@ -14,7 +14,7 @@ from gar.errors import ConfigError
 from gar.integrations.megatron import HeadInputs
 from gar.integrations.slime.capture import captured_pass
 from gar.integrations.slime.convert import PAYLOAD_KEY
-from gar.integrations.slime.forward import ScoredSequence, captured_means, sequence_means
+from gar.integrations.slime.forward import captured_means, sequence_means
 from gar.integrations.slime.policy import policy_chunks
 from gar.integrations.slime.settings import capture_of, read_settings, read_shaping
 from gar.integrations.watchdog import Watchdog, warn
@@ -24,9 +24,9 @@ from gar.step import Row, Shaping, Step, StepRanks
 
 @torch.no_grad()
 def postprocess(args: Any, rollout_id: int, rollout_data: dict[str, Any]) -> None:
-    """Replace slime's rewards by the method's and have slime compute its advantages from them.
+    """Replace slime's rewards with the method's, from which slime computes its advantages.
 
-    Changes `rollout_data`: removes our payload (slime's logger cannot read it), sets `rewards`, `advantages` and
+    Changes `rollout_data`: removes GAR's payload, which slime's logger cannot read, sets `rewards`, `advantages` and
     `returns`, and adds the metrics `gar/...` and `verify/...`, which slime logs under `rollout/`.
 
     Raises:
@@ -61,7 +61,7 @@ def postprocess(args: Any, rollout_id: int, rollout_data: dict[str, Any]) -> Non
 
 
 def slime_rewards(args: Any, shaping: Shaping, rewards: Tensor, group_index: Tensor) -> Tensor:
-    """Shaped rewards as slime's estimators expect them: normalized within groups if its flags ask for it."""
+    """Shaped rewards for slime's estimators: normalized within groups if its flags ask for it."""
     estimator = shaping.estimator
     if estimator == "reinforce-plus-plus" or not args.rewards_normalization:
         return rewards
@@ -71,13 +71,13 @@ def slime_rewards(args: Any, shaping: Shaping, rewards: Tensor, group_index: Ten
 
 @lru_cache(maxsize=1)
 def _watchdog(mode: Any, steps: int) -> Watchdog:
-    """The watchdog of the job. It sees the same on all ranks: rank 0 warns, and with mode stop all of them stop."""
+    """The watchdog of the job. It counts equally on all ranks: rank 0 warns, and with mode stop all of them stop."""
     tell = warn if dist.get_rank() == 0 else lambda collapse: None
     return Watchdog(WatchdogSettings(mode=mode, steps=steps), tell)
 
 
 class _DataParallel(StepRanks):
-    """The data-parallel ranks that train."""
+    """Data-parallel ranks."""
 
     def __init__(self, device: Any):
         from megatron.core import mpu
@@ -110,19 +110,20 @@ def _rows(rollout_data: dict[str, Any], payloads: Sequence[Row]) -> list[Row]:
 def _means(args: Any, rollout_data: dict[str, Any], step: Step, seen: Sequence[HeadInputs] | None) -> Tensor | None:
     """Mean vectors of the step's sequences, [sequences, hidden], from slime's own pass if it was `seen`, or None."""
     signal, device = step.shaping.signal, rollout_data["tokens"][0].device
-    sequences = [
-        ScoredSequence.cut(sequence, device, keep_fraction=share)
-        for sequence, share in zip(step.sequences, step.keep_fractions, strict=True)
-    ]
-    if seen is None:
-        return sequence_means(args, policy_chunks(), sequences, signal, device=device)
-    anchors = sequence_means(args, policy_chunks(), sequences[len(step.members) :], signal, device=device)
-    if anchors is None:
-        return None
+    first = 0 if seen is None else len(step.members)
+    means = sequence_means(
+        args,
+        policy_chunks(),
+        step.sequences[first:],
+        signal,
+        keep_fractions=step.keep_fractions[first:],
+        device=device,
+    )
+    if seen is None or means is None:
+        return means
     needed = set(step.members)
     everything = [
-        ScoredSequence.whole(row.sequence if k in needed else replace(row.sequence, positions=()), device)
-        for k, row in enumerate(step.rows)
+        row.sequence if k in needed else replace(row.sequence, positions=()) for k, row in enumerate(step.rows)
     ]
     responses = captured_means(args, seen, rollout_data["micro_batch_indices"], everything, signal)
-    return torch.cat([responses[step.members], anchors])
+    return torch.cat([responses[step.members], means])

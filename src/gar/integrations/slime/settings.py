@@ -1,4 +1,4 @@
-"""The settings in gar.yaml and slime's own flags, as what `gar.rules` checks before anything runs."""
+"""The settings in gar.yaml and slime's own flags, as facts for `gar.rules`."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -21,7 +21,7 @@ SLIME = Engine(
     eps=1e-6,
     sections=("verify", "signal", "reward", "advantage", "watchdog"),
 )
-"""slime sets its loss by its own flags and brings only vectors of responses and anchors. ddof and eps are slime's."""
+"""slime sets its loss by flags and provides vectors of responses and anchors alone. ddof and eps are slime's."""
 
 
 def read_settings(args: Any) -> RunConfig:
@@ -38,7 +38,7 @@ def read_settings(args: Any) -> RunConfig:
 
 
 def read_shaping(args: Any, *, quiet: bool = True) -> Shaping:
-    """The method with the settings in force, after all rules. `quiet` warns of no setting that nothing reads."""
+    """The method with the settings in force, after all rules. `quiet` suppresses warnings of unused settings."""
     config = read_settings(args)
     flags = {slime_flag(name): value for name, value in vars(args).items()}
     flags["gar.capture"] = capture_of(args)

@@ -1,6 +1,6 @@
 """TRL's configuration: from a `RunConfig`, and with the fields that belong to a method.
 
-A method's fields hold. A field that the user sets otherwise is rejected: the run would train another method.
+A field of the method that the user sets to a different value is an error.
 """
 
 import copy
@@ -59,10 +59,9 @@ def trl_arguments(kind: Any, config: RunConfig, output_dir: str | Path, **fields
 
 
 def with_method(args: GRPOConfig, method: Method, *, chosen: Collection[str] | None = None) -> GRPOConfig:
-    """TRL's configuration with the fields that belong to a method (`Method.trl`).
+    """TRL's configuration with the fields of a method (`Method.trl`). A copy, unless it agrees with the method.
 
-    A field in `chosen` keeps its value: `plan_shaping` raises an error if it is not the method's. None means the fields
-    that differ from TRL's defaults. Returns `args` itself if it agrees with the method, else a copy.
+    Fields in `chosen` keep their values, for `plan_shaping` to check. None means those that differ from TRL's defaults.
     """
     if chosen is None:
         defaults = {field.name: field.default for field in dataclasses.fields(GRPOConfig)}
@@ -75,7 +74,7 @@ def with_method(args: GRPOConfig, method: Method, *, chosen: Collection[str] | N
 
 
 def sampling_of(args: GRPOConfig) -> dict[str, Any]:
-    """How training samples, besides temperature, top_p and length, in those fields that transformers has, too."""
+    """Sampling fields of training besides temperature, top_p and length, as far as transformers has them."""
     further = cast("dict[str, Any]", args.generation_kwargs or {})
     if args.use_vllm:
         known = GenerationConfig().to_dict()

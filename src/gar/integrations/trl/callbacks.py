@@ -1,4 +1,4 @@
-"""What a run notes while TRL trains: seconds, metrics, whole checkpoints, evaluations, one progress bar."""
+"""Callbacks of a run: seconds, metrics, complete checkpoints, evaluations, one progress bar."""
 
 import sys
 import time
@@ -88,12 +88,11 @@ class RunCallback(TrainerCallback):
         """Start the bar at the run's step."""
         if state.is_world_process_zero:
             silent = not sys.stderr.isatty()
-            self._bar = tqdm(
-                total=state.max_steps, initial=state.global_step, desc="train", unit="step", disable=silent
-            )
+            counts = {"total": state.max_steps, "initial": state.global_step}
+            self._bar = tqdm(**counts, desc="train", unit="step", disable=silent)
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Before the first step of this process the last of a checkpoint, its random state, is loaded."""
+        """Note that training begins: the random state of a checkpoint is loaded last, before the first step."""
         self._begin(state)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -106,7 +105,7 @@ class RunCallback(TrainerCallback):
             self._bar.update(state.global_step - self._bar.n)
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Checkpoints may be written here instead."""
+        """Log the step if a checkpoint is written here."""
         _log_if_saved(args, control)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **kwargs: Any) -> None:
@@ -120,7 +119,7 @@ class RunCallback(TrainerCallback):
             self._bar.set_postfix({label: f"{value:.3f}" for label, value in shown.items()}, refresh=False)
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Mark the checkpoint as whole, then remove older ones: a kill at any moment leaves one that is."""
+        """Mark the checkpoint as complete, then remove older ones, so that a kill always leaves a complete one."""
         PartialState().wait_for_everyone()  # each rank writes the state of its own random numbers
         if state.is_world_process_zero:
             seal_checkpoint(self._folder, state.global_step)
@@ -140,5 +139,5 @@ class RunCallback(TrainerCallback):
 
 
 def _log_if_saved(args: Any, control: Any) -> None:
-    """Log every step that is saved: sums since the last logged step are in no checkpoint."""
+    """Log every saved step, since a checkpoint has no sums since the last logged step."""
     control.should_log |= control.should_save and args.logging_strategy != "no"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gar import rules
-from gar.errors import DataError, did_you_mean
+from gar.errors import did_you_mean
 
 DEFAULTS: dict[str, Any] = {
     # slime's defaults, the paper's stack: per-sequence mean, no KL, group-normalized (docs/how-it-works.md).
@@ -52,17 +52,6 @@ def batch_of(values: Mapping[str, Any]) -> tuple[int, int]:
     passes = number("steps_per_generation", number("gradient_accumulation_steps"))
     size = number("per_device_train_batch_size") * passes * int(os.environ.get("WORLD_SIZE", 1))
     return number("generation_batch_size", size), number("num_generations")
-
-
-def check_num_problems(size: int, group: int, num_problems: int) -> None:
-    """Raise a `DataError` if there are fewer problems than a batch of `size` responses has groups."""
-    if num_problems < size // group:
-        raise DataError(
-            f"a batch of {size:,} responses in groups of {group} asks for {size // group:,} problems, got "
-            f"{num_problems:,} in all: TRL would train for no step. Lower trl.per_device_train_batch_size, "
-            "steps_per_generation or gradient_accumulation_steps.",
-            code="few-problems",
-        )
 
 
 def unread_fields(values: Mapping[str, Any], read: Collection[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""TRL as an engine: what it can do, and its configuration as what `gar.rules` checks before training starts."""
+"""TRL as an engine: its abilities, and its configuration as facts for `gar.rules`."""
 
 from collections.abc import Sequence
 from typing import Any, get_args
@@ -8,7 +8,7 @@ from transformers import ProcessorMixin
 
 from gar import rules
 from gar.data.problems import no_expert_solutions
-from gar.integrations.trl.fields import check_num_problems
+from gar.errors import DataError
 from gar.methods import Engine, Method
 from gar.methods.base import Estimator, Need
 from gar.types import Problem
@@ -38,8 +38,15 @@ def trl_flags(args: Any, processing_class: Any = None) -> dict[str, Any]:
 
 
 def check_batch(args: Any, problems: Sequence[Problem]) -> None:
-    """`check_num_problems` for TRL's arguments."""
-    check_num_problems(args.generation_batch_size, args.num_generations, len(problems))
+    """Raise a `DataError` if there are fewer problems than a batch has groups."""
+    size, group = args.generation_batch_size, args.num_generations
+    if len(problems) < size // group:
+        raise DataError(
+            f"a batch of {size:,} responses in groups of {group} asks for {size // group:,} problems, got "
+            f"{len(problems):,} in all: TRL would train for no step. Lower trl.per_device_train_batch_size, "
+            "steps_per_generation or gradient_accumulation_steps.",
+            code="few-problems",
+        )
 
 
 def check_problems(args: Any, method: Method, problems: Sequence[Problem]) -> None:

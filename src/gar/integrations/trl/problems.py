@@ -1,4 +1,4 @@
-"""From TRL's rows to GAR's problems: which problem a row belongs to."""
+"""Convert TRL's rows to GAR's problems."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -42,7 +42,7 @@ class ProblemRows:
                 f"train_dataset has a column '{INDEX}', which GARTrainer adds. Rename yours.", code="reserved-column"
             )
         self.training = dataset.add_column(INDEX, list(range(len(dataset))))
-        """What TRL trains on."""
+        """TRL's training data."""
         lacking = sum(not problem.anchors for problem in self.all)
         if 0 < lacking < len(rows) and not isinstance(rows[0], Problem):
             warnings.warn(
@@ -51,7 +51,7 @@ class ProblemRows:
             )
 
     def evaluation(self, rows: Any) -> Any:
-        """What TRL evaluates on: as `rows`, a data set or several by name, each with the column `prompt`."""
+        """TRL's evaluation data: a data set or several by name, each with the column `prompt`."""
         if isinstance(rows, Mapping):
             return {name: self.evaluation(members) for name, members in rows.items()}
         if rows is None or isinstance(rows, IterableDataset):

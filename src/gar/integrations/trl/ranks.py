@@ -1,4 +1,4 @@
-"""A run on several ranks: what one of them does for all, and what cannot be done there."""
+"""A run on several ranks: work of the main process for all, and launches that are rejected."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ Result = TypeVar("Result")
 
 
 class TrlRanks(StepRanks):
-    """A Trainer's processes, which have as many responses each."""
+    """A Trainer's processes, with equally many responses each."""
 
     def __init__(self, accelerator: Accelerator):
         self._accelerator = accelerator
@@ -36,7 +36,7 @@ class TrlRanks(StepRanks):
 
 
 def is_main() -> bool:
-    """Whether this is the process that speaks and writes."""
+    """Whether this process prints and writes."""
     return PartialState().is_main_process
 
 
@@ -57,14 +57,13 @@ def on_main(work: Callable[[], Result]) -> Result:
 
 @contextmanager
 def lost_rank_named() -> Iterator[None]:
-    """Raise a `LostRankError` for what a backend raises once another rank is gone."""
+    """Raise a `LostRankError` if the backend has lost another rank."""
     try:
         yield
     except RuntimeError as error:
-        lost = isinstance(error, dist.DistError) or "gloo" in str(error)  # gloo raises a plain RuntimeError
-        if PartialState().num_processes == 1 or not lost or isinstance(error, LostRankError):
+        lost, state = isinstance(error, dist.DistError) or "gloo" in str(error), PartialState()  # gloo has no own error
+        if state.num_processes == 1 or not lost or isinstance(error, LostRankError):
             raise
-        state = PartialState()
         raise LostRankError(
             f"rank {state.process_index} of {state.num_processes} has lost another rank, and ends: "
             f"{first_line(error):.200} See that rank's log for the cause. The run can be resumed under the same "
@@ -73,12 +72,12 @@ def lost_rank_named() -> Iterator[None]:
 
 
 def leave_ranks() -> None:
-    """Close the process group of a job that is done. Its threads, left running, may abort the process at its exit."""
+    """Close the process group of a finished job. Its threads could abort the process at exit."""
     PartialState().destroy_process_group()
 
 
 def check_ranks(args: Any) -> None:
-    """Reject a launch that would train something else, or wait forever."""
+    """Reject a launch that would train copies of the model, or wait forever."""
     if args.n_gpu > 1:
         raise ConfigError(
             f"one process sees {args.n_gpu} GPUs, and would train on copies of the model. GAR does not read the hidden "

@@ -1,4 +1,4 @@
-"""TRL's trainer. A resumed run equals an uninterrupted one."""
+"""TRL's trainer with exact resumes."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from trl import GRPOTrainer
 
 
 class ResumableTrainer(GRPOTrainer):
-    """`GRPOTrainer` that continues from a checkpoint with the next problems of an uninterrupted run."""
+    """`GRPOTrainer` with resumes that equal an uninterrupted run."""
 
     def _get_train_sampler(self, dataset: Any = None) -> Any:
         self._train_sampler: Any = super()._get_train_sampler(dataset)
@@ -20,10 +20,7 @@ class ResumableTrainer(GRPOTrainer):
         super()._issue_warnings_after_load(load_result)
 
     def _run_epoch(self, *args: Any, **kwargs: Any) -> None:
-        """The Trainer would train one more step after the last, and begin with the order of the first epoch.
-
-        TRL's sampler draws the order of an epoch, at each `iter`, from a generator that no checkpoint holds.
-        """
+        """Skip a step after the last, and draw the orders of earlier epochs from the sampler's generator."""
         if self.state.global_step >= self.state.max_steps:
             self.control.should_training_stop = True
             return

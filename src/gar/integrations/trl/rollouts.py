@@ -24,11 +24,11 @@ class RolloutBatch:
     """Responses of this rank, in TRL's order, filled in stage by stage.
 
     Attributes:
-        problems: What each response answers.
-        group_index: The same as numbers.
+        problems: The problem of each response.
+        group_index: Their numbers.
         rows: The rows of the data set, as TRL's reward functions get their columns.
         sequences: Tokens and scored positions.
-        texts: What the verifier reads.
+        texts: The verifier's view of the responses.
         truncated: Whether a response was cut off.
         step: The responses of all ranks, once they are verified.
         num_passed: Number of responses with hidden states from TRL's forward passes.
@@ -74,10 +74,9 @@ class RolloutBatch:
         *,
         endings: Sequence[Any],
     ) -> None:
-        """Take in the tokens as they are: texts, scored positions, and which responses were cut off.
+        """Read texts and scored positions from the tokens, and which responses lack one of `endings`.
 
-        `token_mask` is per response, as in `gar.sequences.policy_turns`, or None. A response that ends in none of
-        `endings` was cut.
+        `token_mask` is per response, as in `gar.sequences.policy_turns`, or None.
         """
         for i, (prompt, ids) in enumerate(zip(prompt_ids, completion_ids, strict=True)):
             mask = None if token_mask is None else token_mask[i]
@@ -93,7 +92,7 @@ class RolloutBatch:
                 row[name] = value
 
     def judge(self, verifier: ResponseVerifier | None, reader: SequenceReader, values: Sequence[float]) -> None:
-        """Take in verdicts: the verifier's, or from the `values` of the first reward function, NaN for None."""
+        """Set verdicts: the verifier's, or from the `values` of the first reward function, NaN for None."""
         if verifier is not None:
             self.verdicts = verifier.verify(
                 self.texts,
@@ -108,7 +107,7 @@ class RolloutBatch:
                 self.sequences[i] = replace(self.sequences[i], positions=[])
 
     def fill_column(self, column: int, weights: Tensor, *, adds: bool) -> None:
-        """Put the shaped rewards into their column. With `adds` less the outcome, which the first function has paid."""
+        """Put the shaped rewards into their column. With `adds` without the outcome, which another column has."""
         own = self.shaped.rewards
         if adds:
             own = own - self.shaped.shaped.outcomes
@@ -119,22 +118,16 @@ class RolloutBatch:
         self.own_rewards, self.further_rewards = own, further.nansum(dim=1)
 
     def step_rows(self, reader: SequenceReader, anchors: AnchorReader | None) -> list[Row]:
-        """The responses with their verdicts and, where a reader of anchors is given, their problems' anchors."""
+        """The responses with their verdicts and, given a reader of anchors, their problems' anchors."""
         of_group: dict[int, AnchorSequences] = {}
         rows = []
         for i, (group, sequence) in enumerate(zip(self.group_index, self.sequences, strict=True)):
             if anchors is not None and group not in of_group:
                 of_group[group] = AnchorSequences(tuple(anchors.sequences(group, sequence.context_ids)))
-            row = read_row(
-                reader,
-                self.verdicts[i],
-                sequence,
-                of_group.get(group, NO_ANCHORS),
-                group_index=group,
-                num_anchors=len(self.problems[i].anchors) if anchors is None else None,
-                truncated=self.truncated[i],
-            )
-            rows.append(row)
+            verdict, cut = self.verdicts[i], self.truncated[i]
+            found = of_group.get(group, NO_ANCHORS)
+            count = len(self.problems[i].anchors) if anchors is None else None
+            rows.append(read_row(reader, verdict, sequence, found, group_index=group, num_anchors=count, truncated=cut))
         return rows
 
     def prepare_means(self, parts: ModelParts) -> None:
@@ -143,8 +136,8 @@ class RolloutBatch:
         self.has_means = torch.zeros(len(self), dtype=torch.bool)
 
     def attended(self, attention_mask: Tensor) -> list[bool]:
-        """Which responses a pass over all of them reads whole. TRL may hide truncated ones from attention."""
-        lengths = [len(sequence.context_ids) + len(sequence.ids) for sequence in self.sequences]
+        """Which responses a pass reads completely. TRL may hide truncated ones from attention."""
+        lengths = [sequence.num_tokens for sequence in self.sequences]
         return (attention_mask.sum(1).cpu() == torch.tensor(lengths)).tolist()
 
     def take_hidden(
@@ -245,7 +238,7 @@ def gated_advantages(gate: Callable[..., Tensor], log_probs: Tensor, inputs: dic
 
 @torch.no_grad()
 def _run_idle_forwards(parts: ModelParts, count: int) -> None:
-    """Take part in the passes that another rank makes more than this one."""
+    """Join the passes that another rank makes more than this one."""
     with evaluation_mode(parts.backbone):
         for _ in range(count):
             parts.backbone(input_ids=torch.zeros(1, 1, dtype=torch.long, device=parts.device), use_cache=False)

@@ -1,6 +1,6 @@
-"""Sampling outside of training, for preflight and evaluations, from a policy that ranks may hold in shards.
+"""Sampling for preflight and evaluations from a policy that ranks may hold in shards.
 
-The main process alone samples and reads. The others join each of its calls of `generate` with the same random numbers.
+The main process samples. The others join each call of `generate` with the same random numbers.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,10 +21,7 @@ from gar.rollouts.generate import generation_state
 
 
 def sample_on_main(work: Callable[[], Result], model: Any, trainer: Any = None) -> Result:
-    """`on_main` for work that uses the model's forward pass through `generate` alone.
-
-    `model` is the policy without the wrapper of `trainer`, which is None before training.
-    """
+    """`on_main` for work that calls the unwrapped policy `model` through `generate` alone."""
     is_fsdp = trainer is not None and DistributedBackend(trainer.accelerator).is_fsdp
     if PartialState().num_processes == 1 or not (is_fsdp or is_sharded(model) or is_deepspeed_zero3_enabled()):
         return on_main(work)
@@ -71,7 +68,7 @@ def _lead(work: Callable[[], Result], model: Any) -> Result:
         try:
             return generate(**inputs, synced_gpus=True)
         except BaseException as error:
-            others_wait = isinstance(error, ModelError)  # which they raise, too, others leave them within `generate`
+            others_wait = isinstance(error, ModelError)  # they raise it too. Other errors leave them in `generate`
             raise
 
     model.generate = generate_on_all
@@ -98,9 +95,10 @@ def _follow(model: Any) -> Any:
         inputs, random_state = content
         with (
             generation_state(model, inputs["generation_config"], seed=0),
-            suppress(ModelError),  # NaN: the main process finds the same and says so
+            suppress(ModelError),  # NaN, which the main process reports
         ):
-            torch.cuda.set_rng_state(random_state, device) if device.type == "cuda" else torch.set_rng_state(
-                random_state
-            )
+            if device.type == "cuda":
+                torch.cuda.set_rng_state(random_state, device)
+            else:
+                torch.set_rng_state(random_state)
             model.generate(**send_to_device(inputs, device), synced_gpus=True)

@@ -14,7 +14,7 @@ from gar.models.capture import GenerationStates, capture_generation, has_dropout
 from gar.models.families import ModelParts, find_parts
 
 MOST_CAPTURED_BYTES = 2**30
-"""Most hidden states to keep from passes that TRL makes. Beyond that, a pass over the scored responses runs instead."""
+"""Limit of hidden states kept from TRL's passes. Beyond it, a pass over the scored responses runs instead."""
 
 
 class StateSource:
@@ -73,7 +73,7 @@ class StateSource:
 
 
 class InitialWeights:
-    """A copy of every weight that is trained, made before training, which can take its place for a while."""
+    """A copy of every trained weight, made before training, that can replace it temporarily."""
 
     def __init__(self, trainer: Any):
         accelerator = trainer.accelerator
@@ -112,4 +112,4 @@ class InitialWeights:
 def _place(values: dict[nn.Parameter, Tensor]) -> None:
     for weight, value in values.items():
         weight.data = value
-    torch.clear_autocast_cache()  # it knows a weight by the parameter, not by its values
+    torch.clear_autocast_cache()  # it is keyed by parameters, not by values

@@ -1,9 +1,7 @@
-"""`GARTrainer`: TRL's `GRPOTrainer` with rewards that see the policy's own gradients.
+"""`GARTrainer`: TRL's `GRPOTrainer` with gradient-aligned rewards.
 
-Only translation happens here. This class notes the exact token ids, has vectors formed, and writes what the method
-gives into the column of a placeholder function, so that TRL's tables, logs and weights work as usual.
-
-The methods overridden here begin with an underscore and carry no promise: `tests/contracts` checks what we rely on.
+It records the exact token ids, computes vectors, and writes the method's rewards into the column of a placeholder
+function, so that TRL's tables, logs and weights work as usual. `tests/contracts` checks TRL's private methods.
 """
 
 import warnings
@@ -35,12 +33,12 @@ from gar.scoring.anchors import AnchorReader, usable_anchors
 from gar.sequences import SequenceReader, SpanRule
 from gar.settings import AdvantageSettings, RewardSettings, SignalSettings
 from gar.step import Shaped, Shaping, Step, plan_shaping
-from gar.types import Problem, ResponseVerifier, Tags
+from gar.types import Problem, ResponseVerifier
 from gar.verify import Verifier
 
 
 def gar(prompts: list, **_: Any) -> list[float | None]:
-    """A placeholder: TRL's column for what the method gives, which `GARTrainer` fills in."""
+    """A placeholder: TRL's column for the method's rewards, which `GARTrainer` fills in."""
     return [0.0] * len(prompts)
 
 
@@ -131,7 +129,7 @@ class GARTrainer(ResumableTrainer):
             **kwargs,
         )
         sort_targets(self.model)
-        plan(flags=trl_flags(self._config, self.processing_class), quiet=True)  # TRL may have loaded a processor
+        plan(flags=trl_flags(self._config, self.processing_class), quiet=True)  # TRL may load a processor
         self._own_column = 0 if self._verifier is not None else self._append_column()
         self._prepare(self._problems.all)
 
@@ -153,8 +151,6 @@ class GARTrainer(ResumableTrainer):
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Not read by")  # the run has printed it
             return cls(**(arguments | changes))
-
-    # To be overridden by trainers of methods.
 
     def token_advantages(self, batch: RolloutBatch, inputs: dict[str, Any], in_loss: Tensor) -> Tensor:
         """Advantages of a generation, [responses] or [responses, tokens]. Override it for token advantages.
@@ -178,7 +174,7 @@ class GARTrainer(ResumableTrainer):
         return loss
 
     def _append_column(self) -> int:
-        """Add a column for what the method adds to the user's functions."""
+        """Add a column for the method's bonus to the user's functions."""
         self.reward_funcs.append(gar)
         self.reward_func_names.append(gar.__name__)
         cast(list, self.reward_processing_classes).append(None)
@@ -186,14 +182,9 @@ class GARTrainer(ResumableTrainer):
         return len(self.reward_funcs) - 1
 
     def _prepare(self, problems: Sequence[Problem]) -> None:
-        """What needs the trainer: head, span reader, anchors, loss, and the state of a step."""
+        """Set what depends on the finished trainer: head, span reader, anchors, loss, and the state of a step."""
         self._states = StateSource(self, initial=self.shaping.reads_initial)
-        rule = SpanRule.from_settings(
-            self.shaping.signal,
-            format="none" if self._verifier is None else self._verifier.format,
-            tags=Tags() if self._verifier is None else self._verifier.tags,
-            tokenizer=self.processing_class,
-        )
+        rule = SpanRule.for_verifier(self.shaping.signal, self._verifier, self.processing_class)
         self.reader = SequenceReader(self.processing_class, rule, context=context_length(self.model))
         """Reads responses and expert solutions."""
         self._anchors = self._read_anchors(problems)
@@ -203,7 +194,7 @@ class GARTrainer(ResumableTrainer):
         self.add_callback(self._timer)
 
     def _read_anchors(self, problems: Sequence[Problem]) -> AnchorReader | None:
-        """Leave out anchors that cannot be scored. Return a reader of the others. None if the method reads none."""
+        """Leave out anchors that cannot be scored. Returns a reader of the others, or None if the method reads none."""
         source, template = self._method.alignment, cast("dict[str, Any]", self.chat_template_kwargs)
         if source is None:
             return None
@@ -314,8 +305,6 @@ class GARTrainer(ResumableTrainer):
             batch.shaped = self._shape(batch)
             batch.fill_column(self._own_column, self.reward_weights, adds=self._verifier is None)
         return batch.columns
-
-    # What happens in between.
 
     def _wants_vectors(self, batch: RolloutBatch) -> bool:
         """Whether any rank needs a vector. The others then take part."""

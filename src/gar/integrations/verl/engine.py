@@ -1,6 +1,6 @@
 """verl's FSDP engine, which on request also returns the mean gradient-activation vector of each sequence.
 
-A forward hook of the LM head that runs before FSDP's own forms the vectors, in verl's pass for log-probabilities.
+A forward hook of the LM head, before FSDP's own, computes the vectors in verl's pass for log-probabilities.
 """
 
 # pyright: reportMissingImports=false
@@ -29,7 +29,7 @@ class GarEngine(FSDPEngineWithLMHead):
     """verl's own engine, with the hook."""
 
     _micro_batch: Any = None
-    """The batch under way, if it asks for means."""
+    """The current batch, if it asks for means."""
     _means: Tensor | None = None
     _raw_logits: Tensor | None = None
 

@@ -1,4 +1,4 @@
-"""Convert what verl and its workers exchange: responses to rows, and what the driver asks of a micro-batch."""
+"""Convert what verl and its workers exchange: responses to rows, and requests for the vectors of a micro-batch."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -15,20 +15,20 @@ from gar.step import Row, read_row
 from gar.types import Status, Verdict
 
 REQUEST = "gar_request"
-"""Batch-wide entry that asks for means. A batch without it passes in silence."""
+"""Batch-wide entry that asks for means."""
 
 START, END = "gar_start", "gar_end"
 """First scored token of each sequence and the one after the last, int64 [sequences], equal for none."""
 
 MEANS = "gar_means"
-"""What the workers return: mean gradient-activation vectors, float32 [sequences, hidden]."""
+"""The workers' output: mean gradient-activation vectors, float32 [sequences, hidden]."""
 
 OWN_MASK = "gar_own_mask"
-"""On the way to the reward worker: 1 for the tokens of a response that the policy wrote, 0 for a tool's."""
+"""Sent to the reward worker: 1 for the tokens of a response that the policy wrote, 0 for a tool's."""
 
 
 def signal_request(settings: SignalSettings, *, keep_fraction: float = 1.0) -> dict[str, Any]:
-    """Which vectors to form, as plain values, which travel through TransferQueue."""
+    """Which vectors to compute, as plain values for TransferQueue."""
     return {
         "signal": settings.kind,
         "activation_threshold": settings.activation_threshold,
@@ -38,7 +38,7 @@ def signal_request(settings: SignalSettings, *, keep_fraction: float = 1.0) -> d
 
 
 def requested_signal(request: Mapping[str, Any]) -> tuple[Signal, float]:
-    """The signal and the temperature that `signal_request` has noted."""
+    """The signal and the temperature of a `signal_request`."""
     signal = Signal(request["signal"], request["activation_threshold"], request["keep_fraction"])
     return signal, request["temperature"]
 
@@ -64,7 +64,7 @@ class ScoredRows(NamedTuple):
 
 
 def scored_rows(input_ids: Tensor, loss_mask: Tensor, starts: Tensor, ends: Tensor, *, width: int | None) -> ScoredRows:
-    """Where the head sees the scored tokens: the one at place s of a sequence is scored by the hidden state at s - 1.
+    """The scored tokens, and the places of the hidden states that predict them: one before each.
 
     `input_ids` are jagged [sequences, tokens], `loss_mask` jagged [sequences, response tokens], 0 for tokens that the
     policy did not write. `width` is the row length of padded sequences, None if they are packed.
@@ -83,7 +83,7 @@ def scored_rows(input_ids: Tensor, loss_mask: Tensor, starts: Tensor, ends: Tens
 
 
 def rows_of_rank(rows: ScoredRows, *, rank: int, length: int) -> ScoredRows:
-    """The places on one of several ranks that hold `length` tokens each (Ulysses sequence parallelism)."""
+    """The rows on one rank of Ulysses sequence parallelism, where each rank holds `length` tokens."""
     first = rank * length
     of_rank = (rows.positions >= first) & (rows.positions < first + length)
     return ScoredRows(rows.positions[of_rank] - first, rows.target_ids[of_rank], rows.response_index[of_rank])
@@ -110,7 +110,7 @@ def table_rows(
 
 
 def _refuse_media(inputs: Mapping[str, Any]) -> None:
-    """For text alone, a processor adds nothing, or keys without a value."""
+    """Reject inputs with values from a processor. For text alone it adds none."""
     given = sorted(name for name, value in inputs.items() if value is not None)
     if given:
         raise DataError(

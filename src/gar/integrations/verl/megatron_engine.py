@@ -1,7 +1,6 @@
 """verl's Megatron engine, which on request also returns the mean gradient-activation vector of each sequence.
 
-On the last pipeline stage the head's input is noted in verl's pass for log-probabilities, and the vectors are summed
-over tensor and context ranks.
+The last pipeline stage captures the head's input in verl's pass for log-probabilities.
 """
 
 # pyright: reportMissingImports=false, reportAttributeAccessIssue=false
@@ -25,12 +24,12 @@ class GarMegatronEngine(MegatronEngineWithLMHead):
     """verl's own engine, which captures the head's input if a batch asks for means."""
 
     _seen: deque[HeadInputs] | None = None
-    """The head's input in the micro-batch under way, if it asks for means."""
+    """The head's input in the current micro-batch, if it asks for means."""
     _means: Tensor | None = None
     _raw_logits: Tensor | None = None
 
     def initialize(self) -> None:
-        """As verl's, for a job that GAR can read vectors of."""
+        """As verl's. Rejects jobs without readable vectors."""
         if not self.engine_config.use_remove_padding:
             raise ConfigError(
                 "actor_rollout_ref.model.use_remove_padding is False, expected True: GAR reads packed sequences alone",
@@ -82,7 +81,7 @@ class GarMegatronEngine(MegatronEngineWithLMHead):
         return model_output
 
     def _means_of(self, batch: Any, inputs: HeadInputs, labels: Tensor) -> Tensor:
-        """Means of a micro-batch. `labels` are what verl has each row of this context rank predict."""
+        """Means of a micro-batch. `labels` are verl's targets of the rows of this context rank."""
         ids = batch["input_ids"]
         scored = scored_rows(ids, batch["loss_mask"], batch[START], batch[END], width=None)
         owners, targets = torch.zeros_like(ids.values()), torch.zeros_like(ids.values())

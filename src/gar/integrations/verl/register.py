@@ -1,4 +1,4 @@
-"""Importing this registers GAR with verl. Nothing else in this package does.
+"""Importing this registers GAR with verl.
 
 verl imports it through two settings: `VERL_USE_EXTERNAL_MODULES=gar.integrations.verl.register` for the driver and the
 reward workers, `actor_rollout_ref.model.external_lib=gar.integrations.verl.register` for the workers that train.
@@ -18,10 +18,10 @@ from gar.integrations.verl.engine import GarEngine
 from gar.integrations.verl.reward import GarRewardManager
 from gar.integrations.verl.trainer import GarTrainerSync
 
-# Under a vendor's name it goes before verl's own engine. The CPU, which verl serves with no engine, is for tests.
+# A vendor's engine takes precedence over verl's own. The CPU, for which verl has no engine, is for tests.
 for device in ({"device": "cuda", "vendor": "nvidia"}, {"device": "cpu"}):
     engine.EngineRegistry.register(model_type="language_model", backend=["fsdp", "fsdp2"], **device)(GarEngine)
-if engine.MegatronEngineWithLMHead is not None:  # verl found what it needs
+if engine.MegatronEngineWithLMHead is not None:  # Megatron is installed
     from gar.integrations.verl.megatron_engine import GarMegatronEngine
 
     for device in ({"device": "cuda", "vendor": "nvidia"}, {"device": "cpu"}):

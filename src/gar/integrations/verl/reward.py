@@ -1,7 +1,6 @@
-"""verl's reward manager that asks GAR's verifier: `reward.reward_manager.name=gar`.
+"""verl's reward manager with GAR's verifier: `reward.reward_manager.name=gar`.
 
-It runs in verl's reward workers. Its verdict travels to the trainer, which adds the bonus. In validation the reward is
-the outcome alone.
+It runs in verl's reward workers and sends its verdict to the trainer, which adds the bonus. Validation has no bonus.
 """
 
 # pyright: reportMissingImports=false
@@ -32,7 +31,7 @@ class GarRewardManager(RewardManagerBase):
         self._verifier = Verifier.from_settings(settings.verify)
 
     async def run_single(self, data: Any) -> dict[str, Any]:
-        """Reward and verdict of the last output of verl's `DataProto`, as the trainer and validation read them."""
+        """Reward and verdict of the last output of verl's `DataProto`, for the trainer and validation."""
         item = data[-1:][0]
         facts = item.non_tensor_batch
         prompt_ids = item.batch["prompts"][: int(facts["prompt_len"])].tolist()

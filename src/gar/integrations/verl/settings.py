@@ -1,6 +1,6 @@
-"""The section `gar` of verl's configuration and verl's own flags, as what `gar.rules` checks before anything runs.
+"""The section `gar` of verl's configuration and verl's own flags, as facts for `gar.rules`.
 
-Configurations are plain nested dicts (`OmegaConf.to_container`), so this module needs no verl, nor do its tests.
+Configurations are plain nested dicts (`OmegaConf.to_container`), so this module does not import verl.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from gar.records.dotted import leaves
 from gar.step import Shaping, plan_shaping
 
 SUPPORTED = "0.9.1"
-"""The one version of verl that this plugin is written for."""
+"""The only supported version of verl."""
 
 TRAINER = "gar_sync"
 """Value of verl's `trainer.v1.trainer_mode`."""
@@ -32,7 +32,7 @@ VERL = Engine(
     },
     sections=("verify", "signal", "reward", "watchdog"),
 )
-"""verl brings vectors of responses and anchors alone, and computes advantages itself."""
+"""verl provides vectors of responses and anchors alone, and computes advantages itself."""
 
 
 def read_settings(verl: Mapping[str, Any]) -> RunConfig:

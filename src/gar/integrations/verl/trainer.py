@@ -1,7 +1,7 @@
-"""verl's synchronous trainer with rewards that see the policy's own gradients.
+"""verl's synchronous trainer with gradient-aligned rewards.
 
-When verl computes log-probabilities, this class asks the workers for vectors, forms the rewards, and writes them into
-the field that verl's advantages read.
+When verl computes log-probabilities, this class asks the workers for vectors, computes the rewards, and writes them
+into the field that verl's advantages read.
 """
 
 # pyright: reportMissingImports=false
@@ -41,7 +41,7 @@ class GarTrainerSync(PPOTrainerSync):
         self._shaping = read_shaping(self._settings, plain)
         self._watchdog = Watchdog(self._settings.watchdog)
         with open_dict(config):
-            config.trainer.v1.trainer_mode = "sync"  # under any other name verl takes its asynchronous replay buffer
+            config.trainer.v1.trainer_mode = "sync"  # otherwise verl uses its asynchronous replay buffer
             config.actor_rollout_ref.rollout.agent.agent_loop_manager_class = AGENT_LOOP_MANAGER
         super().__init__(config)
 
@@ -63,7 +63,7 @@ class GarTrainerSync(PPOTrainerSync):
             write_spans(keys, partition, {real[i]: rows[i].sequence for i in step.members})
             batch.extra_info[REQUEST] = signal_request(self._shaping.signal)
         batch = super()._compute_old_log_prob(batch, metrics)
-        batch.extra_info.pop(REQUEST, None)  # the reference pass must not hear it
+        batch.extra_info.pop(REQUEST, None)  # the reference pass must not see it
         means = None
         if anchor_means is not None:
             fields = tq.kv_batch_get(keys=real, partition_id=partition, select_fields=[MEANS])

@@ -1,4 +1,4 @@
-"""Between verl's TransferQueue, or its workers, and the rows of a step: names, shapes and paddings, nothing else."""
+"""Convert between verl's TransferQueue or workers and the rows of a step: names, shapes and padding."""
 
 # pyright: reportMissingImports=false
 from collections.abc import Mapping, Sequence
@@ -15,16 +15,16 @@ from gar.sequences import SequenceReader, TokenSequence
 from gar.step import Row
 
 OUTCOME_SCORES = "gar_outcome_scores"
-"""Field that keeps verl's `rm_scores` from before shaping."""
+"""Field with verl's `rm_scores` before shaping."""
 
 _FIELDS = ["uid", "prompts", "responses", "response_mask", "extra_info", "extra_fields", "multi_modal_inputs"]
 
 _ROPE_ROWS = 4
-"""Rows of verl's position ids for a model with a rotary embedding of several axes: the text's, then three axes'."""
+"""Rows of verl's position ids for a model with several rotary axes: the text's, then three axes'."""
 
 
 def read_rows(keys: Sequence[str], partition: str, reader: SequenceReader, *, max_response_tokens: int) -> list[Row]:
-    """The responses that verl's rollout put under `keys`, without verl's padding, with their problems' anchors."""
+    """The responses under `keys` of verl's rollout, with the anchors of their problems."""
     several = [key for key in keys if not key.endswith("_0")]  # uid_session_output
     if several:
         raise DataError(
@@ -40,7 +40,7 @@ def read_rows(keys: Sequence[str], partition: str, reader: SequenceReader, *, ma
 
 
 def _plain(entry: Any) -> Any:
-    """An entry that is no tensor, out of the wrapper that some versions of tensordict leave around it."""
+    """An entry without the wrapper that some versions of tensordict add to it."""
     return getattr(entry, "data", entry)
 
 
@@ -62,35 +62,35 @@ def write_spans(keys: Sequence[str], partition: str, needed: Mapping[str, TokenS
 
 
 def has_several_position_rows(processor: Any) -> bool:
-    """verl's own condition (`agent_loop.py`, `_compute_position_ids`): the model's `get_rope_index` is bound to it."""
+    """verl's condition for several rotary axes (`agent_loop.py`, `_compute_position_ids`)."""
     return hasattr(processor, "get_rope_index")
 
 
 def anchor_batch(
     sequences: Sequence[TokenSequence], multiple: int, *, several_position_rows: bool = False, **settings: Any
 ) -> Any:
-    """Anchors as a batch for verl's `compute_log_prob`, cut at their span's end, which is exact for a causal model.
+    """Anchors as a batch for verl's `compute_log_prob`.
 
-    The batch is filled up to a multiple of `multiple` with sequences without scored tokens. With
-    `several_position_rows`, position ids have a row per axis, all of which count tokens.
+    Sequences without scored tokens fill the batch up to a multiple of `multiple`. With `several_position_rows`,
+    position ids have a row per axis, all of which count tokens.
     """
     fillers = -len(sequences) % multiple
-    rows = [*sequences, *[sequences[0]] * fillers]
-    ids = [torch.tensor([*row.context_ids, *row.ids[: row.positions[-1] + 1]]) for row in rows]
+    rows = [sequence.cut() for sequence in (*sequences, *[sequences[0]] * fillers)]
+    ids = [torch.tensor([*row.context_ids, *row.ids]) for row in rows]
     positions = [torch.arange(len(row)) for row in ids]
     if several_position_rows:
         positions = [row.expand(_ROPE_ROWS, -1) for row in positions]
     fields = {
         "input_ids": _jagged(ids),
         "position_ids": tu.nested_tensor_from_tensor_list(positions),
-        "loss_mask": _jagged([torch.ones(row.positions[-1] + 1, dtype=torch.long) for row in rows]),
+        "loss_mask": _jagged([torch.ones(len(row.ids), dtype=torch.long) for row in rows]),
         **span_fields([*sequences, *[None] * fillers]),
     }
     return tu.get_tensordict(fields, settings)
 
 
 def read_means(values: Tensor) -> Tensor:
-    """`MEANS` as the workers return them, jagged though all rows are equally long, as [sequences, hidden]."""
+    """The workers' jagged `MEANS` as [sequences, hidden]."""
     return torch.stack(list(values.unbind(0)))
 
 

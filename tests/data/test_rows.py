@@ -53,18 +53,6 @@ def test_check_hub_rejects_what_the_hub_does_not_have_and_nothing_else(monkeypat
             check_hub("a/b")
 
 
-def test_check_hub_offline_wants_a_copy(monkeypatch, tmp_path):
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
-    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "prepared"))
-    with raises(DataError):
-        check_hub("a/b")
-    (tmp_path / "datasets--a--b").mkdir()
-    check_hub("a/b")
-    (tmp_path / "prepared" / "c___d").mkdir(parents=True)
-    check_hub("c/D")
-
-
 @pytest.mark.parametrize(
     ("name", "content"),
     [

@@ -24,8 +24,6 @@ from gar.types import Problem, Status
 
 _STATUSES: dict[Usability, int] = {"usable": DONE, "usable for GRPO only": DEGENERATE, "not usable": REFUSED}
 
-_WORKERS = 2  # processes that compare answers
-_QUANTILES = {"min": "min", "median": "median", "p90": "90%", "p99": "99%", "max": "max"}
 _COMPARED = {
     Status.OK: "expert answers that agree with the gold answer",
     Status.WRONG: "expert answers that disagree with the gold answer",
@@ -41,8 +39,6 @@ class _Source(SourceSettings):
 
 
 class _CheckArguments(_Source):
-    tokenizer: str | None = None
-    """Measure prompts and anchors with the tokenizer of this folder, Hub id or "embedded"."""
     compare: bool = True
     """Compare the final answer of every expert solution with the gold answer."""
     benchmark: str | None = None
@@ -139,13 +135,7 @@ def main(arguments: list[str]) -> int:
 
 def _check(options: _CheckArguments) -> int:
     check_source(options.source)
-    tokenizer = None
-    if options.tokenizer is not None:
-        from gar.models.load import load_tokenizer
-
-        tokenizer = load_tokenizer(options.tokenizer)
-    workers = _WORKERS if options.compare else 0
-    report = check_problems(options.source, options=options, tokenizer=tokenizer, compare_workers=workers)
+    report = check_problems(options.source, options=options, compare=options.compare)
     _print_report(report)
     if options.benchmark is not None:
         _print_contamination(options, options.benchmark)
@@ -269,10 +259,6 @@ def _print_report(report: DataReport) -> None:
     counts = {"problems": report.num_problems, "anchors": report.num_anchors}
     counts |= {label: finding.count for label, finding in findings.items()}
     _show_counts(report.source + (f", read as {report.column_schema}" if report.column_schema else ""), counts)
-    for name, tokens in {"prompt": report.prompt_tokens, "anchor": report.anchor_tokens}.items():
-        if tokens is not None:
-            parts = [f"{part} {tokens[key]}" for key, part in _QUANTILES.items()]
-            show(f"{name} tokens: {', '.join(parts)}")
     for label, finding in findings.items():
         if finding.examples and label != _COMPARED[Status.OK]:
             show(f"\n{label}, for example:")

@@ -1,23 +1,18 @@
 """Check a data source before a run: what would be loaded, what would be dropped, and what looks wrong.
 
-One pass in bounded memory: counts, a hash per prompt and id, token lengths, and a few examples of everything found.
+One pass in bounded memory: counts, a hash per prompt and id, and a few examples of everything found.
 """
 
-from array import array
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Literal
-
-import numpy as np
+from typing import Literal
 
 from gar.data.problems import iter_problems, prompt_hash, schema_of
-from gar.data.prompts import anchor_lengths, prompt_lengths
 from gar.errors import DataError
 from gar.settings import DEFAULT_SOURCE, SourceSettings
-from gar.types import Anchor, Problem, ResponseFormat, Status, Tags
-from gar.verify import Verifier
+from gar.types import Problem, Status, Tags
+from gar.verify import Verifier, parse_response
 
 Usability = Literal["usable", "usable for GRPO only", "not usable"]
 
@@ -43,7 +38,6 @@ class Occurrences:
 class DataReport:
     """Contents of a source. `load_problems` rejects the `errors`. The user judges the rest.
 
-    `prompt_tokens` and `anchor_tokens` hold the number of texts and quantiles of their lengths.
     `comparisons` counts expert solutions by the status of their final answer, verified against the gold answer.
     """
 
@@ -56,8 +50,6 @@ class DataReport:
     without_anchor: Occurrences = field(default_factory=Occurrences)
     repeated_prompts: Occurrences = field(default_factory=Occurrences)
     comparisons: dict[str, Occurrences] = field(default_factory=dict)
-    prompt_tokens: dict[str, int] | None = None
-    anchor_tokens: dict[str, int] | None = None
 
     def drop(self, place: str, reason: str) -> None:
         """Count a row that gives no problem."""
@@ -84,30 +76,18 @@ class DataReport:
         return "usable", reason
 
 
-def check_problems(
-    source: str, *, options: SourceSettings = DEFAULT_SOURCE, tokenizer: Any = None, compare_workers: int = 0
-) -> DataReport:
+def check_problems(source: str, *, options: SourceSettings = DEFAULT_SOURCE, compare: bool = False) -> DataReport:
     """Read a whole source and report on it. Bad rows are reported, not raised.
 
-    A tokenizer measures prompts and anchors. `compare_workers` processes compare the final answer of every expert
-    solution with the gold answer. 0 compares nothing.
-
-    Returns:
-        The report. `errors.count` is 0 exactly if `load_problems` succeeds.
+    `compare` verifies the final answer of every expert solution against the gold answer. `errors.count` is 0 exactly if
+    `load_problems` succeeds.
     """
     report = DataReport(source=source)
-    prompt_tokens, anchor_tokens = array("q"), array("q")
-    formats: tuple[ResponseFormat, ...] = ("think-answer", "none") if compare_workers else ()
-    with ExitStack() as stack:
-        verifiers = [stack.enter_context(Verifier(format=format, num_workers=compare_workers)) for format in formats]
-        problems = _counted(source, options, report)
+    problems = _counted(source, options, report)
+    with Verifier() as verifier:
         while batch := list(islice(problems, _BATCH_PROBLEMS)):
-            anchors = [(place, problem, anchor) for place, problem in batch for anchor in problem.anchors]
-            if tokenizer is not None:
-                prompt_tokens.extend(prompt_lengths([problem.prompt for _, problem in batch], tokenizer))
-                anchor_tokens.extend(anchor_lengths([anchor for *_, anchor in anchors], tokenizer))
-            _compare(anchors, verifiers, report)
-    report.prompt_tokens, report.anchor_tokens = _lengths(prompt_tokens), _lengths(anchor_tokens)
+            if compare:
+                _compare(batch, verifier, report)
     if not report.num_problems and not report.errors.count:
         report.errors.add(f"{source}: no row gives a problem. Is this the right schema?")
     return report
@@ -139,23 +119,20 @@ def _seen(hashes: set[int], new: int) -> bool:
     return known
 
 
-def _compare(anchors: Sequence[tuple[str, Problem, Anchor]], verifiers: Sequence[Verifier], report: DataReport) -> None:
+def _compare(problems: Sequence[tuple[str, Problem]], verifier: Verifier, report: DataReport) -> None:
     """Compare the final answers of expert solutions, with or without tags, with the gold answers."""
-    for verifier in verifiers:
-        tagged = verifier.format == "think-answer"
-        chosen = [row for row in anchors if (Tags().answer_open in row[2].text) == tagged]
-        texts, golds = [anchor.text for *_, anchor in chosen], [problem.answer for _, problem, _ in chosen]
-        for (place, problem, _), verdict in zip(chosen, verifier.verify(texts, golds), strict=True):
-            detail = f" ({verdict.detail})" if verdict.detail else ""
-            report.comparisons.setdefault(verdict.status, Occurrences()).add(
-                f"{place}: problem {problem.id!r}: expert solution ends in {verdict.answer!r}, gold is "
-                f"{problem.answer!r}{detail}"
-            )
+    rows = [
+        (_final_answer(anchor.text), problem.answer, f"{place}: problem {problem.id!r}")
+        for place, problem in problems
+        for anchor in problem.anchors
+    ]
+    graded = verifier.grade_answers([answer for answer, *_ in rows], [gold for _, gold, _ in rows], [""] * len(rows))
+    for (answer, gold, example), outcome in zip(rows, graded, strict=True):
+        detail = f" ({outcome.detail})" if outcome.detail else ""
+        report.comparisons.setdefault(outcome.status, Occurrences()).add(
+            f"{example}: expert solution ends in {answer!r}, gold is {gold!r}{detail}"
+        )
 
 
-def _lengths(tokens: "array[int]") -> dict[str, int] | None:
-    if not tokens:
-        return None
-    quantiles = {"min": 0, "median": 0.5, "p90": 0.9, "p99": 0.99, "max": 1}
-    values = np.quantile(tokens, list(quantiles.values()), method="higher").astype(int).tolist()
-    return {"num_texts": len(tokens), **dict(zip(quantiles, values, strict=True))}
+def _final_answer(solution: str) -> str | None:
+    return parse_response(solution, format="think-answer" if Tags().answer_open in solution else "none").answer

@@ -19,7 +19,6 @@ from gar.errors import DataError
 from gar.settings import DataSettings, SourceSettings
 from gar.types import Anchor, Problem
 from tests.support.errors import raises
-from tests.support.files import write_jsonl
 
 
 def ours(number: int, **changes: object) -> dict[str, object]:
@@ -62,17 +61,6 @@ def test_load_problems_makes_ids_from_lines_and_notes_what_was_dropped_and_what_
         f"{path}:1: dropped, the answer is empty (2 of 5 rows).",
         f"{path}:2: problem 'n-2' has no anchor (1 of 3 lack one).",
     ]
-
-
-def test_load_problems_gives_the_same_from_jsonl_parquet_and_a_folder(write_rows, tmp_path):
-    rows = [ours(number, expert_solution=["one", "two"], source="s") for number in range(700)]
-    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "rows.parquet")
-    (tmp_path / "folder").mkdir()
-    write_jsonl(tmp_path / "folder" / "train.jsonl", rows)
-    from_jsonl = load_problems(write_rows(*rows)).problems
-    assert len(from_jsonl) == 700
-    assert load_problems(str(tmp_path / "rows.parquet")).problems == from_jsonl
-    assert load_problems(str(tmp_path / "folder")).problems == from_jsonl
 
 
 def test_load_problems_rejects_an_empty_source_and_says_why_no_row_gives_a_problem(write_rows, tmp_path):

@@ -27,7 +27,7 @@ def test_iter_rows_numbers_jsonl_by_line(tmp_path):
         ("rows.jsonl", b'{"a": 1}\n{"a": "b', "cut off"),
         ("rows.jsonl", b'[{"a": 1}, 7]', "rows.jsonl row 2: "),
         ("rows.jsonl", b'[\n  {"a": 1},\n', "cut off"),
-        ("rows.jsonl", b'{"a": 1}\n{"a": "caf\xe9"}\n', "at byte 10 of the line"),
+        ("rows.jsonl", b'{"a": 1}\n{"a": "caf\xe9"}\n', "position 10"),
         ("rows.csv", b"a,b\n1\n", "rows.csv row 1: "),
         ("rows.csv", b"a,b\n1,2\n1,2,3\n", "rows.csv row 2: "),
         ("rows.csv", b'a,b\n1,"2\n', "rows.csv: "),

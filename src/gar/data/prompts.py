@@ -39,9 +39,9 @@ def render_prompt(prompt: Prompt, template: PromptTemplate, *, chat: bool, tags:
     `chat`: the tokenizer has a chat template. Then text becomes a user message. In chat messages the instruction ends
     the last user message. (Several chat templates reject system messages.) Without one they are a `DataError`.
     """
-    instruction = format_instruction(template, tags)
-    if not instruction:
+    if template == "plain":
         return prompt
+    instruction = format_instruction(template, tags)
     if isinstance(prompt, str):
         text = f"{prompt.strip()}\n\n{instruction}"
         return as_messages(text) if chat else f"{text}\n\n"

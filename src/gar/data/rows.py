@@ -118,7 +118,7 @@ def _json_rows(path: Path, source: str, on_error: OnError) -> Iterator[tuple[int
             try:
                 row = _parsed(entry, number) if isinstance(entry, bytes) else entry
                 if not isinstance(row, dict):
-                    raise ValueError(f"expected a JSON object with named columns, got {json_type(row)}.")
+                    raise ValueError(f"expected a JSON object with named columns, got {type(row).__name__}.")
             except ValueError as error:
                 place = f"{source} row {number}" if is_array else row_place(source, number)
                 on_error(DataError(f"{place}: {error}"))
@@ -135,15 +135,12 @@ def _array(content: bytes, source: str) -> list[Any]:
 
 def _parsed(line: bytes, number: int) -> object:
     """The value of a line of JSON Lines. A `ValueError` gives the reason if it cannot be read."""
-    hint = "" if line.endswith(b"\n") else " It has no line end: was the file cut off?"
     try:
         return json.loads(line.decode("utf-8-sig" if number == 1 else "utf-8"))
-    except UnicodeDecodeError as error:
-        raise ValueError(f"not UTF-8 text ({error.reason} at byte {error.start} of the line).{hint}") from None
-    except json.JSONDecodeError as error:
-        raise ValueError(f"not valid JSON: {error.msg} at column {error.colno}.{hint}") from None
-    except RecursionError:
-        raise ValueError("not readable JSON: nested too deeply.") from None
+    except (ValueError, RecursionError) as error:
+        text = f"{error.msg} at column {error.colno}" if isinstance(error, json.JSONDecodeError) else str(error)
+        hint = "" if line.endswith(b"\n") else " It has no line end: was the file cut off?"
+        raise ValueError(f"not valid JSON: {text}.{hint}") from None
 
 
 def _csv_rows(path: Path, source: str, torn_ids: Collection[str], on_error: OnError) -> Iterator[tuple[int, Row]]:
@@ -203,11 +200,3 @@ def _read_each_file(folder: Path) -> None:
         if path.suffix in FILE_SUFFIXES and path.is_file():
             for _ in iter_rows(str(path)):
                 pass
-
-
-def json_type(value: object) -> str:
-    """A value's type in words of JSON, for error texts: object, array, text, number, true or false, null."""
-    if value is None or isinstance(value, bool):
-        return json.dumps(value)
-    names: dict[type, str] = {dict: "an object", list: "an array", str: "text", int: "a number", float: "a number"}
-    return names.get(type(value), type(value).__name__)

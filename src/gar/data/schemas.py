@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
-from gar.data.rows import Row, json_type
+from gar.data.rows import Row
 from gar.errors import DataError, did_you_mean
 from gar.settings import DEFAULT_SOURCE, SourceSettings
 from gar.types import Anchor, Message, Problem, Prompt
@@ -305,7 +305,7 @@ def _scalar_text(value: object, place: str, column: str) -> str:
 def checked_text(value: object, place: str, column: str) -> str:
     """A value that is text which a tokenizer can encode. A `DataError` for another type, or half a surrogate pair."""
     if not isinstance(value, str):
-        raise DataError(f"{place}: column {column!r} must be text, got {json_type(value)}: {str(value)[:60]}.")
+        raise DataError(f"{place}: column {column!r} must be text, got {type(value).__name__}: {str(value)[:60]}.")
     if not value.isascii() and re.search("[\ud800-\udfff]", value):
         raise DataError(f"{place}: column {column!r} holds half a surrogate pair, which no tokenizer can encode.")
     return value

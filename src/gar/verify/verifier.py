@@ -2,8 +2,7 @@
 
 import pickle
 import pkgutil
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -166,12 +165,6 @@ class Verifier:
             answer=form.answer,
             detail="; ".join(text for text in (graded.detail, form.reason) if text),
         )
-
-
-def count_statuses(verdicts: Iterable[Verdict]) -> dict[Status, int]:
-    """The number of verdicts with each status, zeros included."""
-    counts = Counter(verdict.status for verdict in verdicts)
-    return {status: counts[status] for status in Status}
 
 
 def custom_grader(grader: Grader | str) -> Callable[[str, str], Graded]:

@@ -68,21 +68,15 @@ def test_write_problems_gives_back_what_load_problems_reads_and_keeps_the_older_
     for problems in ([CHAT], PROBLEMS):
         write_problems(problems, path)
         assert load_problems(str(path)).problems == problems
+    first, *others = path.read_text(encoding="utf-8").splitlines()
+    assert first == '{"id": "a", "prompt": "3+4= ä", "answer": "7", "expert_solution": "one\\nline", "source": "s"}'
+    assert [json.loads(line)["expert_solution"] for line in others] == [["x", "y"], None]
     before = path.read_bytes()
     large = [Problem(id=str(i), prompt=random.Random(i).randbytes(500).hex(), answer="1") for i in range(1000)]
     with raises(RecordError), full_disk():
         write_problems(large, path)
     assert path.read_bytes() == before
     assert [file.name for file in path.parent.iterdir()] == ["out.jsonl"]
-
-
-def test_write_problems_writes_our_columns_readably(tmp_path):
-    write_problems([*PROBLEMS, CHAT], tmp_path / "out.jsonl")
-    lines = (tmp_path / "out.jsonl").read_text(encoding="utf-8").splitlines()
-    assert lines[0] == (
-        '{"id": "a", "prompt": "3+4= ä", "answer": "7", "expert_solution": "one\\nline", "source": "s"}'
-    )
-    assert [json.loads(line)["expert_solution"] for line in lines[1:]] == [["x", "y"], None, None]
 
 
 @pytest.mark.data

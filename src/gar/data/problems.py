@@ -183,15 +183,6 @@ def no_problems(source: str, options: SourceSettings, reasons: Counter[str]) -> 
     )
 
 
-def no_expert_solutions(method: str, num_problems: int) -> DataError:
-    """The error for problems without any expert solution under a method that needs them."""
-    return DataError(
-        f"{method} needs expert solutions, and none of the {num_problems:,} problems has one. Name their column with "
-        "anchor_fields (--data.anchor_fields), or train with grpo.",
-        code="no-anchors",
-    )
-
-
 def _notes(found: list[tuple[str, Problem]], dropped: list[tuple[str, str]]) -> list[str]:
     """What was dropped and what lacks an anchor: the first place of each, and how many."""
     first = {reason: place for place, reason in reversed(dropped)}

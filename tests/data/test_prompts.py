@@ -17,7 +17,7 @@ TALK = [{"role": "user", "content": "3+4="}]
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    """One token per word or sign; everything but the special tokens is unknown, which does not change lengths."""
+    """One token per word or sign. All but the special tokens are unknown, which does not change lengths."""
     return word_tokenizer(signs=True)
 
 
@@ -79,7 +79,7 @@ def test_render_problems_changes_prompts_alone_and_makes_all_messages_where_some
 
 
 def test_drop_long_prompts_counts_what_an_engine_would_encode(tokenizer, chat_tokenizer):
-    # <eos> after text; "role user" before messages, "role assistant" after
+    # <eos> after text, "role user" before messages, "role assistant" after
     for prompt, length in (("a b c", 4), ([{"role": "user", "content": "a b c"}], 7), ("a", 2)):
         given = [problem(prompt)]
         assert drop_long_prompts(given, chat_tokenizer, length) == (given, 0)

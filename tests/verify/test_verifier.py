@@ -1,4 +1,4 @@
-"""`Verifier`: responses in, verdicts out; the user's own grader; and labels of real responses."""
+"""`Verifier`: responses in, verdicts out, also by a user's grader, and compared with labels of real responses."""
 
 import csv
 import json

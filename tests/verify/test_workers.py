@@ -161,7 +161,7 @@ print(*statuses)
 
 
 def kill_when_told(note: Path, which: int, *, times: int = 1) -> threading.Thread:
-    """Kills the worker (0) or its keeper (1) whose process ids a grader leaves in `note`, each time it does."""
+    """Kill the worker (0) or its keeper (1), each time a grader leaves their process ids in `note`."""
 
     def kill() -> None:
         for _ in range(times):
@@ -215,7 +215,7 @@ def test_run_limits_get_shorter_before_any_item_is_left_out(monkeypatch: pytest.
     details = [outcome.detail for outcome in outcomes[:20]]
     assert details[:6] == ["killed after 0.4 s"] * 6
     assert details[8:] == ["killed after 0.04 s"] * 12
-    # Every sound answer was tried. On a busy machine 0.04 s may be too short for one, and it then says so.
+    # Every sound answer was tried. On a busy machine 0.04 s may be too short.
     assert all(outcome.status == Status.OK or outcome.detail == "killed after 0.04 s" for outcome in outcomes[20:])
 
 

@@ -6,14 +6,6 @@ from gar.data.problems import load_problems
 from gar.errors import ConfigError, DataError, UsageError
 from gar.records import read_jsonl
 from tests.support.errors import raises
-from tests.support.tiny import word_tokenizer
-
-
-@pytest.fixture(scope="module")
-def tokenizer_folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("tokenizer")
-    word_tokenizer(["<unk>"], signs=True).save_pretrained(folder)
-    return str(folder)
 
 
 def ours(number: int, **changes: object) -> dict[str, object]:
@@ -33,7 +25,7 @@ def table(output: str) -> dict[str, int]:
     return {label.strip(): int(count.replace(",", "")) for label, count in cells if count.strip()}
 
 
-def test_check_prints_counts_and_examples(write_rows, capsys, tokenizer_folder):
+def test_check_prints_counts_and_examples(write_rows, capsys):
     path = write_rows(
         ours(1),
         ours(2, expert_solution=""),
@@ -45,7 +37,7 @@ def test_check_prints_counts_and_examples(write_rows, capsys, tokenizer_folder):
         "{broken",
         ours(9, id="n-1"),
     )
-    assert main(["check", path, "--tokenizer", tokenizer_folder]) == 1
+    assert main(["check", path]) == 1
     output = capsys.readouterr().out
     assert table(output) == {
         "problems": 7,
@@ -62,7 +54,6 @@ def test_check_prints_counts_and_examples(write_rows, capsys, tokenizer_folder):
     assert f"  {path}:6: problem 'n-6': expert solution ends in '8', gold is '7'\n" in output
     assert f"  {path}:8: not valid JSON" in output
     assert f"  {path}:9: problem 'n-1'" in output
-    assert "prompt tokens: min 4, median 4, 90% 8, 99% 8, max 8\n" in output
 
 
 def test_check_ends_with_a_verdict_and_its_status(write_rows, capsys):

@@ -34,7 +34,7 @@ def evaluate_left_to_right(chain: str) -> int:
 def test_problems_have_right_answers_and_the_stated_sizes_and_repeat_nothing(task):
     everything = []
     for split, size in NUM_PROBLEMS.items():
-        load_task(task, split).clear()  # each caller has a list of its own
+        load_task(task, split).clear()  # each caller gets a new list
         problems = load_task(task, split)
         assert [p.id for p in problems] == [f"{split}-{index}" for index in range(size)]
         assert {sum(map(p.prompt.count, "+-*")) for p in problems} == set(NUM_OPERATIONS[split])

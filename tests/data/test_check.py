@@ -4,7 +4,6 @@ from gar.data.check import check_problems
 from gar.data.problems import load_problems
 from gar.errors import DataError
 from gar.settings import SourceSettings
-from tests.support.tiny import word_tokenizer
 
 
 def ours(number: int, **changes: object) -> dict[str, object]:
@@ -15,8 +14,7 @@ def ours(number: int, **changes: object) -> dict[str, object]:
 def test_check_problems_reads_the_columns_that_are_named(write_rows):
     options = SourceSettings(prompt_field="task", anchor_fields=("teacher",))
     report = check_problems(write_rows({"task": "1+1=", "answer": "2", "teacher": "so 2"}), options=options)
-    assert (report.column_schema, report.num_problems, report.num_anchors, report.errors.count) == ("gar", 1, 1, 0)
-    assert (report.prompt_tokens, report.anchor_tokens) == (None, None)
+    assert (report.column_schema, report.num_problems, report.num_anchors, len(report.errors)) == ("gar", 1, 1, 0)
 
 
 def test_check_problems_compares_stated_answers_and_guesses_none(write_rows):
@@ -29,11 +27,11 @@ def test_check_problems_compares_stated_answers_and_guesses_none(write_rows):
         ("They sold 1080.\nThat took 5 days.", "1080", "wrong"),
     ]
     path = write_rows(*(ours(i, expert_solution=text, answer=gold) for i, (text, gold, _) in enumerate(cases)))
-    found = check_problems(path, compare_workers=1).comparisons
+    found = check_problems(path, compare=True).comparisons
     for status, occurrences in found.items():
-        lines = [re.search(r":(\d+): ", example)[1] for example in occurrences.examples]
+        lines = [re.search(r":(\d+): ", example)[1] for example in occurrences]
         assert lines == [str(line) for line, (*_, outcome) in enumerate(cases, start=1) if outcome == status]
-    assert sum(occurrences.count for occurrences in found.values()) == len(cases)
+    assert sum(map(len, found.values())) == len(cases)
 
 
 def test_check_problems_has_errors_exactly_where_load_problems_raises(write_rows):
@@ -51,14 +49,11 @@ def test_check_problems_has_errors_exactly_where_load_problems_raises(write_rows
             rejected = False
         except DataError:
             rejected = True
-        assert bool(check_problems(path).errors.count) == rejected
+        assert bool(check_problems(path).errors) == rejected
 
 
-def test_check_problems_measures_and_compares_every_anchor_over_several_batches(write_rows):
-    rows = [ours(i, prompt=f"q{i} " + "w " * i, expert_solution=[f"A: {i + 1}", "so A: 0"]) for i in range(700)]
-    path = write_rows(*rows)
-    report = check_problems(path, tokenizer=word_tokenizer(signs=True), compare_workers=1)
-    assert report.prompt_tokens == dict(num_texts=700, min=1, median=351, p90=631, p99=694, max=700)
-    assert report.anchor_tokens == dict(num_texts=1400, min=3, median=4, p90=4, p99=4, max=4)
-    assert {status: found.count for status, found in report.comparisons.items()} == {"ok": 700, "wrong": 700}
-    assert report.comparisons["wrong"].examples[0].startswith(f"{path}:1: problem 'n-0'")
+def test_check_problems_compares_every_anchor_over_several_batches(write_rows):
+    path = write_rows(*(ours(i, expert_solution=[f"A: {i + 1}", "so A: 0"]) for i in range(700)))
+    report = check_problems(path, compare=True)
+    assert {status: len(found) for status, found in report.comparisons.items() if found} == {"ok": 700, "wrong": 700}
+    assert report.comparisons["wrong"][0].startswith(f"{path}:1: problem 'n-0'")

@@ -1,6 +1,5 @@
 import json
 import random
-import tracemalloc
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -38,17 +37,6 @@ def test_draw_subset_depends_on_prompts_and_seed_alone_and_subsets_are_nested(wr
         assert ids(draw_subset(other, num_problems=40, seed=3)) == expected
 
 
-def test_draw_subset_needs_memory_for_the_subset_and_hashes_alone(write_rows):
-    peaks = []
-    for num_rows in (1_000, 8_000):
-        path = write_rows(*rows(num_rows), name=f"{num_rows}.jsonl")
-        tracemalloc.start()
-        draw_subset(path, num_problems=500, seed=0)
-        peaks.append(tracemalloc.get_traced_memory()[1])
-        tracemalloc.stop()
-    assert peaks[1] - peaks[0] < 7_000 * 300  # bytes; a problem needs more
-
-
 def test_draw_subset_accounts_for_every_row(write_rows):
     given = rows(30)
     for row in given[:4]:
@@ -80,21 +68,15 @@ def test_write_problems_gives_back_what_load_problems_reads_and_keeps_the_older_
     for problems in ([CHAT], PROBLEMS):
         write_problems(problems, path)
         assert load_problems(str(path)).problems == problems
+    first, *others = path.read_text(encoding="utf-8").splitlines()
+    assert first == '{"id": "a", "prompt": "3+4= ä", "answer": "7", "expert_solution": "one\\nline", "source": "s"}'
+    assert [json.loads(line)["expert_solution"] for line in others] == [["x", "y"], None]
     before = path.read_bytes()
     large = [Problem(id=str(i), prompt=random.Random(i).randbytes(500).hex(), answer="1") for i in range(1000)]
     with raises(RecordError), full_disk():
         write_problems(large, path)
     assert path.read_bytes() == before
     assert [file.name for file in path.parent.iterdir()] == ["out.jsonl"]
-
-
-def test_write_problems_writes_our_columns_readably(tmp_path):
-    write_problems([*PROBLEMS, CHAT], tmp_path / "out.jsonl")
-    lines = (tmp_path / "out.jsonl").read_text(encoding="utf-8").splitlines()
-    assert lines[0] == (
-        '{"id": "a", "prompt": "3+4= ä", "answer": "7", "expert_solution": "one\\nline", "source": "s"}'
-    )
-    assert [json.loads(line)["expert_solution"] for line in lines[1:]] == [["x", "y"], None, None]
 
 
 @pytest.mark.data

@@ -6,13 +6,19 @@ import pytest
 from datasets import Dataset
 
 from gar.data.arithmetic import load_arithmetic
-from gar.data.problems import iter_problems, load_problems, problems_of, prompt_hash, schema_of
-from gar.data.run_problems import evaluation_data, iter_run_problems, load_run_problems
+from gar.data.problems import (
+    evaluation_data,
+    iter_problems,
+    load_problems,
+    load_run_problems,
+    problems_of,
+    prompt_hash,
+    schema_of,
+)
 from gar.errors import DataError
 from gar.settings import DataSettings, SourceSettings
 from gar.types import Anchor, Problem
 from tests.support.errors import raises
-from tests.support.files import write_jsonl
 
 
 def ours(number: int, **changes: object) -> dict[str, object]:
@@ -55,17 +61,6 @@ def test_load_problems_makes_ids_from_lines_and_notes_what_was_dropped_and_what_
         f"{path}:1: dropped, the answer is empty (2 of 5 rows).",
         f"{path}:2: problem 'n-2' has no anchor (1 of 3 lack one).",
     ]
-
-
-def test_load_problems_gives_the_same_from_jsonl_parquet_and_a_folder(write_rows, tmp_path):
-    rows = [ours(number, expert_solution=["one", "two"], source="s") for number in range(700)]
-    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "rows.parquet")
-    (tmp_path / "folder").mkdir()
-    write_jsonl(tmp_path / "folder" / "train.jsonl", rows)
-    from_jsonl = load_problems(write_rows(*rows)).problems
-    assert len(from_jsonl) == 700
-    assert load_problems(str(tmp_path / "rows.parquet")).problems == from_jsonl
-    assert load_problems(str(tmp_path / "folder")).problems == from_jsonl
 
 
 def test_load_problems_rejects_an_empty_source_and_says_why_no_row_gives_a_problem(write_rows, tmp_path):
@@ -121,7 +116,6 @@ def test_the_problems_of_a_run_are_those_of_its_data_section(write_rows):
     assert [(problem.prompt, problem.answer) for problem in first] == [("0+1=", "1"), ("1+1=", "2")]
     with raises(DataError, None, "rows.jsonl:3"):
         load_run_problems(settings)
-    assert [next(iter_run_problems(each)).id for each in (settings, DataSettings(split="test"))] == ["n-0", "test-0"]
 
 
 def test_evaluation_data_is_that_of_the_run_from_another_place(tmp_path, monkeypatch):

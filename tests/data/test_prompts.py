@@ -6,14 +6,7 @@ import pytest
 from tokenizers import processors
 
 from gar.data.prepare import slime_row
-from gar.data.prompts import (
-    anchor_lengths,
-    drop_long_prompts,
-    format_instruction,
-    prompt_lengths,
-    render_problems,
-    render_prompt,
-)
+from gar.data.prompts import drop_long_prompts, format_instruction, render_problems, render_prompt
 from gar.errors import DataError, ModelError
 from gar.types import Anchor, Problem, Tags
 from tests.support.errors import raises
@@ -24,7 +17,7 @@ TALK = [{"role": "user", "content": "3+4="}]
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    """One token per word or sign; everything but the special tokens is unknown, which does not change lengths."""
+    """One token per word or sign. All but the special tokens are unknown, which does not change lengths."""
     return word_tokenizer(signs=True)
 
 
@@ -85,16 +78,15 @@ def test_render_problems_changes_prompts_alone_and_makes_all_messages_where_some
         render_problems([problem([{"role": "system", "content": "3+4="}])], "boxed", chat_tokenizer)
 
 
-def test_lengths_count_what_an_engine_would_encode(tokenizer, chat_tokenizer):
-    prompts = ["a b c", [{"role": "user", "content": "a b c"}], "a"]
-    # <eos> after text; "role user" before messages, "role assistant" after
-    assert prompt_lengths(prompts, chat_tokenizer) == [4, 7, 2]
-    assert anchor_lengths([Anchor(text="a b c"), Anchor(text="a")], chat_tokenizer) == [3, 1]
-    assert (prompt_lengths([], tokenizer), anchor_lengths([], tokenizer)) == ([], [])
+def test_drop_long_prompts_counts_what_an_engine_would_encode(tokenizer, chat_tokenizer):
+    # <eos> after text, "role user" before messages, "role assistant" after
+    for prompt, length in (("a b c", 4), ([{"role": "user", "content": "a b c"}], 7), ("a", 2)):
+        given = [problem(prompt)]
+        assert drop_long_prompts(given, chat_tokenizer, length) == (given, 0)
+        with raises(DataError):
+            drop_long_prompts(given, chat_tokenizer, length - 1)
     problems = [problem("w " * length) for length in (3, 5, 4, 9)]
     assert drop_long_prompts(problems, tokenizer, 4) == ([problems[0], problems[2]], 2)
-    with raises(DataError):
-        drop_long_prompts(problems, tokenizer, 2)
 
 
 def test_slime_row_asks_for_the_format_and_keeps_the_anchors():

@@ -70,15 +70,12 @@ def test_read_response_row_names_what_is_wrong():
             read(ROW | changes, **columns)
 
 
-def test_stated_answer_reads_what_is_said_to_be_the_answer_alone():
+def test_stated_answer_is_a_box_or_a_marked_line_but_no_last_number():
     for solution, answer in (
-        ("9 * 2 = 18\nA: 18", "18"),
-        ("9 * 2 = 18\n#### 1,800", "1,800"),
-        ("Answer: 3\nno:\n  **Final answer: 18**\n", "18"),
         ("A: 3, so \\boxed{\\frac{1}{2}}", "\\frac{1}{2}"),
+        ("Answer: 3\nno:\n  **Final answer: 18**\n", "18"),
         ("9 * 2 = 18 dollars", ""),
         ("Alice: 18", ""),
-        ("####", ""),
     ):
         assert stated_answer(solution) == answer
 

@@ -110,15 +110,15 @@ def test_read_problem_keeps_chat_messages_and_the_white_space_of_a_prompt():
 
 def test_read_problem_names_place_column_and_type_of_a_wrong_value():
     for change, column, got in (
-        ({"answer": True}, "'answer'", "true"),
-        ({"answer": ["7"]}, "'answer'", "an array"),
+        ({"answer": True}, "'answer'", "bool"),
+        ({"answer": ["7"]}, "'answer'", "list"),
         ({"answer": float("nan")}, "'answer'", "nan"),
-        ({"prompt": 17}, "'prompt'", "a number"),
-        ({"prompt": {"text": "3+4="}}, "'prompt'", "an object"),
+        ({"prompt": 17}, "'prompt'", "int"),
+        ({"prompt": {"text": "3+4="}}, "'prompt'", "dict"),
         ({"prompt": ["3+4="]}, "'prompt'", "3+4="),
-        ({"prompt": [{"role": "user", "content": None}]}, "'prompt'", "null"),
-        ({"expert_solution": [["a"]]}, "'expert_solution'", "an array"),
-        ({"id": {"a": 1}}, "'id'", "an object"),
+        ({"prompt": [{"role": "user", "content": None}]}, "'prompt'", "NoneType"),
+        ({"expert_solution": [["a"]]}, "'expert_solution'", "list"),
+        ({"id": {"a": 1}}, "'id'", "dict"),
         ({"prompt": "a\ud800b"}, "'prompt'", ""),
     ):
         with raises(DataError, None, "f.jsonl:3: column ", column, got):

@@ -1,4 +1,4 @@
-"""Graders for the tests, in a module of their own because worker processes import them by name.
+"""Graders for the tests, in a separate module because worker processes import them by name.
 
 A gold answer that is a path tells a grader where to leave process ids.
 """
@@ -18,7 +18,7 @@ def same(text: str, gold: str) -> bool:
 
 
 def by_name(text: str, gold: str) -> object:
-    """Does what the text says."""
+    """Do what the text names."""
     return {
         "hang": hang,
         "hang-in-c": hang_in_c,

@@ -1,4 +1,4 @@
-"""Letters of choices in the wild: one named clearly counts; two, or none, are no statement about the answer."""
+"""Letters of choices as models write them. One that is named clearly counts. Two, or none, are unparsed."""
 
 from gar.types import Status
 from gar.verify import parse_response

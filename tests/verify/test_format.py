@@ -168,4 +168,4 @@ def test_parse_response_time_is_linear(text: str) -> None:
     for response_format in ("think-answer", "boxed", "none"):
         for prefilled in (False, True):
             parse_response(text, format=response_format, prefilled_think=prefilled)
-    assert time.monotonic() - started < 10  # about 0.5 s; quadratic time would be minutes
+    assert time.monotonic() - started < 10  # about 0.5 s. Quadratic time would be minutes

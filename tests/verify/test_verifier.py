@@ -1,9 +1,10 @@
-"""`Verifier`: responses in, verdicts out; the user's own grader; and labels of real responses."""
+"""`Verifier`: responses in, verdicts out, also by a user's grader, and compared with labels of real responses."""
 
 import csv
 import json
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 
 from gar.errors import ConfigError
 from gar.types import Status, Tags, Verdict
-from gar.verify import Verifier, count_statuses
+from gar.verify import Verifier
 from tests.support.errors import raises
 
 
@@ -35,7 +36,6 @@ def test_verify_right_and_well_formatted_are_separate_facts(verifier: Verifier) 
     (verdict,) = verifier.verify(["I cannot say"], ["7"])
     assert (verdict.status, verdict.answer, verdict.verified) == (Status.UNPARSED, None, False)
     assert verdict.detail == "no answer found; 0 <think>, expected 1"
-    assert count_statuses(verdicts) == dict.fromkeys(Status, 0) | {Status.OK: 2, Status.WRONG: 2}
 
 
 def test_verify_plain_numbers_start_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,12 +54,10 @@ def test_verify_takes_an_answer_and_a_prefilled_flag_for_each_response(verifier:
             verifier.verify(responses, ["7"], prompts=prompts)
 
 
-def test_verify_expression_copied_from_the_prompt_is_wrong(verifier: Verifier) -> None:
+def test_verify_pairs_each_response_with_its_prompt(verifier: Verifier) -> None:
     prompts = [r"Simplify $\frac{2}{4}$.", r"Simplify $\frac{3}{6}$."]
     verdicts = verifier.verify([response(r"\frac{2}{4}")] * 2, ["1/2"] * 2, prompts=prompts)
     assert [verdict.status for verdict in verdicts] == [Status.WRONG, Status.OK]
-    roots = verifier.verify([response(r"\sqrt{12}")] * 2, [r"2\sqrt{3}"] * 2, prompts=[r"Simplify $\sqrt{12}$.", "?"])
-    assert [verdict.status for verdict in roots] == [Status.WRONG, Status.OK]
 
 
 def test_verify_custom_grader_gets_the_whole_text_and_only_grades_count() -> None:
@@ -122,8 +120,8 @@ def test_verify_agrees_with_the_labels_of_real_responses(data_dir: Path) -> None
     with Verifier(format="none") as verifier:
         verdicts = verifier.verify([given["solution"] for given, _ in solutions], [gold for _, gold in solutions])
     assert [v.verified for v in verdicts] == [given["is_correct"] for given, _ in solutions]
-    known = {Status.OK: 472, Status.WRONG: 726, Status.UNPARSED: 2}
-    assert count_statuses(verdicts) == dict.fromkeys(Status, 0) | known
+    counts = Counter(verdict.status for verdict in verdicts)
+    assert counts == {Status.OK: 472, Status.WRONG: 726, Status.UNPARSED: 2}
 
 
 @pytest.mark.data
@@ -132,7 +130,7 @@ def test_verify_bare_gold_answers_are_right_and_what_they_contain_is_not(data_di
         golds = [row["Short Answer"] for row in csv.DictReader(file)]
     parts = [("78", "2^{78}"), ("78", "not 78"), ("3", r"$2\sqrt{3}$"), ("3", "(2, 3)"), ("2", r"$\frac{1}{2}$")]
     with Verifier(format="none", timeout_seconds=20.0) as verifier:
-        assert count_statuses(verifier.verify(golds, golds))[Status.OK] == 400
+        assert all(verdict.verified for verdict in verifier.verify(golds, golds))
         assert not any(v.verified for v in verifier.verify([text for _, text in parts], [gold for gold, _ in parts]))
 
 
@@ -141,6 +139,7 @@ def test_verify_reads_solutions_without_a_marked_answer(data_dir: Path) -> None:
     lines = (data_dir / "gsm8k_test.jsonl").read_text().splitlines()
     rows = [json.loads(line)["answer"].split("\n####") for line in lines]
     with Verifier(format="none") as verifier:
-        counts = count_statuses(verifier.verify([row[0] for row in rows], [row[1].strip() for row in rows]))
+        verdicts = verifier.verify([row[0] for row in rows], [row[1].strip() for row in rows])
+    counts = Counter(verdict.status for verdict in verdicts)
     assert counts[Status.OK] > 1200, counts
     assert counts[Status.WRONG] < 10, counts  # in the others the last number is not the answer, or is hedged

@@ -12,7 +12,7 @@ from pydantic import Field
 from gar.cli.arguments import run_stage
 from gar.cli.console import show, show_table
 from gar.cli.outcomes import DEGENERATE, DONE, REFUSED
-from gar.data.check import NUM_EXAMPLES, DataReport, Usability, check_problems
+from gar.data.check import DataReport, Usability, check_problems
 from gar.data.guide import WORDING, guide_problems
 from gar.data.prepare import draw_subset, problem_row, slime_row, write_json_lines, write_problems
 from gar.data.problems import LoadedProblems, iter_problems, load_problems, prompt_text
@@ -22,10 +22,9 @@ from gar.errors import ConfigError
 from gar.settings import ModelSettings, SourceSettings, TagSettings, VerifySettings
 from gar.types import Problem, Status
 
+_NUM_EXAMPLES = 5
 _STATUSES: dict[Usability, int] = {"usable": DONE, "usable for GRPO only": DEGENERATE, "not usable": REFUSED}
 
-_WORKERS = 2  # processes that compare answers
-_QUANTILES = {"min": "min", "median": "median", "p90": "90%", "p99": "99%", "max": "max"}
 _COMPARED = {
     Status.OK: "expert answers that agree with the gold answer",
     Status.WRONG: "expert answers that disagree with the gold answer",
@@ -41,8 +40,6 @@ class _Source(SourceSettings):
 
 
 class _CheckArguments(_Source):
-    tokenizer: str | None = None
-    """Measure prompts and anchors with the tokenizer of this folder, Hub id or "embedded"."""
     compare: bool = True
     """Compare the final answer of every expert solution with the gold answer."""
     benchmark: str | None = None
@@ -139,13 +136,7 @@ def main(arguments: list[str]) -> int:
 
 def _check(options: _CheckArguments) -> int:
     check_source(options.source)
-    tokenizer = None
-    if options.tokenizer is not None:
-        from gar.models.load import load_tokenizer
-
-        tokenizer = load_tokenizer(options.tokenizer)
-    workers = _WORKERS if options.compare else 0
-    report = check_problems(options.source, options=options, tokenizer=tokenizer, compare_workers=workers)
+    report = check_problems(options.source, options=options, compare=options.compare)
     _print_report(report)
     if options.benchmark is not None:
         _print_contamination(options, options.benchmark)
@@ -167,7 +158,7 @@ def _print_contamination(options: _CheckArguments, benchmark: str) -> None:
         "sharing 13 words with a row": sum(overlap.num_sharing > 0 for overlap in overlaps.values()),
     }
     _show_counts(f"{benchmark} in {options.source}", counts)
-    worst = sorted(overlaps, key=lambda name: -overlaps[name].shared_fraction)[:NUM_EXAMPLES]
+    worst = sorted(overlaps, key=lambda name: -overlaps[name].shared_fraction)[:_NUM_EXAMPLES]
     for name in worst:
         if overlaps[name].place:
             show(f"  {name}: {overlaps[name].shared_fraction:.0%} in {overlaps[name].place}")
@@ -267,16 +258,12 @@ def _print_report(report: DataReport) -> None:
         "errors": report.errors,
     }
     counts = {"problems": report.num_problems, "anchors": report.num_anchors}
-    counts |= {label: finding.count for label, finding in findings.items()}
+    counts |= {label: len(finding) for label, finding in findings.items()}
     _show_counts(report.source + (f", read as {report.column_schema}" if report.column_schema else ""), counts)
-    for name, tokens in {"prompt": report.prompt_tokens, "anchor": report.anchor_tokens}.items():
-        if tokens is not None:
-            parts = [f"{part} {tokens[key]}" for key, part in _QUANTILES.items()]
-            show(f"{name} tokens: {', '.join(parts)}")
     for label, finding in findings.items():
-        if finding.examples and label != _COMPARED[Status.OK]:
+        if finding and label != _COMPARED[Status.OK]:
             show(f"\n{label}, for example:")
-            for example in finding.examples:
+            for example in finding[:_NUM_EXAMPLES]:
                 show(f"  {example}")
     usability, reason = report.verdict()
     style = "bold green" if usability == "usable" else "bold red"

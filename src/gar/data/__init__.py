@@ -9,9 +9,8 @@ from gar.lazy import lazy_names
 if TYPE_CHECKING:
     from gar.data.guide import guided_copy
     from gar.data.prepare import write_problems
-    from gar.data.problems import load_problems, prompt_text
+    from gar.data.problems import load_problems, load_run_problems, prompt_text
     from gar.data.prompts import render_problems
-    from gar.data.run_problems import load_run_problems
     from gar.rollouts.generate import check_prompts, context_length, encode_prompt, generate_responses
     from gar.settings import EMBEDDED_TASKS
 

@@ -1,136 +1,95 @@
 """Check a data source before a run: what would be loaded, what would be dropped, and what looks wrong.
 
-One pass in bounded memory: counts, a hash per prompt and id, token lengths, and a few examples of everything found.
+One pass. Memory holds a hash per prompt and id, the place of everything found, and the final answers.
 """
 
-from array import array
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import islice
-from typing import Any, Literal
-
-import numpy as np
+from typing import Literal
 
 from gar.data.problems import iter_problems, prompt_hash, schema_of
-from gar.data.prompts import anchor_lengths, prompt_lengths
 from gar.errors import DataError
 from gar.settings import DEFAULT_SOURCE, SourceSettings
-from gar.types import Anchor, Problem, ResponseFormat, Status, Tags
-from gar.verify import Verifier
+from gar.types import Status, Tags
+from gar.verify import Verifier, parse_response
 
 Usability = Literal["usable", "usable for GRPO only", "not usable"]
-
-NUM_EXAMPLES = 5
-_BATCH_PROBLEMS = 512
-
-
-@dataclass(kw_only=True, slots=True)
-class Occurrences:
-    """Number of findings of one kind, and the places of the first few."""
-
-    count: int = 0
-    examples: list[str] = field(default_factory=list)
-
-    def add(self, example: object) -> None:
-        """Count a finding."""
-        self.count += 1
-        if len(self.examples) < NUM_EXAMPLES:
-            self.examples.append(str(example))
 
 
 @dataclass(kw_only=True, slots=True)
 class DataReport:
     """Contents of a source. `load_problems` rejects the `errors`. The user judges the rest.
 
-    `prompt_tokens` and `anchor_tokens` hold the number of texts and quantiles of their lengths.
-    `comparisons` counts expert solutions by the status of their final answer, verified against the gold answer.
+    A finding is the place of its row. `dropped` has them by reason, `comparisons` by the status of the final answer of
+    an expert solution, verified against the gold answer.
     """
 
     source: str
     column_schema: str = ""
     num_problems: int = 0
     num_anchors: int = 0
-    errors: Occurrences = field(default_factory=Occurrences)
-    dropped: dict[str, Occurrences] = field(default_factory=dict)
-    without_anchor: Occurrences = field(default_factory=Occurrences)
-    repeated_prompts: Occurrences = field(default_factory=Occurrences)
-    comparisons: dict[str, Occurrences] = field(default_factory=dict)
-    prompt_tokens: dict[str, int] | None = None
-    anchor_tokens: dict[str, int] | None = None
-
-    def drop(self, place: str, reason: str) -> None:
-        """Count a row that gives no problem."""
-        self.dropped.setdefault(reason, Occurrences()).add(place)
+    errors: list[DataError] = field(default_factory=list)
+    dropped: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    without_anchor: list[str] = field(default_factory=list)
+    repeated_prompts: list[str] = field(default_factory=list)
+    comparisons: defaultdict[Status, list[str]] = field(default_factory=lambda: defaultdict(list))
 
     def verdict(self) -> tuple[Usability, str]:
         """How usable the source is, and why."""
-        num_compared = sum(finding.count for finding in self.comparisons.values())
-        unreadable, wrong = (self.comparisons.get(status, Occurrences()) for status in (Status.ERROR, Status.WRONG))
-        if self.errors.count:
-            more = f" And {self.errors.count - 1:,} more." if self.errors.count > 1 else ""
-            return "not usable", self.errors.examples[0] + more
-        if unreadable.count > num_compared / 2:
+        unreadable, wrong = self.comparisons[Status.ERROR], self.comparisons[Status.WRONG]
+        if self.errors:
+            more = f" And {len(self.errors) - 1:,} more." if len(self.errors) > 1 else ""
+            return "not usable", str(self.errors[0]) + more
+        if len(unreadable) > sum(map(len, self.comparisons.values())) / 2:
             return "not usable", (
-                f"most gold answers cannot be read, for example {unreadable.examples[0]}. Is it their column "
+                f"most gold answers cannot be read, for example {unreadable[0]}. Is it their column "
                 "(--answer-field)? A custom grader (--verify.verifier) may read them."
             )
         if not self.num_anchors:
             return "usable for GRPO only", "no problem has an expert solution. Name their column with --anchor-fields."
-        anchored = self.num_problems - self.without_anchor.count
+        anchored = self.num_problems - len(self.without_anchor)
         reason = f"{self.num_problems:,} problems, {anchored:,} with an expert solution."
-        if wrong.count:
-            reason += f" Look at the {wrong.count:,} expert solutions that disagree with the gold answer."
+        if wrong:
+            reason += f" Look at the {len(wrong):,} expert solutions that disagree with the gold answer."
         return "usable", reason
 
 
-def check_problems(
-    source: str, *, options: SourceSettings = DEFAULT_SOURCE, tokenizer: Any = None, compare_workers: int = 0
-) -> DataReport:
+def check_problems(source: str, *, options: SourceSettings = DEFAULT_SOURCE, compare: bool = False) -> DataReport:
     """Read a whole source and report on it. Bad rows are reported, not raised.
 
-    A tokenizer measures prompts and anchors. `compare_workers` processes compare the final answer of every expert
-    solution with the gold answer. 0 compares nothing.
-
-    Returns:
-        The report. `errors.count` is 0 exactly if `load_problems` succeeds.
+    `compare` verifies the final answer of every expert solution against the gold answer. There are no errors exactly if
+    `load_problems` succeeds.
     """
     report = DataReport(source=source)
-    prompt_tokens, anchor_tokens = array("q"), array("q")
-    formats: tuple[ResponseFormat, ...] = ("think-answer", "none") if compare_workers else ()
-    with ExitStack() as stack:
-        verifiers = [stack.enter_context(Verifier(format=format, num_workers=compare_workers)) for format in formats]
-        problems = _counted(source, options, report)
-        while batch := list(islice(problems, _BATCH_PROBLEMS)):
-            anchors = [(place, problem, anchor) for place, problem in batch for anchor in problem.anchors]
-            if tokenizer is not None:
-                prompt_tokens.extend(prompt_lengths([problem.prompt for _, problem in batch], tokenizer))
-                anchor_tokens.extend(anchor_lengths([anchor for *_, anchor in anchors], tokenizer))
-            _compare(anchors, verifiers, report)
-    report.prompt_tokens, report.anchor_tokens = _lengths(prompt_tokens), _lengths(anchor_tokens)
-    if not report.num_problems and not report.errors.count:
-        report.errors.add(f"{source}: no row gives a problem. Is this the right schema?")
-    return report
-
-
-def _counted(source: str, options: SourceSettings, report: DataReport) -> Iterator[tuple[str, Problem]]:
-    """Yield the problems of a source with their places, and count rows in the report."""
+    answers: list[tuple[str | None, str, str]] = []
     ids, prompts = set[int](), set[int]()
     try:
-        for place, problem in iter_problems(source, options, on_error=report.errors.add, on_drop=report.drop):
+        problems = iter_problems(
+            source,
+            options,
+            on_error=report.errors.append,
+            on_drop=lambda place, reason: report.dropped[reason].append(place),
+        )
+        for place, problem in problems:
             example = f"{place}: problem {problem.id!r}"
             report.num_problems += 1
             report.num_anchors += len(problem.anchors)
             if not problem.anchors:
-                report.without_anchor.add(example)
+                report.without_anchor.append(example)
             if _seen(ids, hash(problem.id)):
-                report.errors.add(f"{example}: the id was already used by an earlier row")
+                report.errors.append(DataError(f"{example}: the id was already used by an earlier row"))
             if _seen(prompts, prompt_hash(problem.prompt)):
-                report.repeated_prompts.add(example)
-            yield place, problem
+                report.repeated_prompts.append(example)
+            if compare:
+                answers += [(_final_answer(anchor.text), problem.answer, example) for anchor in problem.anchors]
         report.column_schema = schema_of(source, options).name
     except DataError as error:  # no rows, missing columns, a source that cannot be read: nothing follows
-        report.errors.add(error)
+        report.errors.append(error)
+    if not report.num_problems and not report.errors:
+        report.errors.append(DataError(f"{source}: no row gives a problem. Is this the right schema?"))
+    _compare(answers, report)
+    return report
 
 
 def _seen(hashes: set[int], new: int) -> bool:
@@ -139,23 +98,16 @@ def _seen(hashes: set[int], new: int) -> bool:
     return known
 
 
-def _compare(anchors: Sequence[tuple[str, Problem, Anchor]], verifiers: Sequence[Verifier], report: DataReport) -> None:
-    """Compare the final answers of expert solutions, with or without tags, with the gold answers."""
-    for verifier in verifiers:
-        tagged = verifier.format == "think-answer"
-        chosen = [row for row in anchors if (Tags().answer_open in row[2].text) == tagged]
-        texts, golds = [anchor.text for *_, anchor in chosen], [problem.answer for _, problem, _ in chosen]
-        for (place, problem, _), verdict in zip(chosen, verifier.verify(texts, golds), strict=True):
-            detail = f" ({verdict.detail})" if verdict.detail else ""
-            report.comparisons.setdefault(verdict.status, Occurrences()).add(
-                f"{place}: problem {problem.id!r}: expert solution ends in {verdict.answer!r}, gold is "
-                f"{problem.answer!r}{detail}"
-            )
+def _final_answer(solution: str) -> str | None:
+    return parse_response(solution, format="think-answer" if Tags().answer_open in solution else "none").answer
 
 
-def _lengths(tokens: "array[int]") -> dict[str, int] | None:
-    if not tokens:
-        return None
-    quantiles = {"min": 0, "median": 0.5, "p90": 0.9, "p99": 0.99, "max": 1}
-    values = np.quantile(tokens, list(quantiles.values()), method="higher").astype(int).tolist()
-    return {"num_texts": len(tokens), **dict(zip(quantiles, values, strict=True))}
+def _compare(answers: Sequence[tuple[str | None, str, str]], report: DataReport) -> None:
+    """Compare the final answers of expert solutions with the gold answers. The third text names the row."""
+    with Verifier() as verifier:
+        graded = verifier.grade_answers([row[0] for row in answers], [row[1] for row in answers], [""] * len(answers))
+    for (answer, gold, example), outcome in zip(answers, graded, strict=True):
+        detail = f" ({outcome.detail})" if outcome.detail else ""
+        report.comparisons[outcome.status].append(
+            f"{example}: expert solution ends in {answer!r}, gold is {gold!r}{detail}"
+        )

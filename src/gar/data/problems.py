@@ -10,14 +10,16 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from pathlib import Path
+from typing import Any, cast, get_args
 
 from tqdm import tqdm
 
+from gar.data.arithmetic import SolutionMethod, Split, load_arithmetic
 from gar.data.rows import OnError, Row, iter_rows, raise_error, row_place, source_name
-from gar.data.schemas import ColumnSchema, choose_schema, read_problem
+from gar.data.schemas import SCHEMAS, ColumnSchema, choose_schema, read_problem
 from gar.errors import DataError, did_you_mean
-from gar.settings import DEFAULT_SOURCE, SourceSettings
+from gar.settings import DEFAULT_SOURCE, EMBEDDED_TASKS, DataSettings, SourceSettings
 from gar.types import Problem, Prompt
 
 OnDrop = Callable[[str, str], None]
@@ -52,6 +54,10 @@ def iter_problems(
     `on_error` is called with the error for a bad row. If it returns, the row is skipped. Missing columns and an empty
     or unreadable source always raise a `DataError`. On a terminal a progress bar appears after two seconds.
     """
+    if source in EMBEDDED_TASKS:
+        generated = load_arithmetic(cast(Split, options.split), cast("SolutionMethod | None", options.subset))
+        yield from ((f"{source} {problem.id}", problem) for problem in generated)
+        return
     name = source_name(source)
     schema: ColumnSchema | None = None
     columns: dict[str, None] = {}  # in order of appearance
@@ -81,6 +87,8 @@ def iter_problems(
 
 def schema_of(source: str, options: SourceSettings = DEFAULT_SOURCE) -> ColumnSchema:
     """The column schema of a source that has a row."""
+    if source in EMBEDDED_TASKS:
+        return SCHEMAS["gar"]
     return choose_schema(next(_rows(source, options, lambda error: None))[1], options, source=source)
 
 
@@ -107,6 +115,23 @@ def load_problems(
     if not found:
         raise no_problems(source, options, Counter(reason for _, reason in dropped))
     return LoadedProblems(problems=distinct_problems(found), notes=_notes(found, dropped))
+
+
+def load_run_problems(settings: DataSettings) -> LoadedProblems:
+    """The first `max_problems` problems of a run, not yet rendered as prompts.
+
+    Raises:
+        DataError: As `load_problems`.
+    """
+    return load_problems(settings.source, options=settings, max_problems=settings.max_problems)
+
+
+def evaluation_data(data: DataSettings, source: str) -> DataSettings:
+    """Data settings of an evaluation set: the run's, with another source or another split of a generated task."""
+    if source not in get_args(Split) or Path(source).exists():
+        return data.model_copy(update={"source": source})
+    task = data.source if data.source in EMBEDDED_TASKS else EMBEDDED_TASKS[0]
+    return data.model_copy(update={"source": task, "split": source})
 
 
 def problems_of(rows: Iterable[Problem | Mapping[str, Any]], options: SourceSettings = DEFAULT_SOURCE) -> list[Problem]:
@@ -155,15 +180,6 @@ def no_problems(source: str, options: SourceSettings, reasons: Counter[str]) -> 
         f"{source}: none of {reasons.total()} rows gives a problem when read as {schema_of(source, options).name} "
         f"({counted}). Is this the right schema? Choose one with --column-schema, or name the columns with "
         "--prompt-field and --answer-field."
-    )
-
-
-def no_expert_solutions(method: str, num_problems: int) -> DataError:
-    """The error for problems without any expert solution under a method that needs them."""
-    return DataError(
-        f"{method} needs expert solutions, and none of the {num_problems:,} problems has one. Name their column with "
-        "anchor_fields (--data.anchor_fields), or train with grpo.",
-        code="no-anchors",
     )
 
 

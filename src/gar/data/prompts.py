@@ -11,7 +11,7 @@ from typing import Any, Literal
 from tqdm import tqdm
 
 from gar.errors import DataError, ModelError
-from gar.types import Anchor, Message, Problem, Prompt, Tags
+from gar.types import Message, Problem, Prompt, Tags
 
 PromptTemplate = Literal["plain", "think-answer", "boxed"]
 
@@ -39,9 +39,9 @@ def render_prompt(prompt: Prompt, template: PromptTemplate, *, chat: bool, tags:
     `chat`: the tokenizer has a chat template. Then text becomes a user message. In chat messages the instruction ends
     the last user message. (Several chat templates reject system messages.) Without one they are a `DataError`.
     """
-    instruction = format_instruction(template, tags)
-    if not instruction:
+    if template == "plain":
         return prompt
+    instruction = format_instruction(template, tags)
     if isinstance(prompt, str):
         text = f"{prompt.strip()}\n\n{instruction}"
         return as_messages(text) if chat else f"{text}\n\n"
@@ -91,30 +91,15 @@ def render_problems(
     return rendered
 
 
-def prompt_lengths(prompts: Sequence[Prompt], tokenizer: Any) -> list[int]:
-    """The number of tokens of each prompt as an engine would encode it, with chat template and special tokens."""
-    from gar.rollouts.generate import encode_prompt  # imports torch
-
-    return [
-        len(encode_prompt(tokenizer, prompt))
-        for prompt in tqdm(prompts, desc="measuring prompts", unit=" prompts", delay=2, disable=None)
-    ]
-
-
-def anchor_lengths(anchors: Sequence[Anchor], tokenizer: Any) -> list[int]:
-    """The number of tokens of each expert solution, without special tokens."""
-    if not anchors:
-        return []
-    encoded = tokenizer([anchor.text for anchor in anchors], add_special_tokens=False)
-    return [len(ids) for ids in encoded["input_ids"]]
-
-
 def drop_long_prompts(problems: Sequence[Problem], tokenizer: Any, max_prompt_tokens: int) -> tuple[list[Problem], int]:
     """The problems with a rendered prompt of at most `max_prompt_tokens` tokens, and the number of the others.
 
-    A `DataError` if none fits.
+    Counts what an engine would encode: chat template and special tokens too. A `DataError` if none fits.
     """
-    lengths = prompt_lengths([problem.prompt for problem in problems], tokenizer)
+    from gar.rollouts.generate import encode_prompt  # imports torch
+
+    shown = tqdm(problems, desc="measuring prompts", unit=" prompts", delay=2, disable=None)
+    lengths = [len(encode_prompt(tokenizer, problem.prompt)) for problem in shown]
     kept = [problem for problem, length in zip(problems, lengths, strict=True) if length <= max_prompt_tokens]
     if not kept:
         raise DataError(

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from gar.data.problems import prompt_hash
-from gar.data.rows import Row, iter_rows, json_type, row_place, source_name
+from gar.data.rows import Row, iter_rows, row_place, source_name
 from gar.data.schemas import ColumnSchema, checked_text, column_value, read_problem
 from gar.errors import DataError
 from gar.settings import Settings
@@ -157,7 +157,7 @@ def _responses(row: Row, columns: ResponseColumns, place: str) -> Iterator[tuple
             else:
                 raise DataError(
                     f"{place}: column {name!r} must hold responses, each text or a list of token ids, got "
-                    f"{json_type(response)}: {str(response)[:60]}."
+                    f"{type(response).__name__}: {str(response)[:60]}."
                 )
 
 

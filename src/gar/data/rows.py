@@ -6,13 +6,13 @@ number in the source, so that an error can name `anchors.jsonl:412`.
 
 import csv
 import json
-import os
 import re
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
 from gar.errors import ConfigError, DataError, did_you_mean
+from gar.models.hub import hub_error
 
 Row = dict[str, Any]
 OnError = Callable[[DataError], None]
@@ -20,7 +20,6 @@ OnError = Callable[[DataError], None]
 FILE_SUFFIXES = (".jsonl", ".json", ".parquet", ".csv")
 """Endings of the files that `iter_rows` reads."""
 _PARQUET_BATCH_ROWS = 256
-_HUB_SECONDS = 5.0
 _HUB_ID = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
 
 
@@ -93,33 +92,15 @@ def check_suffix(path: Path, *suffixes: str) -> None:
 
 
 def check_hub(source: str, revision: str | None = None) -> None:
-    """Raise a `DataError` for a data set that the Hub does not have, or, offline, that has no copy on this machine.
+    """Raise a `DataError` for a data set that the Hub does not have. Other answers are left to `datasets`."""
+    from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError
 
-    Asks once. Anything but a clear no is left to `datasets`.
-    """
-    from huggingface_hub import HfApi, constants
-    from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, HFValidationError, RepositoryNotFoundError
-
-    missing = f"no data set '{source}': there is no file or folder of that name, and"
-    if constants.HF_HUB_OFFLINE:
-        prepared = Path(os.environ.get("HF_DATASETS_CACHE", Path(constants.HF_HOME) / "datasets"))
-        copies = [*prepared.glob("*"), *Path(constants.HF_HUB_CACHE).glob("datasets--*")]  # a___b and datasets--a--b
-        if _letters(source) not in {_letters(folder.name.removeprefix("datasets--")) for folder in copies}:
-            raise DataError(f"{missing} HF_HUB_OFFLINE is set, with no copy of it on this machine.")
-        return
-    try:
-        HfApi().dataset_info(source, revision=revision, timeout=_HUB_SECONDS)
-    except GatedRepoError:
-        return  # `datasets` says how to ask for access
-    except (RepositoryNotFoundError, HFValidationError) as error:
-        raise DataError(f"{missing} the Hub has none, or none that you may see.") from error
-    # OSError, and the base of the HTTP library's errors.
-    except HfHubHTTPError.__bases__:  # pyright: ignore[reportGeneralTypeIssues]
-        return
-
-
-def _letters(name: str) -> str:
-    return re.sub(r"[\W_]", "", name).lower()
+    error = hub_error("dataset", source, revision)
+    if isinstance(error, (RepositoryNotFoundError, HFValidationError)):
+        raise DataError(
+            f"no data set '{source}': there is no file or folder of that name, and the Hub has none, or none that you "
+            "may see."
+        ) from error
 
 
 def _json_rows(path: Path, source: str, on_error: OnError) -> Iterator[tuple[int, Row]]:
@@ -137,7 +118,7 @@ def _json_rows(path: Path, source: str, on_error: OnError) -> Iterator[tuple[int
             try:
                 row = _parsed(entry, number) if isinstance(entry, bytes) else entry
                 if not isinstance(row, dict):
-                    raise ValueError(f"expected a JSON object with named columns, got {json_type(row)}.")
+                    raise ValueError(f"expected a JSON object with named columns, got {type(row).__name__}.")
             except ValueError as error:
                 place = f"{source} row {number}" if is_array else row_place(source, number)
                 on_error(DataError(f"{place}: {error}"))
@@ -154,15 +135,12 @@ def _array(content: bytes, source: str) -> list[Any]:
 
 def _parsed(line: bytes, number: int) -> object:
     """The value of a line of JSON Lines. A `ValueError` gives the reason if it cannot be read."""
-    hint = "" if line.endswith(b"\n") else " It has no line end: was the file cut off?"
     try:
         return json.loads(line.decode("utf-8-sig" if number == 1 else "utf-8"))
-    except UnicodeDecodeError as error:
-        raise ValueError(f"not UTF-8 text ({error.reason} at byte {error.start} of the line).{hint}") from None
-    except json.JSONDecodeError as error:
-        raise ValueError(f"not valid JSON: {error.msg} at column {error.colno}.{hint}") from None
-    except RecursionError:
-        raise ValueError("not readable JSON: nested too deeply.") from None
+    except (ValueError, RecursionError) as error:
+        text = f"{error.msg} at column {error.colno}" if isinstance(error, json.JSONDecodeError) else str(error)
+        hint = "" if line.endswith(b"\n") else " It has no line end: was the file cut off?"
+        raise ValueError(f"not valid JSON: {text}.{hint}") from None
 
 
 def _csv_rows(path: Path, source: str, torn_ids: Collection[str], on_error: OnError) -> Iterator[tuple[int, Row]]:
@@ -222,11 +200,3 @@ def _read_each_file(folder: Path) -> None:
         if path.suffix in FILE_SUFFIXES and path.is_file():
             for _ in iter_rows(str(path)):
                 pass
-
-
-def json_type(value: object) -> str:
-    """A value's type in words of JSON, for error texts: object, array, text, number, true or false, null."""
-    if value is None or isinstance(value, bool):
-        return json.dumps(value)
-    names: dict[type, str] = {dict: "an object", list: "an array", str: "text", int: "a number", float: "a number"}
-    return names.get(type(value), type(value).__name__)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
-from gar.data.rows import Row, json_type
+from gar.data.rows import Row
 from gar.errors import DataError, did_you_mean
 from gar.settings import DEFAULT_SOURCE, SourceSettings
 from gar.types import Anchor, Message, Problem, Prompt
@@ -31,7 +31,6 @@ class ColumnSchema:
     Attributes:
         name: As `--column-schema` takes it.
         needs: Further columns without which the schema does not apply.
-        benchmark: Never detected.
         answer_of: Extracts the answer from the column's text. A row is dropped if its answer is "".
         anchor_of: Extracts the expert solution from the column's text.
         with_choices: Adds the choices of a row. The third argument is its place.
@@ -46,7 +45,6 @@ class ColumnSchema:
     id: str = "id"
     source: str = "source"
     needs: tuple[str, ...] = ()
-    benchmark: bool = False
     answer_of: Callable[[str], str] = str.strip
     anchor_of: Callable[[str], str] = str.strip
     with_choices: Callable[[Problem, Row, str], Problem] = lambda problem, row, place: problem
@@ -107,7 +105,7 @@ def _listed_choices(problem: Problem, row: Row, place: str) -> Problem:
 
 _GPQA_WRONG = tuple(f"Incorrect Answer {number}" for number in (1, 2, 3))
 
-_TABLE = (
+_DETECTED = (
     # The first schema whose required columns all exist is chosen, so narrower schemas come before wider ones.
     ColumnSchema(name="gar", prompt="prompt", answer="answer", anchors=("expert_solution",)),
     ColumnSchema(
@@ -137,6 +135,8 @@ _TABLE = (
         anchor_of=_before_hashes,
         no_answer="nothing after #### in the answer",
     ),
+)
+_BENCHMARKS = (
     ColumnSchema(
         name="matharena",
         prompt="problem",
@@ -144,7 +144,6 @@ _TABLE = (
         id="problem_idx",
         source="problem_type",
         needs=("problem_idx",),
-        benchmark=True,
     ),
     ColumnSchema(
         name="imo-answerbench",
@@ -153,7 +152,6 @@ _TABLE = (
         id="Problem ID",
         source="Category",
         needs=("Problem ID", "Category"),
-        benchmark=True,
     ),
     ColumnSchema(
         name="gpqa",
@@ -162,7 +160,6 @@ _TABLE = (
         id="Record ID",
         source="High-level domain",
         needs=_GPQA_WRONG,
-        benchmark=True,
         with_choices=_shuffled_choices,
     ),
     ColumnSchema(
@@ -172,12 +169,11 @@ _TABLE = (
         id="question_id",
         source="category",
         needs=("question_id", "options", "answer_index", "category"),
-        benchmark=True,
         with_choices=_listed_choices,
     ),
-    ColumnSchema(name="math-500", prompt="problem", answer="answer", id="unique_id", source="subject", benchmark=True),
+    ColumnSchema(name="math-500", prompt="problem", answer="answer", id="unique_id", source="subject"),
 )
-SCHEMAS = {schema.name: schema for schema in _TABLE}
+SCHEMAS = {schema.name: schema for schema in (*_DETECTED, *_BENCHMARKS)}
 """By name."""
 
 
@@ -194,8 +190,8 @@ def choose_schema(columns: Collection[str], options: SourceSettings = DEFAULT_SO
             prompt=options.prompt_field or schema.prompt,
             answer=schema.answer if options.answer_field is None else options.answer_field,
         )
-        for schema in _TABLE
-        if (schema.name == name if name else not schema.benchmark)
+        for schema in _DETECTED
+        if name in (None, schema.name)
     ]
     missing = [[column for column in each.required if column not in columns] for each in candidates]
     schema, lacking = min(zip(candidates, missing, strict=True), key=lambda pair: len(pair[1]))  # the first of equals
@@ -213,7 +209,7 @@ def _missing_columns(
         + (f" Name it with {flags[column]}." if column in flags else "")
         for column in lacking
     )
-    names = ", ".join(f"{known.name} ({', '.join(known.required)})" for known in _TABLE if not known.benchmark)
+    names = ", ".join(f"{known.name} ({', '.join(known.required)})" for known in _DETECTED)
     return DataError(
         f"{source}:{advice} Found {', '.join(map(repr, columns)) or 'no columns'}. Known schemas: {names}."
     )
@@ -305,7 +301,7 @@ def _scalar_text(value: object, place: str, column: str) -> str:
 def checked_text(value: object, place: str, column: str) -> str:
     """A value that is text which a tokenizer can encode. A `DataError` for another type, or half a surrogate pair."""
     if not isinstance(value, str):
-        raise DataError(f"{place}: column {column!r} must be text, got {json_type(value)}: {str(value)[:60]}.")
+        raise DataError(f"{place}: column {column!r} must be text, got {type(value).__name__}: {str(value)[:60]}.")
     if not value.isascii() and re.search("[\ud800-\udfff]", value):
         raise DataError(f"{place}: column {column!r} holds half a surrogate pair, which no tokenizer can encode.")
     return value

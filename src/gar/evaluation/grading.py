@@ -1,6 +1,7 @@
 """Grade the responses to a set. Needs no model."""
 
 import itertools
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,6 @@ from gar.records.files import canonical_hash
 from gar.records.rollouts import SampleRecord
 from gar.rollouts.generate import Response
 from gar.types import Problem, ResponseFormat, ResponseVerifier, Status, Verdict
-from gar.verify import count_statuses
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,7 +55,8 @@ class SetResult:
     @property
     def status_counts(self) -> Mapping[Status, int]:
         """Responses by how their verification ended. Only ok counts as correct."""
-        return count_statuses([verdict for group in self.groups for verdict in group.verdicts])
+        counts = Counter(verdict.status for group in self.groups for verdict in group.verdicts)
+        return {status: counts[status] for status in Status}
 
     def to_json(self) -> dict[str, Any]:
         """The numbers without the texts: `{"num_problems": 200, ..., "pass_at": {"1": 0.31}, ...}`.

@@ -2,9 +2,10 @@
 
 import json
 import re
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from gar.errors import ModelError, did_you_mean, first_line
 from gar.models.embedded import model_path
@@ -37,29 +38,38 @@ def _no_model(text: str) -> ModelError:
 
 
 def _check_hub(name: str, revision: str | None) -> None:
-    from huggingface_hub import HfApi, constants, try_to_load_from_cache
-    from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, HFValidationError, RepositoryNotFoundError
+    from huggingface_hub import constants, try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError
 
-    try:
+    with suppress(HFValidationError):  # the Hub rejects such a name too
         if any(isinstance(try_to_load_from_cache(name, file, revision=revision), str) for file in _FILES):
             return
-        if constants.HF_HUB_OFFLINE:
-            raise _no_model(
-                f"no model '{name}' on this machine: there is no folder of that name, it is not in the cache of the "
-                f"Hub, and HF_HUB_OFFLINE is set.{_nearest(name)}"
-            )
-        HfApi().model_info(name, revision=revision, timeout=_SECONDS)
+    error = hub_error("model", name, revision)
+    if error is None:
+        return
+    why = f"no model '{name}' on this machine"
+    if constants.HF_HUB_OFFLINE:
+        why += ": there is no folder of that name, it is not in the cache of the Hub, and HF_HUB_OFFLINE is set."
+    elif isinstance(error, (RepositoryNotFoundError, HFValidationError)):
+        why = f"no model '{name}': there is no folder of that name, and the Hub has none, or none that you may see."
+    else:
+        why += f", and the Hub gives none{f' at revision {revision}' if revision else ''} ({first_line(error)})."
+    raise _no_model(why + _nearest(name)) from error
+
+
+def hub_error(kind: Literal["model", "dataset"], name: str, revision: str | None) -> Exception | None:
+    """The error with which the Hub answers when asked for a model or a data set. None if it is there, gated or not."""
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, HFValidationError
+
+    try:
+        getattr(HfApi(), f"{kind}_info")(name, revision=revision, timeout=_SECONDS)
     except GatedRepoError:
-        return  # transformers explains how to get access
-    except (RepositoryNotFoundError, HFValidationError) as error:
-        text = f"no model '{name}': there is no folder of that name, and the Hub has none, or none that you may see."
-        raise _no_model(f"{text}{_nearest(name)}") from error
-    except Exception as error:
-        if not isinstance(error, HfHubHTTPError.__bases__):  # OSError, and the base of the HTTP library's errors
-            raise
-        at = f" at revision {revision}" if revision else ""
-        text = f"no model '{name}' on this machine, and the Hub gives none{at} ({first_line(error)})."
-        raise _no_model(f"{text}{_nearest(name)}") from error
+        return None  # loading it explains how to ask for access
+    # The base of the HTTP library's errors, and OSError.
+    except (*HfHubHTTPError.__bases__, HFValidationError) as error:  # pyright: ignore[reportGeneralTypeIssues]
+        return error
+    return None
 
 
 def context_before_loading(name: str, revision: str | None = None) -> int | None:

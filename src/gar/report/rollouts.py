@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from gar.data.problems import evaluation_data, iter_problems
 from gar.data.rows import source_name
-from gar.data.run_problems import evaluation_data, iter_run_problems
 from gar.errors import DataError
 from gar.records import Run
 from gar.records.run import MOMENTS
@@ -218,8 +218,7 @@ def _find_problems(data: DataSettings, ids: set[str], problems: str | None) -> d
     source = problems or data.source
     if source not in EMBEDDED_TASKS and not Path(source).exists():
         raise DataError(f"there is no '{source}' here, and a report fetches nothing. Name a file with --problems.")
-    read = iter_run_problems(data.model_copy(update={"source": source}))
-    return {problem.id: problem for problem in read if problem.id in ids}
+    return {problem.id: problem for _, problem in iter_problems(source, data) if problem.id in ids}
 
 
 def _drawing_notes(shown: Sequence[ShownGroup], num_recorded: int, num_samples: int) -> list[str]:

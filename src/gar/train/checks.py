@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import get_args
 
 from gar.config import RunConfig
+from gar.data.problems import evaluation_data
 from gar.data.rows import check_hub, check_source
-from gar.data.run_problems import evaluation_data
 from gar.errors import ConfigError, DataError, GarError, ModelError, did_you_mean, install_command
 from gar.integrations.trl.fields import batch_of, check_fields, missing_packages
 from gar.models.hub import check_model_name, context_before_loading

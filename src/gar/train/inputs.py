@@ -12,10 +12,9 @@ from rich.markup import escape
 from trl import GRPOConfig
 
 from gar.config import RunConfig
-from gar.data.problems import LoadedProblems
+from gar.data.problems import LoadedProblems, evaluation_data, load_run_problems
 from gar.data.prompts import drop_long_prompts, render_problems
 from gar.data.rows import source_name
-from gar.data.run_problems import evaluation_data, load_run_problems
 from gar.errors import ConfigError
 from gar.evaluation.evaluate import Sampling, evaluate_policy
 from gar.evaluation.grading import SetResult

@@ -2,7 +2,7 @@
 
 from gar.verify.answers import Graded, grade_answer
 from gar.verify.format import ParsedResponse, ResponseFormat, answer_line, last_boxed, parse_response
-from gar.verify.verifier import Verifier, count_statuses
+from gar.verify.verifier import Verifier
 from gar.verify.workers import WorkerError
 
 __all__ = [
@@ -12,7 +12,6 @@ __all__ = [
     "Verifier",
     "WorkerError",
     "answer_line",
-    "count_statuses",
     "grade_answer",
     "last_boxed",
     "parse_response",

@@ -19,6 +19,7 @@ from gar.verify.format import MAX_ANSWER_CHARS
 from gar.verify.numbers import equal_rationals, is_base_copy, is_quantity, is_undone_arithmetic, plain_number, ratio
 from gar.verify.sentences import (
     changing_word,
+    has_letters,
     has_words,
     plain_words,
     stated_value,
@@ -69,7 +70,6 @@ _SPELLINGS = (
 
 _AROUND = (("**", "**"), ("`", "`"), ("<b>", "</b>"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"), ("{", "}"))
 
-_PHRASE = re.compile(r"(?<![A-Za-z\\])[A-Za-z]{2,} [A-Za-z]{2,}(?![A-Za-z])")
 _ELLIPSIS = re.compile(r"(?:\\[lcd]?dots[a-z]?(?![A-Za-z])|\.\.\.|\u2026) *,? *")
 
 
@@ -173,7 +173,8 @@ def _grade_stated(answer: str, gold: str, prompt: str) -> Graded | None:
         graded = _right_if(True) if _is_same(value, gold) else _grade_number(value, gold, prompt)
         if graded is not None:
             return graded
-    return _refusal(_expression(answer, gold), gold)
+    why = unreadable(_expression(answer, gold), gold)
+    return _unparsed(why) if why else None
 
 
 def _grade_choice(answer: str, gold: str, prompt: str) -> Graded:
@@ -296,19 +297,7 @@ def _grade_parsed(answer: str, parsed: "Parsed", gold: str, gold_parsed: "Parsed
 def _expression(answer: str, gold: str) -> str:
     """The part of an answer that states its value, where the gold answer has no words."""
     value = _tidy(stated_value(answer)) or answer
-    return value if _has_letters(gold) else _tidy(without_unit(value))
-
-
-def _refusal(answer: str, gold: str) -> Graded | None:
-    """The verdict on an answer in words that states no single value, where the gold answer has no words."""
-    if _has_letters(gold) and not _PHRASE.search(answer) and not changing_word(answer, gold):
-        return None  # letters may be variables
-    why = unreadable(answer, gold)
-    return _unparsed(f"the answer {why}") if why else None
-
-
-def _has_letters(text: str) -> bool:
-    return bool(re.search("[A-Za-z]", re.sub(r"\\[A-Za-z]+", "", text)))
+    return value if has_letters(gold) else _tidy(without_unit(value))
 
 
 def _prose_words(text: str) -> list[str]:

@@ -62,12 +62,11 @@ def parse_response(
     find_answer = {"think-answer": _tagged_answer, "boxed": _boxed_answer, "none": _free_answer}[format]
     outside = _without_thinking(text, tags, starts_inside=prefilled_think, drop_unclosed=True)
     answer = find_answer(outside, tags)
+    reason = ""
     if format == "think-answer":
         reason = _think_answer_fault(text, tags, prefilled_think=prefilled_think)
-    elif format == "boxed":
-        reason = "" if answer else r"no complete \boxed{} with an answer outside the thinking part"
-    else:
-        reason = ""
+    elif format == "boxed" and not answer:
+        reason = r"no complete \boxed{} with an answer outside the thinking part"
     if answer is None:
         answer = find_answer(_without_thinking(text, tags, starts_inside=prefilled_think, drop_unclosed=False), tags)
     return ParsedResponse(well_formatted=not reason, answer=answer, reason=reason)
@@ -79,7 +78,7 @@ def last_boxed(text: str) -> str | None:
     >>> last_boxed(r"first \boxed{1}, then \boxed{\frac{1}{2}}, \boxed{unfinished")
     '\\frac{1}{2}'
     """
-    open_braces: list[int | None] = []  # where the content of a box begins; None for any other brace
+    open_braces: list[int | None] = []  # where a box's content begins. None: another brace
     begin, end = -1, -1
     for match in _BRACES.finditer(text):
         if match["box"]:

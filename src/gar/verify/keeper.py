@@ -7,6 +7,7 @@ the pool's process ends, for whatever reason, its keepers kill their workers, ev
 """
 
 import contextlib
+import ctypes
 import gc
 import logging
 import os
@@ -26,17 +27,26 @@ from gar.types import Status
 from gar.verify.answers import Graded, error_text
 
 START_SECONDS = 60.0  # time to import math-verify, or the module of a user's grader, on a busy machine
-_FROM_OUTSIDE = {signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT}
+_PR_SET_PDEATHSIG = 1
 _OBJECTS_PER_COLLECTION = 50_000
 """A parser makes thousands of objects per answer. Python's default of 700 costs a sixth of the grading time."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Setup:
-    """The first message to the first keeper: the pickled function, as `WorkerPool` describes the arguments."""
+    """The settings of a pool, and the first message to the first keeper.
+
+    Attributes:
+        function: Pickled. Takes the strings of an item: a text, a gold answer, maybe more.
+        warm_up: Items on which `function` is called once before workers start, so that all workers inherit imports and
+            caches and no item waits for them. Not for functions that may crash or hang: without any, only workers load
+            `function`.
+        timeout_seconds: Wall-clock limit for each item, from when a worker gets it.
+        memory_bytes: Limit for each worker's own memory (RLIMIT_DATA, without effect on macOS).
+    """
 
     function: bytes
-    warm_up: tuple[tuple[str, ...], ...]  # without any, only workers load `function`
+    warm_up: tuple[tuple[str, ...], ...]
     timeout_seconds: float
     memory_bytes: int
 
@@ -96,36 +106,29 @@ class _Keeper:
         finally:
             self._bury()
 
-    def _outcome(self, item: tuple[str, ...], seconds: float, *, again: bool = True) -> Graded | str:
-        """The outcome of an item, tried again if something else killed its worker, or why no worker starts."""
+    def _outcome(self, item: tuple[str, ...], seconds: float) -> Graded | str:
+        """The outcome of an item, or why no worker starts."""
         if self._worker is not None and self._worker.poll():  # it exited while idle
             self._bury()
-        starts = self._worker is None
+        starts, limit = self._worker is None, START_SECONDS
         try:
             if self._worker is None:
                 self._worker = self._fork()
-                self._receive(START_SECONDS)
-                starts = False
+                self._receive(limit)
+            starts, limit = False, seconds
             self._worker.send(item)
-            outcome, fit = self._receive(seconds)
-        except TimeoutError:
-            self._bury()
-            why = f"was not ready within {START_SECONDS:g} s"
-            outcome = Graded(status=Status.TIMEOUT, detail=f"killed after {seconds:g} s")
-        except (EOFError, OSError, pickle.UnpicklingError):
-            exit_code = self._bury()
-            if again and -exit_code in _FROM_OUTSIDE:
-                return self._outcome(item, seconds, again=False)
-            why = _cause_of_death(exit_code)
-            outcome = Graded(status=Status.ERROR, detail=f"the worker {why}")
-        else:
+            outcome, fit = self._receive(limit)
             if not fit:
                 self._bury()
-            return outcome
+        except TimeoutError:
+            self._bury()
+            outcome = Graded(status=Status.TIMEOUT, detail=f"killed after {limit:g} s")
+        except (EOFError, OSError, pickle.UnpicklingError):
+            outcome = Graded(status=Status.ERROR, detail=f"the worker {_cause_of_death(self._bury())}")
         if not starts:
             return outcome
         return (
-            f"a verification worker {why} before its first item. "
+            f"no verification worker starts: {outcome.detail}. "
             f"Is memory_bytes = {self._setup.memory_bytes} too small, or does the grader's module crash on import?"
         )
 
@@ -189,7 +192,7 @@ def _work(connection: Connection, setup: Setup) -> None:
     try:
         os.setpgid(0, 0)
         if sys.platform == "linux":
-            _die_with_keeper()
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # it dies with its keeper
         _limit(resource.RLIMIT_CORE, 0)
         _limit(resource.RLIMIT_DATA, setup.memory_bytes)
         function = _loaded(setup.function)
@@ -213,13 +216,6 @@ def _limit(kind: int, value: int) -> None:
 def _peak_bytes() -> int:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else 1024 * peak
-
-
-def _die_with_keeper() -> None:
-    import ctypes
-
-    set_parent_death_signal = 1
-    ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL)
 
 
 def _loaded(function: bytes) -> Callable[..., Graded]:

@@ -276,21 +276,19 @@ def _is_derivative(node: Tree) -> bool:
 
 
 def _has_equation(tree: Tree) -> bool:
-    return any(text in ("=", r"\in") for text in _texts(tree))
+    return any(leaf.getText() in ("=", r"\in") for leaf in _leaves(tree))
 
 
 def _has_letter(tree: Tree) -> bool:
-    if is_leaf(tree):
-        return tree.symbol.type in _LETTERS and tree.getText() not in _CONSTANTS
-    return any(map(_has_letter, tree.children))
+    return any(leaf.symbol.type in _LETTERS and leaf.getText() not in _CONSTANTS for leaf in _leaves(tree))
 
 
-def _texts(tree: Tree) -> Iterator[str]:
+def _leaves(tree: Tree) -> Iterator[Tree]:
     if is_leaf(tree):
-        yield tree.getText()
+        yield tree
     else:
         for child in tree.getChildren():
-            yield from _texts(child)
+            yield from _leaves(child)
 
 
 def is_leaf(tree: Tree) -> bool:

@@ -46,6 +46,7 @@ _WORD = re.compile(r"(?<![A-Za-z\\])[A-Za-z]{2,}(?![A-Za-z{(])")
 TEXT_COMMAND = re.compile(r"\\(?:text|textrm|textbf|textit|mathrm|mbox) *\{([^{}]*)\}")
 _NAME_COMMAND = re.compile(r"\\(?:begin|end|operatorname)\*? *\{[^{}]*\}")
 _COMMAND = re.compile(r"\\[A-Za-z]+")
+_PHRASE = re.compile(r"(?<![A-Za-z\\])[A-Za-z]{2,} [A-Za-z]{2,}(?![A-Za-z])")
 _MATH = re.compile(r"\$\$?([^$]+)\$\$?(?![0-9])|\\\((.+?)\\\)|\\\[(.+?)\\\]")
 _A_NUMBER = (
     r"(?:[0-9]+ +)?[0-9]+/[0-9]+|[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?"
@@ -180,12 +181,19 @@ def changing_word(text: str, gold: str) -> str:
 
 def unreadable(text: str, gold: str) -> str:
     """Why no value can be read from a text with words. Empty if it is mathematics alone, lists (`3 or 7`) included."""
+    word = changing_word(text, gold)
+    if has_letters(gold) and not word and not _PHRASE.search(text):
+        return ""  # letters may be variables
     if not set(plain_words(text)) - _JOINS - _MATHS:
         return ""
     if not any(char.isdigit() for char in text) and "\\" not in text:
-        return "holds no number"
-    word = changing_word(text, gold)
-    return f"does not state one value: {word!r}" if word else "does not state one value"
+        return "the answer holds no number"
+    return "the answer does not state one value" + (f": {word!r}" if word else "")
+
+
+def has_letters(text: str) -> bool:
+    """Whether a text has letters outside the names of LaTeX commands."""
+    return bool(re.search("[A-Za-z]", _COMMAND.sub("", text)))
 
 
 def plain_words(text: str) -> list[str]:

@@ -2,15 +2,16 @@
 
 import pickle
 import pkgutil
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gar.errors import ConfigError
 from gar.types import Status, Tags, Verdict
 from gar.verify.answers import WARM_UP, Graded, grade_answer, grade_exactly
 from gar.verify.format import DEFAULT_TAGS, ParsedResponse, ResponseFormat, parse_response
+from gar.verify.keeper import Setup
 from gar.verify.workers import WorkerPool
 
 if TYPE_CHECKING:
@@ -51,23 +52,26 @@ class Verifier:
 
         from gar.settings import TagSettings, VerifySettings
 
-        limits: dict[str, Any] = {
-            "num_workers": num_workers,
-            "timeout_seconds": timeout_seconds,
-            "memory_bytes": memory_bytes,
-        }
         try:
-            VerifySettings(format=format, tags=TagSettings(**asdict(tags)), **limits)
+            VerifySettings(
+                format=format,
+                tags=TagSettings(**asdict(tags)),
+                num_workers=num_workers,
+                timeout_seconds=timeout_seconds,
+                memory_bytes=memory_bytes,
+            )
         except ValidationError as error:
             raise ConfigError(str(error)) from None
         self.format: ResponseFormat = format
         self.tags = tags
         self._custom = custom is not None
-        self._pool = WorkerPool(
-            grade_answer if custom is None else custom_grader(custom),
+        setup = Setup(
+            function=pickle.dumps(grade_answer if custom is None else custom_grader(custom)),
             warm_up=WARM_UP if custom is None else (),
-            **limits,
+            timeout_seconds=timeout_seconds,
+            memory_bytes=memory_bytes,
         )
+        self._pool = WorkerPool(setup, num_workers)
 
     @classmethod
     def from_settings(cls, settings: "VerifySettings") -> "Verifier":
@@ -163,37 +167,8 @@ class Verifier:
         )
 
 
-def count_statuses(verdicts: Iterable[Verdict]) -> dict[Status, int]:
-    """The number of verdicts with each status, zeros included."""
-    counts = Counter(verdict.status for verdict in verdicts)
-    return {status: counts[status] for status in Status}
-
-
-@dataclass(frozen=True, slots=True)
-class CustomGrader:
-    """Calls the user's grader with the whole text of a response and the gold answer.
-
-    A grade of 1 or True has status OK, a lower one WRONG. Anything else (NaN, 1.5, "yes", None) has status ERROR.
-    """
-
-    function: Grader
-
-    def __call__(self, text: str, gold: str) -> Graded:
-        """Grade one response. The worker that calls this records exceptions."""
-        grade: Any = self.function(text, gold)
-        if getattr(grade, "ndim", None) == 0:  # a scalar of NumPy or torch
-            grade = grade.item()
-        if not isinstance(grade, int | float):
-            detail = f"the grader returned {type(grade).__name__}, expected a bool or a number in [0, 1]"
-        elif not 0 <= grade <= 1:  # NaN included
-            detail = f"the grader returned {grade}, expected a bool or a number in [0, 1]"
-        else:
-            return Graded(status=Status.OK if grade == 1 else Status.WRONG, grade=float(grade))
-        return Graded(status=Status.ERROR, detail=detail)
-
-
-def custom_grader(grader: Grader | str) -> CustomGrader:
-    """A grader that worker processes can call. A `ConfigError` gives the reason if they cannot."""
+def custom_grader(grader: Grader | str) -> Callable[[str, str], Graded]:
+    """A user's grader as worker processes call it. A `ConfigError` gives the reason if they cannot."""
     function = _imported(grader) if isinstance(grader, str) else grader
     if not callable(function):
         raise ConfigError(f"the verifier {grader!r} is of type {type(function).__name__}, expected a function")
@@ -202,13 +177,24 @@ def custom_grader(grader: Grader | str) -> CustomGrader:
         if b"__main__" in pickle.dumps(function):
             why = "it is defined in the running script or notebook, which worker processes do not import"
         else:
-            return CustomGrader(function)
+            return partial(_grade_by, function)
     except Exception as error:
         why = f"{type(error).__name__}: {error}"
     raise ConfigError(
         f"the verifier {grader!r} cannot be sent to worker processes: {why}. "
         "Define it at the top level of a module that can be imported, not as a lambda or an inner function."
     )
+
+
+def _grade_by(function: Grader, text: str, gold: str) -> Graded:
+    """Call a user's grader. A grade of 1 or True has status OK, a lower one WRONG, anything else ERROR."""
+    grade: Any = function(text, gold)
+    if getattr(grade, "ndim", None) == 0:  # a scalar of NumPy or torch
+        grade = grade.item()
+    if isinstance(grade, int | float) and 0 <= grade <= 1:
+        return Graded(status=Status.OK if grade == 1 else Status.WRONG, grade=float(grade))
+    got = repr(grade) if isinstance(grade, int | float) else type(grade).__name__
+    return Graded(status=Status.ERROR, detail=f"the grader returned {got}, expected a bool or a number in [0, 1]")
 
 
 def _imported(name: str) -> Grader:

@@ -8,7 +8,6 @@ Works from any thread. Unix only. Tested on Linux.
 import contextlib
 import logging
 import os
-import pickle
 import subprocess
 import sys
 import threading
@@ -39,90 +38,75 @@ class WorkerError(GarError, RuntimeError):
 class WorkerPool:
     """Calls one function on many items in killable processes, which start when first needed.
 
-    Args:
-        function: Takes the strings of an item: a text, a gold answer, maybe more. Must be picklable and importable
-            without the running script.
-        num_workers: Number of processes.
-        timeout_seconds: Wall-clock limit for each item, from when a worker gets it. Killed items have a budget per
-            batch: `BUDGET_LIMITS` times this limit, plus the time that the other items take. When half the budget is
-            spent, the limit falls to a tenth (at least `BRIEF_SECONDS`). When all of it is spent, the remaining items
-            are not tried and count as timed out.
-        memory_bytes: Limit for each worker's own memory (RLIMIT_DATA, without effect on macOS).
-        warm_up: Items on which `function` is called once before workers start, so that all workers inherit imports and
-            caches and no item waits for them. Not for functions that may crash or hang.
+    Killed items have a budget per batch: `BUDGET_LIMITS` time limits, plus the time that the other items take. When
+    half of it is spent, the limit falls to a tenth (at least `BRIEF_SECONDS`). When all of it is spent, the remaining
+    items are not tried and count as timed out.
     """
 
-    def __init__(
-        self,
-        function: Callable[..., Graded],
-        *,
-        num_workers: int = 2,
-        timeout_seconds: float = 5.0,
-        memory_bytes: int = 2 * 1024**3,
-        warm_up: Sequence[tuple[str, ...]] = (),
-    ) -> None:
-        self._setup = Setup(
-            function=pickle.dumps(function),
-            warm_up=tuple(warm_up),
-            timeout_seconds=timeout_seconds,
-            memory_bytes=memory_bytes,
-        )
+    def __init__(self, setup: Setup, num_workers: int) -> None:
+        self._setup = setup
         self._num_workers = num_workers
         self._lock = threading.RLock()
-        self._keepers: _Keepers | None = None
-
-    def __enter__(self) -> "WorkerPool":
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
+        self._controls: list[Connection] = []  # a pipe to each keeper
+        self._owner = 0  # the process that started the keepers. A fork of it starts others
+        self._stop: Callable[[], object] = lambda: None
 
     def close(self) -> None:
         """End all processes, after a batch that another thread may be running. A later `run` starts new ones."""
         with self._lock:
-            if self._keepers is not None:
-                self._keepers.stop()
-                self._keepers = None
+            self._stop()
+            self._controls = []
 
     def run(self, items: Sequence[tuple[str, ...]]) -> list[Graded]:
-        """Call the function on every item.
+        """Call the function on every item, and return the outcomes in their order.
 
-        Returns:
-            The outcomes in the order of the items. TIMEOUT for an item that was killed at its limit, or that was not
-            tried because killed items had used up the batch's budget. ERROR if the function raised or the worker died,
-            with the kind and text of the error or the signal. If a worker is killed from outside, its item is tried
-            twice.
-
-        Raises:
-            WorkerError: The processes cannot be started, or are killed again and again.
+        TIMEOUT for an item that was killed at its limit or was not tried. ERROR if the function raised or the worker
+        died, with the kind and text of the error or the signal. A `WorkerError` if the processes cannot be started, or
+        are killed again and again.
         """
         if not items:
             return []
         with self._lock:
-            if self._keepers is not None and not self._keepers.are_ours():
-                self._keepers = None
+            if self._owner != os.getpid():
+                self.close()
             for _ in range(MAX_STARTS):
                 try:
-                    self._keepers = self._keepers or _Keepers(self._setup, self._num_workers)
-                    return self._outcomes(items, self._keepers.controls)
+                    if not self._controls:
+                        self._start()
+                    return self._outcomes(items)
                 except (EOFError, ConnectionError):  # a keeper is dead
-                    if self._keepers and self._keepers.crashed():
-                        break
                     self.close()
                 except BaseException:  # Ctrl-C included: no item may stay behind in a worker
                     self.close()
                     raise
-            self.close()
             raise WorkerError(
-                "the process that starts verification workers died. "
+                f"the process that starts verification workers died {MAX_STARTS} times. "
                 "Its traceback, if there is one, is on the standard error stream"
             )
 
-    def _outcomes(self, items: Sequence[tuple[str, ...]], idle: list[Connection]) -> list[Graded]:
-        """The outcomes of a batch. `idle` holds the pipes to all keepers."""
+    def _start(self) -> None:
+        """Start the keepers. They stop at the latest when this object or the interpreter ends."""
+        pairs = [Pipe() for _ in range(self._num_workers)]
+        fds = [keeper_end.fileno() for _, keeper_end in pairs]
+        serve = f"from gar.verify.keeper import main; main(*{fds})"
+        process = subprocess.Popen(
+            [sys.executable, "-c", f"import sys; sys.path[:] = {sys.path!r}; {serve}"],
+            pass_fds=fds,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,  # Ctrl-C in a terminal must not reach it
+        )
+        for _, keeper_end in pairs:
+            keeper_end.close()
+        self._controls = [control for control, _ in pairs]
+        self._owner = os.getpid()
+        self._stop = weakref.finalize(self, _stop, self._controls, process, self._owner)
+        with contextlib.suppress(OSError):  # if it died, the first item raises an error
+            self._controls[0].send(self._setup)
+
+    def _outcomes(self, items: Sequence[tuple[str, ...]]) -> list[Graded]:
         outcomes: dict[int, Graded] = {}
         queue = deque(range(len(items)))
-        idle = [*idle]
+        idle = [*self._controls]
         busy: dict[Connection, tuple[int, float, float]] = {}  # the item of each keeper, its limit and its start
         lost_seconds = useful_seconds = 0.0  # wall-clock time spent on items killed at their limit, and on all others
         while len(outcomes) < len(items):
@@ -159,37 +143,6 @@ def _given_up(queue: Sequence[int], num_items: int, lost_seconds: float) -> dict
     _log.warning(text, of_all, lost)
     detail = f"not checked, as {of_all}: answers before it that were killed had cost {lost} s"
     return dict.fromkeys(queue, Graded(status=Status.TIMEOUT, detail=detail))
-
-
-class _Keepers:
-    """The pool's side of its keepers, which stop at the latest when this object or the interpreter ends."""
-
-    def __init__(self, setup: Setup, num_workers: int) -> None:
-        pairs = [Pipe() for _ in range(num_workers)]
-        self.controls = [control for control, _ in pairs]
-        fds = [keeper_end.fileno() for _, keeper_end in pairs]
-        serve = f"from gar.verify.keeper import main; main(*{fds})"
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", f"import sys; sys.path[:] = {sys.path!r}; {serve}"],
-            pass_fds=fds,
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,  # Ctrl-C in a terminal must not reach it
-        )
-        for _, keeper_end in pairs:
-            keeper_end.close()
-        self._owner = os.getpid()
-        self.stop = weakref.finalize(self, _stop, self.controls, self._process, self._owner)
-        with contextlib.suppress(OSError):  # if it died, the first item says so
-            self.controls[0].send(setup)
-
-    def are_ours(self) -> bool:
-        """Whether the keepers belong to this process, not to a parent that forked it."""
-        return os.getpid() == self._owner
-
-    def crashed(self) -> bool:
-        """Whether the first keeper ended with an error. Otherwise a keeper was killed from outside."""
-        self.stop()
-        return self._process.returncode > 0
 
 
 def _stop(controls: list[Connection], process: subprocess.Popen[bytes], owner: int) -> None:

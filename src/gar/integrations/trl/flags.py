@@ -7,7 +7,6 @@ import torch
 from transformers import ProcessorMixin
 
 from gar import rules
-from gar.data.problems import no_expert_solutions
 from gar.errors import DataError
 from gar.methods import Engine, Method
 from gar.methods.base import Estimator, Need
@@ -53,7 +52,11 @@ def check_problems(args: Any, method: Method, problems: Sequence[Problem]) -> No
     """Raise a `DataError` if there are too few problems for a batch, or no expert solutions for the method."""
     check_batch(args, problems)
     if method.alignment is not None and not any(problem.anchors for problem in problems):
-        raise no_expert_solutions(method.name, len(problems))
+        raise DataError(
+            f"{method.name} needs expert solutions, and none of the {len(problems):,} problems has one. Name their "
+            "column with anchor_fields (--data.anchor_fields), or train with grpo.",
+            code="no-anchors",
+        )
 
 
 def generation_passes(args: Any) -> int:

@@ -10,10 +10,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from gar.analysis.curves import Panel, window_size
+from gar.analysis.curves import Panel, logged, window_size
 from gar.analysis.rollouts import alignment_figure, zero_std_groups_figure
 from gar.analysis.style import COLORS, STYLE
-from gar.records import Run
 from gar.report.page import Chart, Picture, Series
 from gar.report.runs import Groups
 
@@ -45,13 +44,13 @@ _PANELS = (
 
 def charts(groups: Groups) -> list[Chart]:
     """A chart for each metric that any run has logged, including evaluations during training."""
-    logged = {name for runs in groups.values() for run in runs for row in run.metrics for name in row}
+    metrics = {name for runs in groups.values() for run in runs for row in run.metrics for name in row}
     evaluations = [
         Panel(name, name.removeprefix("eval/").replace("/", ", "), "share of problems")
-        for name in sorted(logged)
+        for name in sorted(metrics)
         if name.startswith("eval/")
     ]
-    shown = [panel for panel in (*_PANELS, *evaluations) if panel.metric in logged]
+    shown = [panel for panel in (*_PANELS, *evaluations) if panel.metric in metrics]
     return [chart for panel in shown if (chart := _chart(groups, panel)).series]
 
 
@@ -62,7 +61,7 @@ def _chart(groups: Groups, panel: Panel) -> Chart:
     series = []
     for number, (label, runs) in enumerate(groups.items()):
         for metric in filter(None, (panel.reference, panel.metric)):
-            lines = [line for run in runs if (line := _logged(run, metric)).notna().any()]
+            lines = [line for run in runs if (line := logged(run, metric)).notna().any()]
             if not len(table := _band(lines, window)):
                 continue
             table = table.iloc[np.linspace(0, len(table) - 1, min(len(table), num_points)).round().astype(int)]
@@ -79,11 +78,6 @@ def _chart(groups: Groups, panel: Panel) -> Chart:
                 )
             )
     return Chart(title=panel.title, unit=panel.unit, from_zero=panel.smallest == 0, series=series)
-
-
-def _logged(run: Run, metric: str) -> Any:
-    """A metric by step. NaN if it is unknown."""
-    return pd.Series({row["step"]: row[metric] for row in run.metrics if metric in row}, dtype=float)
 
 
 def _band(lines: Sequence[Any], window: int) -> Any:

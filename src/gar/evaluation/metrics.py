@@ -5,6 +5,8 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Literal
 
+from gar.errors import ConfigError
+
 Measure = Literal["pass", "majority"]
 
 
@@ -100,6 +102,15 @@ def default_ks(num_samples: int) -> tuple[int, ...]:
     """Powers of 2 up to the number of samples, and that number."""
     powers = [2**exponent for exponent in range(num_samples.bit_length())]
     return tuple(dict.fromkeys([*powers, num_samples]))
+
+
+def check_ks(ks: Iterable[int], num_samples: int, name: object) -> None:
+    """Raise a `ConfigError` if a k is larger than the number of samples of what is called `name`."""
+    if (k := max(ks, default=1)) > num_samples:
+        raise ConfigError(
+            f"pass@{k} needs {k} samples per problem, and {name} has {num_samples}. Lower --pass-at-k, or draw more "
+            "with --samples, into a new folder."
+        )
 
 
 def rate(measure: Measure, k: int, num_samples: int, num_correct: int, wrong_votes: Sequence[int] = ()) -> float:

@@ -8,6 +8,7 @@ from gar.data.prompts import PromptTemplate, render_prompt
 from gar.errors import ConfigError, DataError
 from gar.evaluation.benchmarks.load import find_benchmark, load_benchmark
 from gar.evaluation.job import GenerateJob
+from gar.evaluation.metrics import check_ks
 from gar.records.files import canonical_hash
 from gar.types import Problem
 from gar.verify.choices import LETTERS
@@ -42,11 +43,7 @@ def load_sets(job: GenerateJob, *, largest_k: int = 1) -> list[EvaluationSet]:
         raise DataError(f"two sets named {repeated[0]!r} would share a folder. Evaluate them apart.")
     sets = [_load(job, spec) for spec in job.specs]
     for each in sets:
-        if largest_k > (number := each.identity["sampling"]["num_samples"]):
-            raise ConfigError(
-                f"pass@{largest_k} needs at least {largest_k} samples per problem, and {each.name} gets {number}. "
-                "Raise --samples, or lower --pass-at-k."
-            )
+        check_ks([largest_k], each.identity["sampling"]["num_samples"], each.name)
     return sets
 
 

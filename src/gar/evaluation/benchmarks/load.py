@@ -8,7 +8,7 @@ from typing import Any, cast
 from gar.data.arithmetic import Split, load_arithmetic
 from gar.data.problems import load_problems
 from gar.data.rows import FILE_SUFFIXES, iter_rows, row_place, source_name
-from gar.data.schemas import SCHEMAS, ColumnSchema, read_problem
+from gar.data.schemas import SCHEMAS, read_problem
 from gar.errors import ConfigError, DataError, did_you_mean
 from gar.evaluation.benchmarks.registry import BENCHMARKS, Benchmark
 from gar.records.files import canonical_hash
@@ -61,17 +61,17 @@ def load_benchmark(spec: str, *, limit: int | None = None) -> LoadedBenchmark:
         DataError: A row cannot be read, or the set cannot be loaded. The message has a remedy.
     """
     benchmark, notes = find_benchmark(spec), list[str]()
-    name, equals, source = spec.partition("=")
+    name, _, file = spec.partition("=")
     if BENCHMARKS.get(benchmark.name) is not benchmark:
         source, read = spec, load_problems(spec)
         problems, notes = read.problems, [note for note in read.notes if "anchor" not in note]
     elif benchmark.schema is None:
         source, problems = "package", load_arithmetic(cast(Split, benchmark.split))
-    elif equals:
-        problems = _read(iter_rows(source, torn_ids=benchmark.torn_ids), SCHEMAS[benchmark.schema], source)
+    elif file:
+        source, problems = file, _read(iter_rows(file, torn_ids=benchmark.torn_ids), benchmark, file)
     else:
         _, at, revision = name.partition("@")
-        source, problems = benchmark.hub_id + at + revision, _from_hub(benchmark, SCHEMAS[benchmark.schema], revision)
+        source, problems = benchmark.hub_id + at + revision, _from_hub(benchmark, revision)
     repeated = [name for name, count in Counter(problem.id for problem in problems).items() if count > 1]
     if repeated:
         raise DataError(f"{source}: the problem id {repeated[0]!r} is used twice. Were two files joined?")
@@ -105,9 +105,9 @@ def _notes(benchmark: Benchmark, problems: Sequence[Problem], chosen: Sequence[P
     return notes
 
 
-def _read(rows: Iterable[tuple[int, Mapping[str, Any]]], schema: ColumnSchema, source: str) -> list[Problem]:
+def _read(rows: Iterable[tuple[int, Mapping[str, Any]]], benchmark: Benchmark, source: str) -> list[Problem]:
     """Rows with the published columns as problems. The hash of the prompt replaces a missing id."""
-    problems = []
+    schema, problems = SCHEMAS[str(benchmark.schema)], []
     for number, row in rows:
         place = row_place(source, number)
         if missing := [name for name in schema.required if name not in row]:
@@ -123,18 +123,15 @@ def _read(rows: Iterable[tuple[int, Mapping[str, Any]]], schema: ColumnSchema, s
     return problems
 
 
-def _from_hub(benchmark: Benchmark, schema: ColumnSchema, revision: str) -> list[Problem]:
+def _from_hub(benchmark: Benchmark, revision: str) -> list[Problem]:
     name, hub_id = benchmark.name, benchmark.hub_id
-    advice = f"{benchmark.access} Or --benchmark {name}=FILE, with the columns {', '.join(schema.required)}.".strip()
+    columns = ", ".join(SCHEMAS[str(benchmark.schema)].required)
+    advice = f"{benchmark.access} Or --benchmark {name}=FILE, with the columns {columns}.".strip()
     if not hub_id:
         raise DataError(f"{name} is not loaded from the Hub. {advice}")
     try:
-        rows = iter_rows(hub_id, split=benchmark.split, subset=benchmark.subset, revision=revision or None)
-        return _read(rows, schema, hub_id)
+        rows = list(iter_rows(hub_id, split=benchmark.split, subset=benchmark.subset, revision=revision or None))
     except DataError as error:
-        if str(error).startswith(f"{hub_id} row "):
-            raise
-        raise DataError(
-            f"{error}\n{advice} On a machine with a network `hf download --repo-type dataset {hub_id} --local-dir "
-            f"{name}` gets such a file."
-        ) from error
+        download = f"hf download --repo-type dataset {hub_id} --local-dir {name}"
+        raise DataError(f"{error}\n{advice} On a machine with a network `{download}` gets such a file.") from error
+    return _read(rows, benchmark, hub_id)

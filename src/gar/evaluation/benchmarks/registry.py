@@ -45,26 +45,13 @@ class Benchmark:
 
 
 _ALL = (
-    Benchmark(
-        name="aime-2026",
-        num_problems=30,
-        schema="matharena",
-        hub_id="MathArena/aime_2026",
-        split="train",
-    ),
-    Benchmark(
-        name="hmmt-feb-2025",
-        num_problems=30,
-        schema="matharena",
-        hub_id="MathArena/hmmt_feb_2025",
-        split="train",
-    ),
-    Benchmark(
-        name="hmmt-feb-2026",
-        num_problems=33,
-        schema="matharena",
-        hub_id="MathArena/hmmt_feb_2026",
-        split="train",
+    *(
+        Benchmark(name=name, num_problems=number, schema="matharena", hub_id=f"MathArena/{hub_name}", split="train")
+        for name, number, hub_name in (
+            ("aime-2026", 30, "aime_2026"),
+            ("hmmt-feb-2025", 30, "hmmt_feb_2025"),
+            ("hmmt-feb-2026", 33, "hmmt_feb_2026"),
+        )
     ),
     Benchmark(
         name="imo-answerbench-v1",

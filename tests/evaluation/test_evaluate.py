@@ -76,7 +76,6 @@ def test_evaluate_policy_repeats_itself_for_a_seed(evaluate):
 
 def test_evaluate_policy_makes_numbers_that_json_can_write_or_raises(evaluate, problems):
     values = json.loads(json.dumps(evaluate(RIGHT, problems[:3]).to_json(), allow_nan=False))
-    assert 0 < values.pop("seconds") < 60
     assert values == {
         "num_problems": 3,
         "problems_hash": canonical_hash([[problem.id, problem.prompt, problem.answer] for problem in problems[:3]]),

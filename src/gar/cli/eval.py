@@ -79,7 +79,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _run(job: _RunArguments) -> int:
-    from gar.evaluation.sets import load_sets
+    from gar.evaluation.benchmarks.load import load_sets
 
     check_model_name(job.model.path, job.model.revision)
     sets = load_sets(job, largest_k=max(job.score.pass_at_k, default=1))

@@ -62,7 +62,7 @@ class EvaluationFolder:
     def problems(self) -> list[Problem]:
         """The problems with their prompts."""
         read_set(self.path)[1].check(PROBLEMS)
-        return [Problem(**line) for line in whole_objects(self.path / PROBLEMS, ProblemLine)]
+        return [Problem(**line) for line in whole_objects(self.path / PROBLEMS, Problem)]
 
     def all_responses(self, problems: Sequence[Problem], num_samples: int) -> list[list[Line]]:
         """The responses to each problem, in the order of the samples. Lists the file once all are there."""
@@ -103,15 +103,6 @@ def evaluation_folders(path: Path) -> list[EvaluationFolder]:
 
 def _is_evaluation(path: Path) -> bool:
     return any((path / name).is_file() for name in (SET, PROBLEMS, _RESPONSES))
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ProblemLine:
-    """A line of `problems.jsonl`."""
-
-    id: str
-    prompt: Any
-    answer: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -13,11 +13,11 @@ from tqdm import tqdm
 
 from gar.data.prompts import render_problems
 from gar.errors import DataError
+from gar.evaluation.benchmarks.load import EvaluationSet
 from gar.evaluation.engines import ENGINES, SamplingEngine
 from gar.evaluation.evaluate import Sampling, encode_prompts
 from gar.evaluation.folder import EvaluationFolder
 from gar.evaluation.job import GenerateJob
-from gar.evaluation.sets import EvaluationSet
 from gar.types import Tags
 
 DEFAULT_MAX_NEW_TOKENS = 8192
@@ -35,7 +35,7 @@ def generate(job: GenerateJob, sets: Sequence[EvaluationSet]) -> list[Evaluation
         ModelError: The model cannot be loaded or sampled from.
         RecordError: A file cannot be read or written. What was finished is kept.
     """
-    folders = [EvaluationFolder(job.folder() / each.name) for each in sets]
+    folders = [EvaluationFolder(job.folder() / each.identity["benchmark"]["name"]) for each in sets]
     for each, folder in zip(sets, folders, strict=True):
         if not job.overwrite:
             folder.output.refuse_other(each.identity)  # before a model is loaded
@@ -48,13 +48,14 @@ def generate(job: GenerateJob, sets: Sequence[EvaluationSet]) -> list[Evaluation
 
 def _generate_set(job: GenerateJob, asked: EvaluationSet, folder: EvaluationFolder, engine: SamplingEngine) -> None:
     """Draw the missing samples of one benchmark."""
-    problems = render_problems(asked.problems, asked.template, engine.tokenizer)
+    name, template = asked.identity["benchmark"]["name"], asked.identity["prompt"]["template"]
+    problems = render_problems(asked.problems, template, engine.tokenizer)
     prompt_ids, prefilled = encode_prompts(engine.tokenizer, [problem.prompt for problem in problems], Tags())
     lengths = [len(ids) for ids in prompt_ids]
     model = {"path": job.model.path, "revision": job.model.revision, **engine.identity}
     room = DEFAULT_MAX_NEW_TOKENS if engine.context is None else engine.context - max(lengths)
     if room < 1:
-        raise DataError(f"{asked.name}: a prompt of {max(lengths)} tokens fills the context. Is it the right model?")
+        raise DataError(f"{name}: a prompt of {max(lengths)} tokens fills the context. Is it the right model?")
     limit = job.max_new_tokens or min(DEFAULT_MAX_NEW_TOKENS, room)
     drawn: dict[str, Any] = asked.identity["sampling"] | {"max_new_tokens": limit}
     num_samples = drawn["num_samples"]
@@ -63,7 +64,7 @@ def _generate_set(job: GenerateJob, asked: EvaluationSet, folder: EvaluationFold
     done = {(places[line["problem"]], line["sample"]) for line in folder.responses}
     sampling = Sampling(max_new_tokens=limit, temperature=job.temperature, top_p=job.top_p, seed=job.seed)
     total = len(problems) * num_samples
-    with tqdm(total=total, initial=len(done), desc=asked.name, unit=" samples", disable=None) as bar:
+    with tqdm(total=total, initial=len(done), desc=name, unit=" samples", disable=None) as bar:
         for batch in plan_batches(lengths, num_samples, job.batch_size):
             if done.issuperset(batch):
                 continue

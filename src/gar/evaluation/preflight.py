@@ -15,8 +15,7 @@ from rich.text import Text
 from transformers import PreTrainedModel
 
 from gar.errors import PreflightError
-from gar.evaluation.evaluate import Sampling, sample_groups
-from gar.evaluation.grading import Group
+from gar.evaluation.evaluate import Group, Sampling, sample_groups
 from gar.evaluation.metrics import mean
 from gar.rollouts.generate import Response
 from gar.settings import PreflightSettings

@@ -13,8 +13,8 @@ import numpy as np
 from tqdm import tqdm
 
 from gar.data.problems import prompt_text
+from gar.evaluation.evaluate import Group, SetResult, graded_groups
 from gar.evaluation.folder import EvaluationFolder
-from gar.evaluation.grading import Group, SetResult, graded_groups
 from gar.evaluation.job import ScoreSettings
 from gar.evaluation.metrics import check_ks, default_ks, mean, rate
 from gar.evaluation.statistics import bootstrap_interval

@@ -17,8 +17,7 @@ from gar.data.prompts import drop_long_prompts, render_problems
 from gar.data.rows import source_name
 from gar.data.run_problems import evaluation_data, load_run_problems
 from gar.errors import ConfigError
-from gar.evaluation.evaluate import Sampling, evaluate_policy
-from gar.evaluation.grading import SetResult
+from gar.evaluation.evaluate import Sampling, SetResult, evaluate_policy
 from gar.evaluation.preflight import preflight, render
 from gar.integrations.trl.arguments import sampling_of
 from gar.integrations.trl.flags import check_problems

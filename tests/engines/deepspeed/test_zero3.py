@@ -82,7 +82,6 @@ def measured(folder: RunFolder, moment: str) -> dict[str, Any]:
     """An evaluation: every response and its verdict, and the numbers."""
     path = folder.path / "evaluation" / moment
     numbers = json.loads(path.with_suffix(".json").read_text())["sets"]["test"]
-    del numbers["seconds"]
     return {"numbers": numbers, "samples": pq.read_table(path.with_suffix(".parquet")).to_pylist()}
 
 

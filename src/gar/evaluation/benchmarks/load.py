@@ -1,18 +1,35 @@
-"""Find the problems of a benchmark: in the package, in a local file with the published columns, or on the Hub."""
+"""The problems and prompts of a benchmark, from the package, a local file with the published columns, or the Hub.
+
+Needs no model, and imports no torch.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
+from gar import __version__
 from gar.data.arithmetic import Split, load_arithmetic
 from gar.data.problems import load_problems
+from gar.data.prompts import render_prompt
 from gar.data.rows import FILE_SUFFIXES, iter_rows, row_place, source_name
 from gar.data.schemas import SCHEMAS, read_problem
 from gar.errors import ConfigError, DataError, did_you_mean
 from gar.evaluation.benchmarks.registry import BENCHMARKS, Benchmark
+from gar.evaluation.job import GenerateJob
+from gar.evaluation.metrics import check_ks
 from gar.records.files import canonical_hash
 from gar.types import Problem
+from gar.verify.choices import LETTERS
+
+_LETTER = "The final answer is the letter of the right choice alone."
+
+
+class EvaluationSet(NamedTuple):
+    """The problems of a benchmark with their choices in the prompt, and what `set.json` says without the model."""
+
+    problems: tuple[Problem, ...]
+    identity: dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,6 +45,61 @@ class LoadedBenchmark:
     source: str
     sha256: str
     notes: tuple[str, ...]
+
+
+def load_sets(job: GenerateJob, *, largest_k: int = 1) -> list[EvaluationSet]:
+    """Load the benchmarks of a job and make their prompts.
+
+    Raises:
+        ConfigError: No benchmark is named, or `largest_k` of pass@k is larger than a number of samples.
+        DataError: As `load_benchmark`, or two sets have one name.
+    """
+    if not job.specs:
+        raise ConfigError("name a benchmark: --benchmark NAME[,NAME]. `gar eval run --help` lists the known ones.")
+    names = [find_benchmark(spec).name for spec in job.specs]
+    if repeated := [name for name in names if names.count(name) > 1]:
+        raise DataError(f"two sets named {repeated[0]!r} would share a folder. Evaluate them apart.")
+    sets = [_evaluation_set(job, load_benchmark(spec, limit=job.limit)) for spec in job.specs]
+    for name, each in zip(names, sets, strict=True):
+        check_ks([largest_k], each.identity["sampling"]["num_samples"], name)
+    return sets
+
+
+def _evaluation_set(job: GenerateJob, loaded: LoadedBenchmark) -> EvaluationSet:
+    template, number = job.template or loaded.benchmark.template, len(loaded.problems)
+    problems = tuple(_with_choices(problem) for problem in loaded.problems)
+    sampling: dict[str, Any] = {
+        "num_samples": job.num_samples(number),
+        "temperature": job.temperature,
+        "top_p": job.top_p,
+        "seed": job.seed,
+    }
+    if job.max_new_tokens is not None:
+        sampling["max_new_tokens"] = job.max_new_tokens
+    identity = {
+        "gar": __version__,
+        "benchmark": {
+            "name": loaded.benchmark.name,
+            "source": loaded.source,
+            "num_problems": number,
+            "problems_sha256": loaded.sha256,
+            "notes": list(loaded.notes),
+        },
+        "prompt": {
+            "template": template,
+            "format": "boxed" if template == "boxed" else "think-answer",
+            "prompts_sha256": canonical_hash([render_prompt(each.prompt, template, chat=False) for each in problems]),
+        },
+        "sampling": sampling,
+    }
+    return EvaluationSet(problems, identity)
+
+
+def _with_choices(problem: Problem) -> Problem:
+    if not problem.choices:
+        return problem
+    choices = [f"{letter}. {choice}" for letter, choice in zip(LETTERS, problem.choices, strict=False)]
+    return replace(problem, prompt="\n".join([f"{problem.prompt}\n", *choices, "", _LETTER]))
 
 
 def find_benchmark(spec: str) -> Benchmark:

@@ -27,6 +27,7 @@ _COMMON = {
     "sampling.temperature": "sampling.temperature",
     "sampling.top_p": "sampling.top_p",
     "sampling.max_new_tokens": "sampling.max_new_tokens",
+    "format": "the format they were graded with",
 }
 
 
@@ -60,8 +61,8 @@ def load_model(argument: str) -> Model:
     for name, runs in by_benchmark.items():
         if len(runs) != len(folders):
             raise DataError(f"'{argument}': {len(runs)} of {len(folders)} folders hold {name}, expected all.")
-        for run in runs[1:]:
-            _check_comparable(runs[0], run)
+        for reason in filter(None, (_unlike(runs[0], run) for run in runs[1:])):
+            raise DataError(reason)
     return Model(label=label if equals else ",".join(path.name for path in folders), evaluations=by_benchmark)
 
 
@@ -110,9 +111,9 @@ def text_tables(scores: pd.DataFrame, tests: pd.DataFrame) -> dict[str, pd.DataF
             "the difference that these pairs detect with 80% power."
         )
         ordered = sorted(rows_of(tests), key=lambda row: list(problems).index(_name(row)))
-        cells = [[_name(row), row.label, *difference_cells(row)] for row in ordered]
+        rows = [[_name(row), row.label, *difference_cells(row)] for row in ordered]
         headings = ["benchmark", "model", "difference", "95%", "p", "MDE", "verdict"]
-        tables[title] = pd.DataFrame(cells, columns=headings)
+        tables[title] = pd.DataFrame(rows, columns=headings)
     return tables
 
 
@@ -140,37 +141,29 @@ def _tested(model: Model, first: Model, notes: list[str]) -> Model:
     tested = {}
     for name in (name for name in first.evaluations if name in model.evaluations):
         runs, others = model.evaluations[name], first.evaluations[name]
-        try:
-            if len(runs) != len(others):
-                raise DataError(
-                    f"{model.label} has {len(runs)} seeds and {first.label} has {len(others)}: a pair is one seed of "
-                    "each."
-                )
-            _check_comparable(others[0], runs[0])
-            if len(_result(runs[0]).problems) < 2:
-                raise DataError(f"{name} has one problem: a paired test needs at least two.")
-        except DataError as error:
-            notes.append(f"No test of {model.label} on {name}: {error}")
+        reason = _unlike(others[0], runs[0])
+        if len(runs) != len(others):
+            seeds = f"{model.label} has {len(runs)} seeds and {first.label} has {len(others)}"
+            reason = f"{seeds}: a pair is one seed of each."
+        elif not reason and len(_result(runs[0]).problems) < 2:
+            reason = f"{name} has one problem: a paired test needs at least two."
+        if reason:
+            notes.append(f"No test of {model.label} on {name}: {reason}")
         else:
             tested[name] = runs
     return Model(label=model.label, evaluations=tested)
 
 
-def _check_comparable(first: Run, other: Run) -> None:
-    """Reject evaluations on different problems, prompts, numbers of samples, sampling or formats."""
-    before, now = (_conditions(run) for run in (first, other))
-    if unlike := [f"{name} ({before[name]} and {now[name]})" for name in before if before[name] != now[name]]:
-        raise DataError(
-            f"{first.path} and {other.path} cannot be compared, since they differ in "
-            f"{'; '.join(unlike)}. Evaluate both in the same way."
-        )
-
-
-def _conditions(run: Run) -> dict[str, Any]:
-    """That in which evaluations must agree to be compared, by its name in errors."""
-    settings = dict(leaves(run.settings))
-    named = {text: settings.get(name) for name, text in _COMMON.items()}
-    return named | {"the format they were graded with": _result(run).format}
+def _unlike(first: Run, other: Run) -> str:
+    """The problems, prompts, numbers of samples, sampling or formats in which evaluations differ. Empty if in none."""
+    before, now = (dict(leaves(run.settings)) | {"format": _result(run).format} for run in (first, other))
+    differing = [
+        f"{text} ({before.get(name)} and {now.get(name)})"
+        for name, text in _COMMON.items()
+        if before.get(name) != now.get(name)
+    ]
+    text = f"{first.path} and {other.path} cannot be compared, since they differ in {'; '.join(differing)}."
+    return f"{text} Evaluate both in the same way." if differing else ""
 
 
 def _name(row: Any) -> str:

@@ -15,7 +15,7 @@ from gar.records.rollouts import SampleRecord
 from gar.rollouts.generate import Response, encode_prompt, generate_responses
 from gar.sequences import ends_in_thinking_tag, token_pieces
 from gar.settings import EvaluateSettings
-from gar.types import Problem, Prompt, ResponseFormat, ResponseVerifier, Status, Tags, Verdict
+from gar.types import Problem, Prompt, ResponseFormat, ResponseVerifier, Tags, Verdict
 from gar.verify import count_statuses
 
 
@@ -39,8 +39,6 @@ class Group:
     problem: Problem
     responses: tuple[Response, ...]
     verdicts: tuple[Verdict, ...]
-    prefilled: bool
-    """The prompt ends in the opening thinking tag."""
 
     @property
     def num_samples(self) -> int:
@@ -66,11 +64,6 @@ class SetResult:
         """pass@k for each k, the mean over problems. Correct means verified and well formatted."""
         return {k: mean(pass_at_k(group.num_samples, group.num_correct, k) for group in self.groups) for k in self.ks}
 
-    @property
-    def status_counts(self) -> Mapping[Status, int]:
-        """Responses by how their verification ended. Only ok counts as correct."""
-        return count_statuses([verdict for group in self.groups for verdict in group.verdicts])
-
     def to_json(self) -> dict[str, Any]:
         """The numbers without the texts: `{"num_problems": 200, ..., "pass_at": {"1": 0.31}, ...}`.
 
@@ -91,7 +84,7 @@ class SetResult:
             "truncated_fraction": mean(response.truncated for response in responses),
             "well_formatted_fraction": mean(verdict.well_formatted for verdict in verdicts),
             "verified_fraction": mean(verdict.verified for verdict in verdicts),
-            "status_counts": {status.value: count for status, count in self.status_counts.items()},
+            "status_counts": {status.value: count for status, count in count_statuses(verdicts).items()},
             "problems": [{"id": group.problem.id, "num_correct": group.num_correct} for group in self.groups],
         }
 
@@ -199,7 +192,7 @@ def graded_groups(
     *,
     prefilled: Sequence[bool],
 ) -> tuple[Group, ...]:
-    """A group per problem, with a verdict on each of its responses."""
+    """A group per problem, with a verdict on each of its responses. `prefilled` prompts open the thinking part."""
     rows = [
         (response.text, problem.answer, flag, prompt_text(problem.prompt))
         for problem, group, flag in zip(problems, responses, prefilled, strict=True)
@@ -208,11 +201,6 @@ def graded_groups(
     texts, golds, flags, prompts = zip(*rows, strict=True)
     verdicts = iter(verifier.verify(texts, golds, prefilled_think=flags, prompts=prompts))
     return tuple(
-        Group(
-            problem=problem,
-            responses=tuple(group),
-            verdicts=tuple(itertools.islice(verdicts, len(group))),
-            prefilled=flag,
-        )
-        for problem, group, flag in zip(problems, responses, prefilled, strict=True)
+        Group(problem=problem, responses=tuple(group), verdicts=tuple(itertools.islice(verdicts, len(group))))
+        for problem, group in zip(problems, responses, strict=True)
     )

@@ -32,7 +32,6 @@ CORRECT, CUT_OFF = "correct: verified and well formatted", "cut off without an e
 BAD_FORMAT, RIGHT_IN_BAD_FORMAT = "badly formatted", "right answer in bad format"
 UNREADABLE, UNCHECKED = "well formatted without a readable answer", "not graded: timeout or error"
 ALL_CORRECT, ALL_WRONG = "groups all correct", "groups all wrong"
-PREFILLED, NO_ANCHOR = "prompts that already open the thinking part", "problems without an expert solution"
 
 _OF_RESPONSES: Mapping[str, Callable[[Response, Verdict], bool]] = {
     CORRECT: lambda _, verdict: verdict.verified and verdict.well_formatted,
@@ -78,11 +77,6 @@ _FAULTS: Mapping[str, tuple[float, str]] = {
         "badly formatted, or of another form than the gold answers. Compare the answers below with their gold, take "
         "easier problems or a better model, or look at more: --preflight.num_problems, --preflight.num_samples.",
     ),
-    NO_ANCHOR: (
-        SOME,
-        "of problems have no expert solution. Without one a response earns no bonus, and the method is plain GRPO "
-        "there. Name the column with --data.anchor_fields, or train with --method grpo.",
-    ),
 }
 """The share above which each fault is reported, and what it means. The text follows the share in percent."""
 
@@ -114,8 +108,6 @@ def preflight(
     verifier: ResponseVerifier,
     settings: PreflightSettings,
     sampling: Sampling,
-    *,
-    needs_alignment: bool,
 ) -> PreflightReport:
     """Sample a few groups as training will, and find their faults. The caller acts on `settings.mode`.
 
@@ -130,7 +122,7 @@ def preflight(
     groups = sample_groups(
         model, tokenizer, few, verifier, sampling, num_samples=settings.num_samples, progress="preflight"
     )
-    shares = _shares(groups, problems)
+    shares = _shares(groups)
     facts = {
         "limit": (sampling.generation_kwargs or {}).get("max_new_tokens", sampling.max_new_tokens),
         "end_token": repr(tokenizer.eos_token),
@@ -139,18 +131,14 @@ def preflight(
     }
     findings, shown = [], set[str]()
     for label, (above, meaning) in _FAULTS.items():
-        if shares[label] > above and (needs_alignment or label != NO_ANCHOR):
+        if shares[label] > above:
             text = f"{_percent(shares[label])} {meaning.format(**facts)}"
             example = _example(groups, label)
             if example and example not in shown:
                 text += f"\n  For example {example}"
                 shown.add(example)
             findings.append(text)
-    stops = (
-        max(shares[CUT_OFF], shares[UNCHECKED]) > MOST
-        or shares[CORRECT] == 0
-        or (needs_alignment and shares[NO_ANCHOR] == 1)
-    )
+    stops = max(shares[CUT_OFF], shares[UNCHECKED]) > MOST or shares[CORRECT] == 0
     return PreflightReport(groups=groups, shares=shares, findings=tuple(findings), stops=stops)
 
 
@@ -167,13 +155,11 @@ def render(report: PreflightReport, *, with_findings: bool = True) -> Lines:
     return Lines(table, *(Text(f"WARN: {finding}", style=style) for finding in report.findings if with_findings))
 
 
-def _shares(groups: Sequence[Group], problems: Sequence[Problem]) -> dict[str, float]:
+def _shares(groups: Sequence[Group]) -> dict[str, float]:
     return {
         **{label: mean(holds(*each) for _, *each in _rows(groups)) for label, holds in _OF_RESPONSES.items()},
         ALL_CORRECT: mean(group.num_correct == group.num_samples for group in groups),
         ALL_WRONG: mean(group.num_correct == 0 for group in groups),
-        PREFILLED: mean(group.prefilled for group in groups),
-        NO_ANCHOR: mean(not problem.anchors for problem in problems),
     }
 
 

@@ -44,16 +44,14 @@ def score(folder: EvaluationFolder, settings: ScoreSettings) -> dict[str, Any]:
         problems = folder.problems()
         lines = folder.all_responses(problems, num_samples)
         groups, votes, size = list[Group](), list[list[int]](), max(1, _RESPONSES_PER_WINDOW // num_samples)
-        bar = tqdm(total=len(problems), desc="grading", unit=" problems", disable=None)
-        with bar, verifier:
-            for start in range(0, len(problems), size):
-                window = lines[start : start + size]
-                responses = [[_response(line) for line in group] for group in window]
-                prefilled = [group[0]["prefilled_think"] for group in window]
-                graded = graded_groups(verifier, problems[start : start + size], responses, prefilled=prefilled)
+        with verifier:
+            for start in tqdm(range(0, len(problems), size), desc="grading", disable=None):
+                window = slice(start, start + size)
+                responses = [[_response(line) for line in group] for group in lines[window]]
+                prefilled = [group[0]["prefilled_think"] for group in lines[window]]
+                graded = graded_groups(verifier, problems[window], responses, prefilled=prefilled)
                 groups += graded
                 votes += _wrong_votes(verifier, graded)
-                bar.update(len(graded))
         result = SetResult(groups=tuple(groups), ks=ks, format=format)
         name, numbers = identity["benchmark"]["name"], _numbers(result, votes)
         folder.write_result(result.samples(name), {"sets": {name: numbers}})

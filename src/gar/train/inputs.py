@@ -97,7 +97,6 @@ class RunInputs:
                 chat_template_kwargs=self._template,
                 generation_kwargs=sampling_of(self._arguments),
             ),
-            needs_alignment=METHODS[self.config.method].needs_alignment,
         )
         stops = self.config.preflight.mode == "stop"
         self.say(render(report, with_findings=not (stops and report.stops)))

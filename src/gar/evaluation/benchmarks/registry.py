@@ -15,15 +15,11 @@ _IMO_TORN = frozenset({"imo-bench-algebra-036"})
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Benchmark:
-    """A known set of problems.
+    """A known set of problems. `hub_id`, `subset` and `split` name its data set on the Hub.
 
     Attributes:
-        name: As `--benchmark` takes it.
         num_problems: Published number of problems. Any other number is allowed, with a note.
         schema: Name of the column schema in `gar.data.schemas`. None: it is in the package, or a file of problems.
-        hub_id: Data set on the Hub, "" if there is none.
-        subset: Configuration of the data set.
-        split: Split of the data set.
         access: How to get it, if a Hub id is not enough.
         template: The template of its prompts, if `--template` names none.
         problems_hash: `problems_hash` of the published problems, if known. No other benchmark may have them.

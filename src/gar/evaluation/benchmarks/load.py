@@ -56,10 +56,10 @@ def load_sets(job: GenerateJob, *, largest_k: int = 1) -> list[EvaluationSet]:
     """
     if not job.specs:
         raise ConfigError("name a benchmark: --benchmark NAME[,NAME]. `gar eval run --help` lists the known ones.")
-    names = [find_benchmark(spec).name for spec in job.specs]
+    sets = [_evaluation_set(job, load_benchmark(spec, limit=job.limit)) for spec in job.specs]
+    names = [each.identity["benchmark"]["name"] for each in sets]
     if repeated := [name for name in names if names.count(name) > 1]:
         raise DataError(f"two sets named {repeated[0]!r} would share a folder. Evaluate them apart.")
-    sets = [_evaluation_set(job, load_benchmark(spec, limit=job.limit)) for spec in job.specs]
     for name, each in zip(names, sets, strict=True):
         check_ks([largest_k], each.identity["sampling"]["num_samples"], name)
     return sets
@@ -102,24 +102,6 @@ def _with_choices(problem: Problem) -> Problem:
     return replace(problem, prompt="\n".join([f"{problem.prompt}\n", *choices, "", _LETTER]))
 
 
-def find_benchmark(spec: str) -> Benchmark:
-    """The benchmark that `spec` names, as in `load_benchmark`. Reads nothing."""
-    name, equals, file = spec.partition("=")
-    if not equals and name.endswith(FILE_SUFFIXES):
-        return Benchmark(name=source_name(spec), num_problems=0)
-    name, at, _ = name.partition("@")
-    if name not in BENCHMARKS:
-        raise ConfigError(
-            f"unknown benchmark '{name}'.{did_you_mean(name, BENCHMARKS)} Expected NAME=FILE, a file of problems, or "
-            f"one of {', '.join(BENCHMARKS)}."
-        )
-    if BENCHMARKS[name].schema is None and (equals or at):
-        raise ConfigError(f"{name} is part of the package: it has no file and no revision, got '{spec}'.")
-    if equals and not file.endswith(FILE_SUFFIXES):
-        raise DataError(f"{file}: expected a name that ends in {', '.join(FILE_SUFFIXES)}.")
-    return BENCHMARKS[name]
-
-
 def load_benchmark(spec: str, *, limit: int | None = None) -> LoadedBenchmark:
     """Load the problems of one benchmark, and compare all of them with the published set.
 
@@ -132,17 +114,26 @@ def load_benchmark(spec: str, *, limit: int | None = None) -> LoadedBenchmark:
         ConfigError: There is no such benchmark.
         DataError: A row cannot be read, or the set cannot be loaded. The message has a remedy.
     """
-    benchmark, notes = find_benchmark(spec), list[str]()
-    name, _, file = spec.partition("=")
-    if BENCHMARKS.get(benchmark.name) is not benchmark:
-        source, read = spec, load_problems(spec)
-        problems, notes = read.problems, [note for note in read.notes if "anchor" not in note]
+    named, equals, file = spec.partition("=")
+    name, at, revision = named.partition("@")
+    benchmark, notes = BENCHMARKS.get(name), list[str]()
+    if not equals and named.endswith(FILE_SUFFIXES):
+        benchmark, read = Benchmark(name=source_name(spec), num_problems=0), load_problems(spec)
+        source, problems, notes = spec, read.problems, [note for note in read.notes if "anchor" not in note]
+    elif benchmark is None:
+        raise ConfigError(
+            f"unknown benchmark '{name}'.{did_you_mean(name, BENCHMARKS)} Expected NAME=FILE, a file of problems, or "
+            f"one of {', '.join(BENCHMARKS)}."
+        )
     elif benchmark.schema is None:
+        if equals or at:
+            raise ConfigError(f"{name} is part of the package: it has no file and no revision, got '{spec}'.")
         source, problems = "package", load_arithmetic(cast(Split, benchmark.split))
-    elif file:
+    elif equals:
+        if not file.endswith(FILE_SUFFIXES):
+            raise DataError(f"{file}: expected a name that ends in {', '.join(FILE_SUFFIXES)}.")
         source, problems = file, _read(iter_rows(file, torn_ids=benchmark.torn_ids), benchmark, file)
     else:
-        _, at, revision = name.partition("@")
         source, problems = benchmark.hub_id + at + revision, _from_hub(benchmark, revision)
     repeated = [name for name, count in Counter(problem.id for problem in problems).items() if count > 1]
     if repeated:

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 import re
+import shutil
 from dataclasses import replace
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ import pytest
 from gar.cli.main import main
 from gar.data.arithmetic import load_arithmetic
 from gar.errors import ConfigError
+from gar.models.embedded import embedded_path
 from gar.records import RunFolder
 from gar.records.files import write_parquet
 from gar.records.rollouts import record_table
@@ -182,15 +184,16 @@ def test_expert_solutions_come_from_the_runs_own_source_or_the_named_one(tmp_pat
 def test_token_shares_sum_to_the_alignment_under_the_named_weights(tmp_path):
     run = make_run(tmp_path, rollouts={1: [rollout(1, 0, 0)]}, settings={"evaluate": {"sources": ("test",)}})
     RunFolder(run).write_samples("after", [sample(0, 0)])
-    report, _ = write(tmp_path, run, token_shares="start")
-    assert any("token shares are under the weights of embedded" in note for note in report.rollout_notes)
+    report, _ = write(tmp_path, run, token_shares=True)
+    assert any("no token shares, since it has no final model" in note for note in report.rollout_notes)
+    shutil.copytree(embedded_path(), run / "model")
+    report, _ = write(tmp_path, run, token_shares=True)
+    assert any("token shares are under the final weights" in note for note in report.rollout_notes)
     shares, of_sample = (group.responses[0].shares for group in report.groups)
     assert shares.alignment == pytest.approx(1, abs=1e-3)  # the response is the expert solution
     assert of_sample.alignment == pytest.approx(1, abs=1e-3)
     assert sum(share or 0 for share in shares.shares) == pytest.approx(shares.alignment, abs=2e-3)
     assert "".join(shares.tokens).split() == PROBLEMS[10].anchors[0].text.split()
-    report, _ = write(tmp_path, run, token_shares="final")
-    assert any("no token shares, since it has no final model" in note for note in report.rollout_notes)
 
 
 def test_pictures_are_images_from_all_rollouts(tmp_path):

@@ -53,10 +53,10 @@ def browser_rollouts(runs: Sequence[Run], options: ReportOptions, max_bytes: int
         problems = _expert_problems(run, [rows for unit in drawn for rows in unit], options.problems, notes)
         room = (max_bytes - len(content_json(shown).encode("utf-8", "replace"))) // (len(runs) - number)
         kept = _fitting(number, drawn, problems, room, _SHARE_BYTES if options.token_shares else 0)
-        shares = token_shares(run, kept, problems, options.token_shares, notes)
+        shares = token_shares(run, kept, problems, notes) if options.token_shares else [None] * len(kept)
         shown += [_shown(number, rows, problems, each) for rows, each in zip(kept, shares, strict=True)]
-    if shown and options.token_shares is None:
-        notes.append("Token shares were not asked for: --token-shares computes them from a model.")
+    if shown and not options.token_shares:
+        notes.append("Token shares were not asked for: --token-shares computes them from the final model.")
     return shown, [*_drawing_notes(shown, num_recorded, num_samples), *notes]
 
 
@@ -73,11 +73,10 @@ def _drawn_samples(samples: Mapping[str, pa.Table], most: int) -> Iterator[list[
     chosen = _drawn(pa.concat_tables(table.select(["set_name", "group_index"]) for table in samples.values()), most)
     units: dict[tuple[str, int], list[Rows]] = {key: [] for key in sorted(chosen)}
     for moment, table in samples.items():
-        for name in {name for name, _ in units}:
-            of_set = pc.field("set_name") == name
-            indices = [index for set_name, index in units if set_name == name]
-            for rows in _by_group(table.filter(of_set & pc.field("group_index").isin(indices))):
-                units[name, rows[0]["group_index"]].append([{**row, "moment": moment} for row in rows])
+        asked = pc.field("group_index").isin({index for _, index in chosen})
+        for rows in _by_group(table.filter(asked)):
+            if (key := (rows[0]["set_name"], rows[0]["group_index"])) in units:
+                units[key].append([{**row, "moment": moment} for row in rows])
     yield from units.values()
 
 
@@ -88,9 +87,10 @@ def _drawn(rows: pa.Table, most: int) -> set[tuple[Any, int]]:
 
 
 def _by_group(table: pa.Table) -> Iterator[Rows]:
-    """Rows of each group, in the order of groups and responses."""
-    rows = table.sort_by([("group_index", "ascending"), ("response_index", "ascending")]).to_pylist()
-    for _, group in itertools.groupby(rows, lambda row: row["group_index"]):
+    """Rows of each group of each set, in the order of groups and responses."""
+    names = [name for name in ("set_name", "group_index", "response_index") if name in table.column_names]
+    rows = table.sort_by([(name, "ascending") for name in names]).to_pylist()
+    for _, group in itertools.groupby(rows, lambda row: (row.get("set_name"), row["group_index"])):
         yield [{"eligible": row["verified"] and row["well_formatted"]} | row for row in group]
 
 
@@ -205,11 +205,10 @@ def _read_problems(run: Run, name: str | None, problems: str | None) -> Iterator
 def _drawing_notes(shown: Sequence[ShownGroup], num_recorded: int, num_samples: int) -> list[str]:
     """How many rollouts and samples are shown, and how they were chosen."""
     num_shown = [sum(len(group.responses) for group in shown if bool(group.moment) == of) for of in (False, True)]
-    notes = ["No rollouts were recorded."] if not num_recorded else []
-    for count, total, what in zip(
-        num_shown, (num_recorded, num_samples), ("recorded rollouts", "samples of evaluations"), strict=True
-    ):
-        notes += [f"This page shows {'all' if count == total else f'{count:,} of'} {total:,} {what}."] * bool(total)
+    kinds = ((num_shown[0], num_recorded, "recorded rollouts"), (num_shown[1], num_samples, "samples of evaluations"))
+    notes = [f"This page shows {count:,} of {total:,} {what}." for count, total, what in kinds if total]
+    if not num_recorded:
+        notes.insert(0, "No rollouts were recorded.")
     if sum(num_shown) < num_recorded + num_samples:
         notes.append(
             f"The others were left out at random (seed {_SEED}), without regard to verdict or alignment. Groups are "

@@ -1,7 +1,6 @@
 """What a report is about: the runs below a folder, their groups, the settings in which they differ, what they lack."""
 
 import os
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -91,11 +90,11 @@ def group_runs(runs: Sequence[Run]) -> dict[str, list[Run]]:
         groups.setdefault(key, []).append(run)
     differing = differing_settings(runs)["setting"].tolist()
     labels = [_label(members[0], differing) for members in groups.values()]
-    count, seen = Counter(labels), Counter[str]()
     named: dict[str, list[Run]] = {}
     for label, members in zip(labels, groups.values(), strict=True):
-        seen[label] += 1
-        named[label if count[label] == 1 else f"{label} ({seen[label]})"] = members
+        while label in named:
+            label += " again"
+        named[label] = members
     return named
 
 

@@ -61,7 +61,7 @@ def learning_curve_figure(run: Run) -> Figure:
 
 
 def logged(run: Run, metric: str) -> pd.Series:
-    """A metric of a run by step. NaN where it is unknown."""
+    """A metric of a run by step. NaN if it is unknown."""
     return pd.Series({row["step"]: row[metric] for row in run.metrics if metric in row}, dtype=float)
 
 

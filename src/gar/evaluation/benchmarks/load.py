@@ -26,7 +26,7 @@ _LETTER = "The final answer is the letter of the right choice alone."
 
 
 class EvaluationSet(NamedTuple):
-    """The problems of a benchmark with their choices in the prompt, and what `set.json` says without the model."""
+    """The problems of a benchmark with their choices in the prompt, and the part of `set.json` known in advance."""
 
     problems: tuple[Problem, ...]
     identity: dict[str, Any]

@@ -93,7 +93,8 @@ def _columns(ks: Sequence[int], evaluation: Run) -> list[tuple[Measure, int]]:
     check_ks(ks, n, evaluation.path)
     chosen = ks or sorted({1, *(k for k in default_ks(n) if n // 4 < k <= n // 2)})
     # maj@1 and maj@2 are pass@1: of two different answers either may win.
-    return [("pass", k) for k in chosen] + [("majority", k) for k in (ks or (n,)) if k > 2]
+    majorities: list[tuple[Measure, int]] = [("majority", k) for k in (ks or (n,)) if k > 2]
+    return [*(("pass", k) for k in chosen), *majorities]
 
 
 def text_tables(scores: pd.DataFrame, tests: pd.DataFrame) -> dict[str, pd.DataFrame]:

@@ -157,7 +157,7 @@ def render(report: PreflightReport, *, with_findings: bool = True) -> Lines:
 
 def _shares(groups: Sequence[Group]) -> dict[str, float]:
     return {
-        **{label: mean(holds(*each) for _, *each in _rows(groups)) for label, holds in _OF_RESPONSES.items()},
+        **{label: mean(holds(r, v) for _, r, v in _rows(groups)) for label, holds in _OF_RESPONSES.items()},
         ALL_CORRECT: mean(group.num_correct == group.num_samples for group in groups),
         ALL_WRONG: mean(group.num_correct == 0 for group in groups),
     }
@@ -165,9 +165,8 @@ def _shares(groups: Sequence[Group]) -> dict[str, float]:
 
 def _example(groups: Sequence[Group], label: str) -> str | None:
     """The first response with a fault, shortened: problem, gold, text, and the verifier's explanation."""
-    shows_it = (_OF_RESPONSES | {ALL_WRONG: lambda *_: True}).get(label, lambda *_: False)
     for problem, response, verdict in _rows(groups):
-        if shows_it(response, verdict):
+        if label == ALL_WRONG or _OF_RESPONSES[label](response, verdict):
             shown = repr(response.text[:_EXAMPLE_CHARACTERS]) + "..." * (len(response.text) > _EXAMPLE_CHARACTERS)
             detail = f" ({verdict.detail})" if verdict.detail else ""
             return f"problem {problem.id!r}, gold {problem.answer!r}: {shown}{detail}"

@@ -206,7 +206,11 @@ def _drawing_notes(shown: Sequence[ShownGroup], num_recorded: int, num_samples: 
     """How many rollouts and samples are shown, and how they were chosen."""
     num_shown = [sum(len(group.responses) for group in shown if bool(group.moment) == of) for of in (False, True)]
     kinds = ((num_shown[0], num_recorded, "recorded rollouts"), (num_shown[1], num_samples, "samples of evaluations"))
-    notes = [f"This page shows {count:,} of {total:,} {what}." for count, total, what in kinds if total]
+    notes = [
+        f"This page shows {'all' if count == total else f'{count:,} of'} {total:,} {what}."
+        for count, total, what in kinds
+        if total
+    ]
     if not num_recorded:
         notes.insert(0, "No rollouts were recorded.")
     if sum(num_shown) < num_recorded + num_samples:

@@ -90,7 +90,7 @@ MUTATIONS = (
     Mutation("evaluation/metrics.py", "range(num_wrong + 1, num_samples + 1)", "range(num_wrong, num_samples)",
              "evaluation/test_metrics.py"),
     Mutation("evaluation/metrics.py", "/ total / (ties + 1)", "/ total", "evaluation/test_metrics.py"),
-    Mutation("evaluation/grading.py", "sum(verdict.verified and verdict.well_formatted", "sum(verdict.verified",
+    Mutation("evaluation/evaluate.py", "sum(verdict.verified and verdict.well_formatted", "sum(verdict.verified",
              "evaluation/test_grading.py evaluation/test_evaluate.py"),
     Mutation("evaluation/paired.py", "differences = rates - reference", "differences = rates - reference[:, ::-1]",
              "evaluation/test_paired.py evaluation/test_statistics.py"),

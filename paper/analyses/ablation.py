@@ -17,9 +17,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from gar.analysis import COLORS, MUTED, add_caption, bare_rows, mean_interval, paper_figure
+from gar.analysis import COLORS, MUTED, paper_figure
 from gar.comparison import RunResult
-from paper.analyses.outputs import Output, present
+from paper.analyses.intervals import mean_interval
+from paper.analyses.outputs import Output, add_caption, bare_rows, present
 from paper.comparisons.results import finished_runs
 
 Floats = NDArray[np.float64]

@@ -15,10 +15,10 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from gar import DataError
-from gar.analysis import INK, MUTED, add_caption, paper_figure
+from gar.analysis import INK, MUTED, paper_figure
 from gar.core import unit_rows
 from gar.scoring import signal_means
-from paper.analyses.outputs import COLUMN_WIDTH, Cell, Output, present
+from paper.analyses.outputs import COLUMN_WIDTH, Cell, Output, add_caption, present
 from paper.analyses.policies import Policy, SequenceGroup, load_policy_of, read_sequences, sampled_groups
 
 Floats = NDArray[np.float64]

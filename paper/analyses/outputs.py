@@ -1,18 +1,20 @@
 """The output of an analysis: data as Parquet, a figure as SVG and PNG, a short table and notes."""
 
 import json
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from matplotlib.figure import Figure
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure, SubFigure
 from rich.console import Console
 from rich.measure import measure_renderables
 from rich.table import Table
 
-from gar.analysis import save_figure
+from gar.analysis import MUTED, save_figure
 from gar.records import write_atomic, write_parquet
 
 Cell = str | int | float | None
@@ -26,6 +28,8 @@ _LONGEST_NUMBER = 32
 """Characters of a number with its interval. A longer cell is a sentence."""
 _NARROWEST = 24
 """Least characters of a column of sentences."""
+_CAPTION_CHARACTERS_PER_INCH = 19
+"""At 6.5 points. Ordinary text has 21, which leaves a margin."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,6 +59,20 @@ class Output:
     html: str | None = None
     text: str | None = None
     numbers: Mapping[str, Any] | None = None
+
+
+def add_caption(figure: Figure | SubFigure, text: str) -> None:
+    """Write a small caption below the panels, wrapped to the width of the figure. It should state n."""
+    characters = int(_CAPTION_CHARACTERS_PER_INCH * figure.bbox.width / figure.dpi)
+    lines = [part for line in text.split("\n") for part in textwrap.wrap(line, characters)]
+    figure.supxlabel("\n".join(lines), x=0.995, ha="right", size=6.5, color=MUTED)
+
+
+def bare_rows(axes: Axes) -> None:
+    """Leave out grid lines, ticks and the left edge beside rows that have names."""
+    axes.grid(axis="y", visible=False)
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
 
 
 def write_output(output: Output, folder: str | Path) -> list[Path]:

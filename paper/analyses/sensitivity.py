@@ -16,11 +16,12 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from gar import RecordError, RunConfig
-from gar.analysis import COLORS, MUTED, PAGE_WIDTH, add_caption, mean_interval, paper_figure
+from gar.analysis import COLORS, MUTED, PAGE_WIDTH, paper_figure
 from gar.comparison import RunResult
 from gar.records import leaves
 from paper.analyses.ablation import seed_scores
-from paper.analyses.outputs import COLUMN_WIDTH, MARKERS, Output, present
+from paper.analyses.intervals import mean_interval
+from paper.analyses.outputs import COLUMN_WIDTH, MARKERS, Output, add_caption, present
 from paper.comparisons.results import finished_runs
 
 _MAX_COLUMNS = 3

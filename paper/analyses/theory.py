@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from gar import DataError
-from gar.analysis import COLORS, INK, MUTED, add_caption, mean_interval, paper_figure
+from gar.analysis import COLORS, INK, MUTED, paper_figure
 from paper.analyses.head_gradients import STEP_SIZE, pair_measures, scale_error, token_gradients
-from paper.analyses.outputs import Output, present
+from paper.analyses.intervals import mean_interval
+from paper.analyses.outputs import Output, add_caption, present
 from paper.analyses.policies import Policy, load_policy_of, read_sequences, sampled_groups
 from paper.analyses.propositions import Proposition, ScoredGroups, cost_proposition, reward_propositions, tally
 from paper.analyses.tangent_kernel import KernelParts, kernel_decomposition

@@ -14,9 +14,10 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from gar.analysis import COLORS, INK, MUTED, STYLE, bare_rows, save_figure
+from gar.analysis import COLORS, INK, MUTED, STYLE, save_figure
 from gar.comparison import RunResult, check_paired
 from gar.evaluation import contrasts, markdown_text, mean_and_sd, p_text, problem_counts
+from paper.analyses.outputs import bare_rows
 from paper.comparisons.results import Committed, marked, notes, read_results
 
 TASKS = ("chain", "which-way", "whose-voice")

@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
@@ -38,15 +39,15 @@ def test_figure_draws_the_recorded_numbers_of_a_run(tmp_path):
 
 
 def test_figure_of_seeds_shows_their_mean_with_its_interval_and_cuts_it_to_the_range():
-    values = [0.1, 0.5, 0.9], [0.1, 0.7, None]  # a step that is logged twice counts once
-    seeds = [{"gar/eligible_fraction": {"step": [1, 1, 2], "value": each}} for each in values]
+    values = [0.5, 0.9], [0.7, None]
+    seeds = [{"gar/eligible_fraction": pd.Series(each, [1, 2], dtype=float)} for each in values]
     figure = curves_figure({"a": seeds, "b": seeds}, {"a": {"test": [0.1, 0.3]}, "b": {}}, title="pass@1")
     line, _ = figure.axes[RIGHT].lines
     np.testing.assert_allclose(line.get_ydata(), [0.6, 0.9])
     band = np.concatenate([path.vertices for path in figure.axes[RIGHT].collections[0].get_paths()])
     # Student's t with one degree of freedom is wider than the range.
     assert (np.nanmin(band[:, 1]), np.nanmax(band[:, 1])) == (0, 1)
-    assert figure.get_supxlabel() == "Mean over 2 seeds with its 95% interval. Dots are seeds."
+    assert figure.get_supxlabel() == "Mean over seeds with its 95% interval. Dots are seeds."
 
 
 def test_figure_says_not_recorded_where_a_metric_is_null_throughout_or_missing(tmp_path):

@@ -1,16 +1,11 @@
 """Analyses of the rollouts of a run, by hand."""
 
-import io
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 import pytest
-from scipy import stats
 
-from gar.analysis.intervals import mean_interval
 from gar.analysis.rollouts import alignment_figure, zero_std_groups, zero_std_groups_figure
-from gar.analysis.style import add_caption, paper_figure
 from gar.analysis.summary import render_summary, summarize, summary_texts
 from gar.records import RolloutRecord, Run, RunFolder, open_run
 from tests.report.runs import make_run
@@ -28,14 +23,6 @@ def words(figure) -> str:
     return " ".join(artist.get_text() for artist in shown).replace("\n", " ")
 
 
-def test_mean_interval_is_students():
-    values = [0.1, 0.4, 0.35, 0.8]
-    found = mean_interval([*values, np.nan])
-    expected = stats.t.interval(0.95, 3, loc=np.mean(values), scale=stats.sem(values))
-    np.testing.assert_allclose((found.low, found.high), expected)
-    assert [str(mean_interval(few)) for few in ([np.nan], [0.6])] == ["-", "0.600"]
-
-
 def test_alignment_is_that_of_correct_responses_alone(tmp_path):
     first = [rollout(1, 0, i, alignment=b) for i, b in enumerate((0.1, 0.3))]
     gated = rollout(1, 0, 2, eligible=False, verified=False, alignment=0.9, reward=0.0)
@@ -43,7 +30,6 @@ def test_alignment_is_that_of_correct_responses_alone(tmp_path):
     shown = words(alignment_figure(run_of(tmp_path, [*first, gated, *second])))
     assert "mean 0.20 n = 2" in shown
     assert "mean 0.60 n = 1" in shown
-    assert "n = 3 correct responses with an alignment" in shown
 
 
 @pytest.mark.parametrize(
@@ -72,10 +58,8 @@ def test_zero_std_groups_by_hand(tmp_path):
     penalty = [rollout(2, 4, i, eligible=False, reward=-0.6 * i, penalty=-0.6 * i) for i in range(2)]
     run = run_of(tmp_path, [*bonus, *equal, *wrong, *mixed, *penalty])
     groups = zero_std_groups(run)
-    assert groups["kind"].to_list() == ["all correct", "all correct", "all wrong", "mixed", "mixed"]
-    assert groups["zero_std"].to_list() == [False, True, True, False, False]
-    shown = words(zero_std_groups_figure(run))
-    assert "n = 5 groups of 2 responses, 1 all-correct groups rescued by the bonus." in shown
+    assert groups.to_numpy().tolist() == [[i == j for j in range(3)] for i in (0, 1, 2, 3, 3)]
+    assert "5 groups, 1 of them rescued by the bonus" in words(zero_std_groups_figure(run))
 
 
 @pytest.mark.parametrize(("scored", "charged"), [(0.0, False), (0.25, True)])
@@ -90,13 +74,3 @@ def test_summary_shows_what_was_recorded_and_charges_a_share_where_there_is_a_si
     assert (texts["test pass@1"], texts["seconds per step"]) == ("– → 0.625", "0.50")
     assert texts["GAR’s share"] == ("20.0%" if charged else "–")
     assert [*render_summary(summary).columns[1].cells] == [*texts.values()]
-
-
-def test_a_caption_stays_inside_the_figure():
-    name = "gar-grpo-" + "arithmetic" * 8  # a run may have a name of any length, without a space to break at
-    with paper_figure(3, width=3.35) as figure:
-        add_caption(figure, f"{name}, problem train-1234: n = 64 (64 fresh responses).\nA second line.")
-    figure.savefig(io.BytesIO())  # lays the figure out
-    box, page = figure._supxlabel.get_window_extent(), figure.bbox  # pyright: ignore
-    assert page.x0 <= box.x0 <= box.x1 <= page.x1
-    assert page.y0 <= box.y0

@@ -43,15 +43,15 @@ def make(tmp_path):
 
 
 def compare(*models, ks=()):
-    table = benchmark_table([load_model(model) for model in models], ks=ks)
-    assert not table.notes
-    return list(table.tests.itertuples())
+    _, tests, notes = benchmark_table([load_model(model) for model in models], ks=ks)
+    assert not notes
+    return list(tests.itertuples())
 
 
 def notes(*models):
-    table = benchmark_table([load_model(model) for model in models])
-    assert table.tests.empty
-    return table.notes
+    _, tests, notes = benchmark_table([load_model(model) for model in models])
+    assert tests.empty
+    return notes
 
 
 def test_table_pairs_the_problems_of_one_seed_and_several_seeds(make):

@@ -5,10 +5,9 @@ import json
 import pytest
 
 from gar.errors import ConfigError, DataError
-from gar.evaluation.benchmarks.load import load_benchmark
+from gar.evaluation.benchmarks.load import load_benchmark, load_sets
 from gar.evaluation.benchmarks.registry import BENCHMARKS
 from gar.evaluation.job import GenerateJob
-from gar.evaluation.sets import load_sets
 from gar.settings import ModelSettings
 from tests.evaluation.published import GPQA, MATHARENA, MMLU_PRO, ROWS
 from tests.support.errors import raises
@@ -142,7 +141,7 @@ def test_load_sets_put_the_choices_into_the_prompt_and_identify_what_is_asked(tm
     assert choices.problems[0].prompt == (
         "Which is 0?\n\nA. zero\nB. one\nC. two\n\nThe final answer is the letter of the right choice alone."
     )
-    assert [choices.template, arithmetic.template] == ["think-answer", "plain"]
+    assert [each.identity["prompt"]["template"] for each in (choices, arithmetic)] == ["think-answer", "plain"]
     changed = [load_sets(job.model_copy(update=change))[0] for change in CHANGES]
     asked = [each.identity["prompt"] for each in (choices, *changed)]
     assert len({json.dumps(prompt) for prompt in asked}) == 4

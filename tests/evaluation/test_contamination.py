@@ -5,7 +5,7 @@ import json
 import pytest
 
 from gar.cli.main import main
-from gar.evaluation.contamination import Overlap, find_overlaps
+from gar.evaluation.contamination import find_overlaps
 
 # Of 21, 14 and 5 words.
 LONG = "Ann has 3 red apples and Bob has 4 green pears in a box of wood; how many fruits are there?"
@@ -14,26 +14,22 @@ FILLER = "A train leaves the station at noon and travels for 3 hours at 60 miles
 WORDS = LONG.split()
 
 
-def look(rows: list[str], problem: str) -> Overlap:
-    return find_overlaps(((f"rows:{line}", text) for line, text in enumerate(rows, 1)), {"a": problem})["a"]
-
-
 @pytest.mark.parametrize(
     ("rows", "problem", "expected"),
     [
-        ([FILLER] * 3, LONG, (0, 0, 0.0, "")),
-        ([FILLER, LONG.upper(), LONG.replace(" ", "\n "), SHORT], LONG, (2, 2, 1.0, "rows:2")),
-        ([SHORT], SHORT, (1, 0, 1.0, "rows:1")),
-        (["What is 3*4+7?"], SHORT, (0, 0, 0.0, "")),
-        ([f"{FILLER} Solve: {LONG.replace(';', ',').replace('3', '$3$')} {FILLER}"], LONG, (0, 1, 1.0, "rows:1")),
+        ([FILLER] * 3, LONG, None),
+        ([FILLER, LONG.upper(), LONG.replace(" ", "\n "), SHORT], LONG, (1.0, "rows:2")),
+        ([FILLER, SHORT.upper()], SHORT, (1.0, "rows:2")),
+        (["What is 3*4+7?"], SHORT, None),
+        ([f"{FILLER} Solve: {LONG.replace(';', ',').replace('3', '$3$')} {FILLER}"], LONG, (1.0, "rows:1")),
         # 21 words have 9 runs of 13: the first row has 3 of them, the second 2.
-        ([" ".join(WORDS[:15]), " ".join(WORDS[:14])], LONG, (0, 2, 3 / 9, "rows:1")),
-        ([" ".join(WORDS[:12])], LONG, (0, 0, 0.0, "")),
+        ([" ".join(WORDS[:15]), " ".join(WORDS[:14])], LONG, (3 / 9, "rows:1")),
+        ([" ".join(WORDS[:12])], LONG, None),
     ],
 )
-def test_find_overlaps_counts_copies_and_shared_runs(rows, problem, expected):
-    found = look(rows, problem)
-    assert (found.num_exact, found.num_sharing, found.shared_fraction, found.place) == expected
+def test_find_overlaps_names_the_row_with_the_largest_share(rows, problem, expected):
+    numbered = ((f"rows:{line}", text) for line, text in enumerate(rows, 1))
+    assert find_overlaps(numbered, {"a": problem}).get("a") == expected
 
 
 def test_data_check_counts_the_problems_of_a_benchmark(tmp_path, capsys):
@@ -42,5 +38,5 @@ def test_data_check_counts_the_problems_of_a_benchmark(tmp_path, capsys):
         (tmp_path / name).write_text("".join(json.dumps(row) + "\n" for row in part))
     main(["data", "check", str(tmp_path / "train.jsonl"), "--benchmark", str(tmp_path / "test.jsonl")])
     printed = capsys.readouterr().out
-    assert "with an exact copy" in printed
+    assert "whole in one row" in printed
     assert "100% in" in printed

@@ -8,7 +8,7 @@ from gar.errors import DataError
 from gar.evaluation.evaluate import evaluate_policy
 from gar.records import canonical_hash
 from gar.settings import EvaluateSettings
-from gar.types import Problem, Status
+from gar.types import Problem
 from tests.support.errors import raises
 
 RIGHT = {"<answer>": {"7": 1.0}}
@@ -36,7 +36,8 @@ def test_evaluate_policy_finds_the_success_rate_that_the_policy_has(evaluate):
     correct = [sum(" 7 " in response.text for response in group.responses) for group in result.groups]
     assert [group.num_correct for group in result.groups] == correct
     num_correct = sum(correct)
-    assert result.status_counts == dict.fromkeys(Status, 0) | {Status.OK: num_correct, Status.WRONG: 2000 - num_correct}
+    counts = {status: count for status, count in result.to_json()["status_counts"].items() if count}
+    assert counts == {"ok": num_correct, "wrong": 2000 - num_correct}
 
 
 def test_evaluate_policy_does_not_count_bad_format_or_truncated_responses(evaluate):
@@ -50,21 +51,18 @@ def test_evaluate_policy_does_not_count_bad_format_or_truncated_responses(evalua
     endless = evaluate({"work": {"work": 1.0}})
     numbers = endless.to_json()
     assert (numbers["truncated_fraction"], numbers["mean_response_tokens"]) == (1.0, 10.0)
-    assert (endless.status_counts[Status.UNPARSED], endless.pass_at) == (40 * 8, {1: 0.0, 4: 0.0})
+    assert (numbers["status_counts"]["unparsed"], endless.pass_at) == (40 * 8, {1: 0.0, 4: 0.0})
 
 
 def test_evaluate_policy_tells_the_verifier_that_the_prompt_opens_the_thinking_part(evaluate, problems, tokenizer):
     opened = [Problem(id=p.id, prompt=f"{p.prompt} <think>", answer="7") for p in problems[:4]]
     result = evaluate(RIGHT, [*problems[4:8], *opened])
-    assert [group.prefilled for group in result.groups] == [False] * 4 + [True] * 4
     assert result.groups[-1].responses[0].text == "work </think> <answer> 7 </answer>"
     assert result.pass_at[1] == 1.0
     tokenizer.chat_template = "{{ messages[0].content }}{% if think %} <think>{% endif %}"
     chat = [Problem(id=p.id, prompt=[{"role": "user", "content": str(p.prompt)}], answer="7") for p in problems[:2]]
     for think in (True, False):
-        result = evaluate(RIGHT, chat, template={"think": think})
-        assert [group.prefilled for group in result.groups] == [think, think]
-        assert result.pass_at[1] == 1.0
+        assert evaluate(RIGHT, chat, template={"think": think}).pass_at[1] == 1.0
 
 
 def test_evaluate_policy_repeats_itself_for_a_seed(evaluate):
@@ -76,7 +74,6 @@ def test_evaluate_policy_repeats_itself_for_a_seed(evaluate):
 
 def test_evaluate_policy_makes_numbers_that_json_can_write_or_raises(evaluate, problems):
     values = json.loads(json.dumps(evaluate(RIGHT, problems[:3]).to_json(), allow_nan=False))
-    assert 0 < values.pop("seconds") < 60
     assert values == {
         "num_problems": 3,
         "problems_hash": canonical_hash([[problem.id, problem.prompt, problem.answer] for problem in problems[:3]]),

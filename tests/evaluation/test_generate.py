@@ -9,12 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gar.errors import ConfigError, DataError
-from gar.evaluation.engines import ENGINES, TransformersEngine
+from gar.evaluation.benchmarks.load import load_sets
 from gar.evaluation.evaluate import Sampling
 from gar.evaluation.folder import EvaluationFolder
-from gar.evaluation.generate import batch_seed, generate, plan_batches
+from gar.evaluation.generate import ENGINES, TransformersEngine, batch_seed, generate, plan_batches
 from gar.evaluation.job import GenerateJob
-from gar.evaluation.sets import load_sets
 from gar.models.embedded import load_embedded
 from gar.settings import ModelSettings
 from tests.evaluation.published import ROWS

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from gar.errors import PreflightError
 from gar.evaluation.evaluate import Sampling
-from gar.evaluation.preflight import CORRECT, CUT_OFF, NO_ANCHOR, PREFILLED, preflight, render
+from gar.evaluation.preflight import CORRECT, CUT_OFF, preflight, render
 from gar.settings import PreflightSettings
 from gar.types import ResponseFormat, Status, Tags, Verdict
 from tests.support.errors import raises
@@ -23,10 +23,10 @@ EMPTY = {"=": {"<eos>": 1.0}}
 def look(make_policy, tokenizer, problems, verifier):
     """The report on a policy: `look(MIXED, num_samples=2)`."""
 
-    def report(changes, asked=problems, judge=verifier, *, needs_alignment=True, sampling=None, **settings):
+    def report(changes, asked=problems, judge=verifier, *, sampling=None, **settings):
         how = Sampling(**{"seed": 1, "max_new_tokens": 10, "temperature": 1.0} | (sampling or {}))
         policy, settings = make_policy(changes), PreflightSettings(**settings)
-        return preflight(policy, tokenizer, asked, judge, settings, how, needs_alignment=needs_alignment)
+        return preflight(policy, tokenizer, asked, judge, settings, how)
 
     return report
 
@@ -80,7 +80,6 @@ def test_preflight_explains_a_prompt_that_opens_the_thinking_part(look, problems
     # The policy opens the thinking part once more, as one does that was tuned without the prefilled tag.
     opened = [replace(problem, prompt=f"{problem.prompt} <think>") for problem in problems]
     reopening = look({"<think>": {"=": 1.0}}, opened)
-    assert reopening.shares[PREFILLED] == 1.0
     assert "ends in <think>" in finding_of(reopening, "not in the format")
 
 
@@ -110,16 +109,6 @@ def test_preflight_tells_a_failing_verifier_from_wrong_answers(look, problems):
         assert (report.stops, finding_of(report, what.format(100)).endswith("(disk on fire)")) == (True, True)
         report = look(MIXED, few, FailingVerifier(status, "8"), num_samples=2)
         assert (report.stops, bool(finding_of(report, what.format(20)))) == (False, True)
-
-
-def test_preflight_counts_missing_anchors_of_all_problems(look, problems):
-    for num_without, number, stops in ((40, 1, True), (10, 1, False), (4, 0, False)):
-        without = [replace(p, anchors=() if i < num_without else p.anchors) for i, p in enumerate(problems)]
-        report = look(MIXED, without)
-        assert report.shares[NO_ANCHOR] == num_without / 40
-        assert (len(report.findings), report.stops) == (number, stops)
-        assert all("--data.anchor_fields" in text for text in report.findings)
-    assert look(MIXED, [replace(p, anchors=()) for p in problems], needs_alignment=False).findings == ()
 
 
 def test_preflight_draws_its_problems_from_all_of_them(look, problems):

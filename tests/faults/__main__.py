@@ -38,8 +38,8 @@ import gar.analysis.rollouts
 import gar.analysis.summary
 import gar.cli.eval
 import gar.comparison.compare
+import gar.evaluation.evaluate
 import gar.evaluation.generate
-import gar.evaluation.grading
 import gar.report.build
 import gar.scoring.files
 import gar.train.run  # noqa: F401  every fork of training runs it

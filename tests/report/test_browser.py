@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from gar.models.embedded import embedded_path
 from gar.records import RunFolder
 from gar.report import ReportOptions, build
 from gar.report.build import write_report
@@ -202,7 +203,8 @@ def test_the_policy_stops_injected_scripts(browser, page):
 def test_token_shares_are_shaded_and_the_numbers_of_one_run_fit_a_phone(browser, tmp_path, monkeypatch):
     monkeypatch.setattr(build, "pictures", lambda *_: [])
     run = make_run(tmp_path, rollouts={1: [rollout(1, 0, 0)]})
-    write_report([run], tmp_path / "page.html", ReportOptions(token_shares="start"))
+    shutil.copytree(embedded_path(), run / "model")
+    write_report([run], tmp_path / "page.html", ReportOptions(token_shares=True))
     browser.get((tmp_path / "page.html").as_uri())
     go(browser, "rollouts")
     tokens = browser.find_elements(By.CSS_SELECTOR, ".text .token")

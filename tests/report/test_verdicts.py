@@ -105,4 +105,4 @@ def test_group_runs_joins_seeds_and_parts_settings_and_the_same_seed(tmp_path):
     sizes = {label: len(members) for label, members in group_runs(runs).items()}
     assert sizes == {"gar-grpo, reward.bonus_weight 0.5": 2, "gar-grpo, reward.bonus_weight 0.25": 1}
     assert differing_settings(runs).to_numpy().tolist() == [["reward.bonus_weight", "0.5", "0.5", "0.25"]]
-    assert [*group_runs([runs[0], read_run(make_run(tmp_path, "again"))])] == ["gar-grpo (1)", "gar-grpo (2)"]
+    assert [*group_runs([runs[0], read_run(make_run(tmp_path, "again"))])] == ["gar-grpo", "gar-grpo again"]

@@ -9,8 +9,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from gar import ConfigError, DataError
-from gar.analysis import INK, add_caption, paper_figure
-from paper.analyses.outputs import Output
+from gar.analysis import INK, paper_figure
+from paper.analyses.outputs import Output, add_caption
 from paper.analyses.policies import Policy
 from paper.analyses.similarities.bench import Bench, Share, run_bench
 from paper.analyses.similarities.forms import CONTROLS, all_similarities

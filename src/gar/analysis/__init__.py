@@ -1,18 +1,7 @@
 """Figures and tables of runs, and the style that all figures share."""
 
 from gar.analysis.curves import learning_curve_figure
-from gar.analysis.intervals import MeanInterval, mean_interval
-from gar.analysis.style import (
-    COLORS,
-    INK,
-    MUTED,
-    PAGE_WIDTH,
-    STYLE,
-    add_caption,
-    bare_rows,
-    paper_figure,
-    save_figure,
-)
+from gar.analysis.style import COLORS, INK, MUTED, PAGE_WIDTH, STYLE, paper_figure, save_figure
 
 __all__ = [
     "COLORS",
@@ -20,11 +9,7 @@ __all__ = [
     "MUTED",
     "PAGE_WIDTH",
     "STYLE",
-    "MeanInterval",
-    "add_caption",
-    "bare_rows",
     "learning_curve_figure",
-    "mean_interval",
     "paper_figure",
     "save_figure",
 ]

@@ -10,13 +10,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
+from scipy import stats
 
-from gar.analysis.intervals import mean_interval
-from gar.analysis.style import COLORS, INK, MUTED, STYLE, bare_rows
+from gar.analysis.style import COLORS, INK, MUTED, STYLE
 from gar.records import Run
 
-Curves = Mapping[str, Mapping[str, Sequence[float | None]]]
-"""The curves of one run by metric, each with its "step" and "value"."""
+Curves = Mapping[str, pd.Series]
+"""The values of one run over its steps, by metric."""
 Rates = Mapping[str, Mapping[str, Sequence[float]]]
 """A share of problems for every seed, by row and then by evaluation set."""
 
@@ -49,12 +49,7 @@ _PANELS = (
 
 def learning_curve_figure(run: Run) -> Figure:
     """Reward, alignment and zero-std groups of a run over its steps, and pass@k before and after training."""
-    names = {name for row in run.metrics for name in row}
-    logged = {name: [row for row in run.metrics if name in row] for name in names}
-    curves = {
-        name: {"step": [row["step"] for row in rows], "value": [row[name] for row in rows]}
-        for name, rows in logged.items()
-    }
+    curves = {name: logged(run, name) for panel in _PANELS for name in (panel.metric, panel.reference)}
     rates = {
         moment: {
             f"{name} pass@{k}": [rate] for name, part in sets.items() for k, rate in sorted(part.known_rates.items())
@@ -63,6 +58,11 @@ def learning_curve_figure(run: Run) -> Figure:
         if sets
     }
     return curves_figure({run.name: [curves]}, rates, title="pass@k before and after training")
+
+
+def logged(run: Run, metric: str) -> pd.Series:
+    """A metric of a run by step. NaN if it is unknown."""
+    return pd.Series({row["step"]: row[metric] for row in run.metrics if metric in row}, dtype=float)
 
 
 def curves_figure(curves: Mapping[str, Sequence[Curves]], rates: Rates, *, title: str) -> Figure:
@@ -80,10 +80,8 @@ def curves_figure(curves: Mapping[str, Sequence[Curves]], rates: Rates, *, title
         _draw_rates(axes[1, 1], rates, title)
         key = [Line2D([], [], label=label, **_look(i)) for i, label in enumerate(curves)]
         figure.legend(handles=key, loc="outside upper left", ncols=min(len(key), 7), frameon=False, handlelength=1.7)
-        seeds = [len(runs) for runs in curves.values()]
-        if max(seeds) > 1:
-            count = f"{min(seeds)} to {max(seeds)}" if len({*seeds}) > 1 else f"{seeds[0]}"
-            note = f"Mean over {count} seeds with its 95% interval. Dots are seeds."
+        if max(map(len, curves.values())) > 1:
+            note = "Mean over seeds with its 95% interval. Dots are seeds."
             figure.supxlabel(note, x=0.988, ha="right", size=8, color=MUTED)
     return figure
 
@@ -99,11 +97,10 @@ def _draw_curves(axes: Axes, panel: Panel, rows: Sequence[Sequence[Curves]]) -> 
     if len(reference):
         axes.plot(reference.index, reference.mean(axis=1), color=INK, linestyle="--", linewidth=1.6)
     for i, table in enumerate(tables):
-        means = [mean_interval(values) for values in table.to_numpy()]
-        low, high = np.clip(np.array([(mean.low, mean.high) for mean in means]).reshape(-1, 2), panel.smallest, 1).T
+        mean, *ends = _intervals(table)
+        low, high = np.clip(ends, panel.smallest, 1)
         axes.fill_between(table.index, low, high, color=_look(i)["color"], alpha=0.14, linewidth=0)
-        marker = "o" if len(table) == 1 else None
-        axes.plot(table.index, [mean.mean for mean in means], marker=marker, zorder=2.5 if i else 2.2, **_look(i))
+        axes.plot(table.index, mean, marker="o" if len(table) == 1 else None, zorder=2.5 if i else 2.2, **_look(i))
     window = window_size(max(map(len, tables)))
     axes.set_xlabel("training step" + (f" (mean over {window} points)" if window > 1 else ""))
     axes.set_ylabel(panel.unit)
@@ -115,15 +112,15 @@ def _draw_curves(axes: Axes, panel: Panel, rows: Sequence[Sequence[Curves]]) -> 
 
 def _table(seeds: Sequence[Curves], metric: str) -> Any:
     """Running means of a metric, a row for each step and a column for each seed. Empty if nothing is known."""
-    columns = [
-        pd.Series(dict(zip(curve["step"], curve["value"], strict=True)), dtype=float)  # a repeated step counts once
-        for curves in seeds
-        if (curve := curves.get(metric)) and curve["step"]
-    ]
+    columns = [curves[metric] for curves in seeds if metric in curves and curves[metric].notna().any()]
     table = pd.concat(columns, axis=1).sort_index() if columns else pd.DataFrame()
-    if not table.notna().any(axis=None):
-        return pd.DataFrame()
     return table.rolling(window_size(len(table)), center=True, min_periods=1).mean()
+
+
+def _intervals(table: Any) -> tuple[Any, Any, Any]:
+    """The mean of each row and its 95% interval by Student's t, NaN for fewer than two values."""
+    mean, half = table.mean(axis=1), stats.t.ppf(0.975, table.count(axis=1) - 1) * table.sem(axis=1)
+    return mean, mean - half, mean + half
 
 
 def window_size(num_steps: int) -> int:
@@ -144,19 +141,20 @@ def _draw_rates(axes: Axes, rates: Rates, title: str) -> None:
             height, look = y + (j - (len(names) - 1) / 2) * gap, _look(y)
             if not (values := sets.get(name)):
                 continue
-            mean = mean_interval(values)
+            mean, low, high = np.ravel(_intervals(pd.DataFrame([values])))
             axes.plot(values, [height] * len(values), "o", color=look["color"], markersize=5, markeredgecolor="white")
-            axes.plot(np.clip([mean.low, mean.high], 0, 1), [height] * 2, **look)
+            axes.plot(np.clip([low, high], 0, 1), [height] * 2, **look)
             shape, filling = ("D", "white") if j else ("o", look["color"])
-            axes.plot(mean.mean, height, shape, color=look["color"], markersize=7, markerfacecolor=filling, zorder=3)
+            axes.plot(mean, height, shape, color=look["color"], markersize=7, markerfacecolor=filling, zorder=3)
             if y == 0:
-                at = (mean.mean, height)
+                at = (mean, height)
                 axes.annotate(name, at, (0, 7), textcoords="offset points", ha="center", color=MUTED, size=8)
     axes.set_yticks(range(len(rates)), list(rates))
     axes.set_ylim(len(rates) - 0.35, -0.85)
     axes.margins(x=0.12)
     axes.set_xlabel("mean over problems")
-    bare_rows(axes)
+    axes.tick_params(axis="y", length=0, grid_linewidth=0)
+    axes.spines["left"].set_visible(False)
 
 
 def _say_not_recorded(axes: Axes) -> None:

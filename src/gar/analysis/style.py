@@ -1,14 +1,12 @@
 """Colors, lines and sizes of all figures, and how figures are saved."""
 
-import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import matplotlib
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure, SubFigure
+from matplotlib.figure import Figure
 
 from gar.records import atomic_file
 
@@ -41,9 +39,6 @@ STYLE: dict[Any, Any] = {
 PAGE_WIDTH = 6.95
 """Inches: both columns of a two-column paper."""
 
-_CAPTION_CHARACTERS_PER_INCH = 19
-"""At 6.5 points. Ordinary text has 21, which leaves a margin."""
-
 
 @contextmanager
 def paper_figure(height: float, width: float = PAGE_WIDTH) -> Iterator[Figure]:
@@ -56,13 +51,6 @@ def paper_figure(height: float, width: float = PAGE_WIDTH) -> Iterator[Figure]:
         figure = Figure(figsize=(width, height))
         figure.set_layout_engine("constrained", w_pad=0.05, h_pad=0.05)
         yield figure
-
-
-def add_caption(figure: Figure | SubFigure, text: str) -> None:
-    """Write a small caption below the panels, wrapped to the width of the figure. It should state n."""
-    characters = int(_CAPTION_CHARACTERS_PER_INCH * figure.bbox.width / figure.dpi)
-    lines = [part for line in text.split("\n") for part in textwrap.wrap(line, characters)]
-    figure.supxlabel("\n".join(lines), x=0.995, ha="right", size=6.5, color=MUTED)
 
 
 def save_figure(figure: Figure, stem: str | Path) -> list[Path]:
@@ -79,10 +67,3 @@ def save_figure(figure: Figure, stem: str | Path) -> list[Path]:
                 figure.savefig(file, format=ending, dpi=200, metadata={"Date": None} if ending == "svg" else None)
             paths.append(path)
     return paths
-
-
-def bare_rows(axes: Axes) -> None:
-    """Leave out grid lines, ticks and the left edge beside rows that have names."""
-    axes.grid(axis="y", visible=False)
-    axes.tick_params(axis="y", length=0)
-    axes.spines["left"].set_visible(False)

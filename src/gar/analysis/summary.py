@@ -2,11 +2,12 @@
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from rich.table import Table
 
+from gar.analysis.curves import logged
 from gar.records import Run
 
 NONE = "–"
@@ -20,22 +21,25 @@ def summarize(run: Run) -> dict[str, Any]:
     Plain values, None if the run recorded nothing. Beginning and end are means over the first and the last tenth of the
     steps that have the metric.
     """
-    rows = [row for row in run.metrics if "time/step_seconds" in row]
-    seconds = _logged(rows, "time/step_seconds")
+    seconds, gar_seconds, scored = (
+        logged(run, name).dropna() for name in ("time/step_seconds", "time/gar_seconds", "gar/scored_fraction")
+    )
+    # GAR has no share if no response was ever scored.
+    charged = sum(seconds) and len(gar_seconds) and (scored.empty or scored.any())
     return {
-        "steps": rows[-1]["step"] if rows else 0,
+        "steps": int(seconds.index[-1]) if len(seconds) else 0,
         "pass_at": {
             moment: {name: dict(part.pass_at) for name, part in sets.items()}
             for moment, sets in run.evaluations.items()
             if sets
         },
-        "right_fraction": _edges(run.metrics, "gar/eligible_fraction"),
-        "alignment_mean": _edges(rows, "gar/alignment_mean"),
+        "right_fraction": _edges(logged(run, "gar/eligible_fraction")),
+        "alignment_mean": _edges(logged(run, "gar/alignment_mean")),
         "zero_std_group_fraction": {
-            kind: _mean(_logged(rows, f"gar/zero_std_group_fraction_{kind}")) for kind in ("outcome", "shaped")
+            kind: _mean(logged(run, f"gar/zero_std_group_fraction_{kind}")) for kind in ("outcome", "shaped")
         },
-        "step_seconds": statistics.median(seconds) if seconds else None,
-        "gar_time_fraction": _gar_time_fraction(rows, seconds),
+        "step_seconds": float(statistics.median(seconds)) if len(seconds) else None,
+        "gar_time_fraction": float(sum(gar_seconds) / sum(seconds)) if charged else None,
     }
 
 
@@ -65,26 +69,14 @@ def render_summary(summary: Mapping[str, Any]) -> Table:
     return table
 
 
-def _edges(rows: Sequence[Mapping[str, Any]], name: str) -> dict[str, float | None]:
-    having = [row for row in rows if name in row]
-    size = max(1, round(len(having) * _EDGE_FRACTION))
-    return {"beginning": _mean(_logged(having[:size], name)), "end": _mean(_logged(having[-size:], name))}
+def _edges(values: Any) -> dict[str, float | None]:
+    size = max(1, round(len(values) * _EDGE_FRACTION))
+    return {"beginning": _mean(values.iloc[:size]), "end": _mean(values.iloc[-size:])}
 
 
-def _gar_time_fraction(rows: Sequence[Mapping[str, Any]], seconds: Sequence[float]) -> float | None:
-    """GAR's share of the time of all steps. None if times were not recorded, or no response was ever scored."""
-    gar_seconds, scored = _logged(rows, "time/gar_seconds"), _logged(rows, "gar/scored_fraction")
-    if not sum(seconds) or not gar_seconds or (scored and not any(scored)):
-        return None
-    return sum(gar_seconds) / sum(seconds)
-
-
-def _logged(rows: Sequence[Mapping[str, Any]], name: str) -> list[float]:
-    return [row[name] for row in rows if row.get(name) is not None]
-
-
-def _mean(known: Sequence[float]) -> float | None:
-    return statistics.fmean(known) if known else None
+def _mean(values: Any) -> float | None:
+    known = values.dropna()
+    return statistics.fmean(known) if len(known) else None
 
 
 def _text(values: Any, form: str) -> str:

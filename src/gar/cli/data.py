@@ -153,15 +153,13 @@ def _print_contamination(options: _CheckArguments, benchmark: str) -> None:
     overlaps = find_overlaps(rows, problems)
     counts = {
         "problems": len(problems),
-        "with an exact copy": sum(overlap.num_exact > 0 for overlap in overlaps.values()),
-        "whole in one row": sum(overlap.shared_fraction == 1 for overlap in overlaps.values()),
-        "sharing 13 words with a row": sum(overlap.num_sharing > 0 for overlap in overlaps.values()),
+        "whole in one row": sum(fraction == 1 for fraction, _ in overlaps.values()),
+        "whole, or 13 words in a row": len(overlaps),
     }
     _show_counts(f"{benchmark} in {options.source}", counts)
-    worst = sorted(overlaps, key=lambda name: -overlaps[name].shared_fraction)[:_NUM_EXAMPLES]
-    for name in worst:
-        if overlaps[name].place:
-            show(f"  {name}: {overlaps[name].shared_fraction:.0%} in {overlaps[name].place}")
+    for name in sorted(overlaps, key=lambda name: -overlaps[name][0])[:_NUM_EXAMPLES]:
+        fraction, place = overlaps[name]
+        show(f"  {name}: {fraction:.0%} in {place}")
 
 
 def _prepare(options: _PrepareArguments) -> int:

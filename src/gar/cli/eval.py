@@ -79,7 +79,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _run(job: _RunArguments) -> int:
-    from gar.evaluation.sets import load_sets
+    from gar.evaluation.benchmarks.load import load_sets
 
     check_model_name(job.model.path, job.model.revision)
     sets = load_sets(job, largest_k=max(job.score.pass_at_k, default=1))
@@ -156,10 +156,10 @@ def _table(settings: _TableArguments) -> int:
     from gar.evaluation.benchmark_table import benchmark_table, load_model, text_tables
     from gar.evaluation.text_tables import aligned, markdown_text
 
-    table = benchmark_table([load_model(model) for model in settings.models], ks=settings.pass_at_k)
-    tables = text_tables(table)
+    *numbers, notes = benchmark_table([load_model(model) for model in settings.models], ks=settings.pass_at_k)
+    tables = text_tables(*numbers)
     if settings.format == "markdown":
-        print(markdown_text(tables, table.notes), end="")
+        print(markdown_text(tables, notes), end="")
     else:
-        print("\n\n".join([*(aligned(*each) for each in tables.items()), *table.notes]))
+        print("\n\n".join([*(aligned(*each) for each in tables.items()), *notes]))
     return DONE

@@ -26,9 +26,7 @@ class _Arguments(ReportOptions):
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN [RUN ...]")]
     """Run folders, or folders of them."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="FILE.html")] = None
-    """The file to write. An earlier report about the same runs is replaced."""
-    overwrite: bool = False
-    """Replace the file, whatever it is."""
+    """The file to write. An earlier one is replaced."""
     watch: Annotated[float, Field(gt=0), tyro.conf.arg(metavar="SECONDS")] | None = None
     """Write the page again every so many seconds, until Ctrl-C."""
 
@@ -49,13 +47,13 @@ def main(arguments: list[str]) -> int:
 
         quiet_libraries()
     out = settings.out
-    report = write_report(settings.runs, out, settings, overwrite=settings.overwrite)
+    report = write_report(settings.runs, out, settings)
     print(report.headline)
     for note in (*report.notes, *report.rollout_notes):
         print(f"- {note}")
     print(f"Report  {out} ({out.stat().st_size / 1e6:.1f} MB)")
     while settings.watch is not None:
         time.sleep(settings.watch)
-        report = write_report(settings.runs, out, settings, overwrite=True)
+        report = write_report(settings.runs, out, settings)
         print(f"{time.strftime('%H:%M:%S')}  {report.headline}")
     return 0

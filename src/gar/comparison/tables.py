@@ -60,7 +60,16 @@ def row_curves(results: Results) -> Figure:
         label: {name: [statistics.fmean(result.sets[name].pass_at(1)) for result in row] for name in row[0].sets}
         for label, row in rows.items()
     }
-    curves = {label: [result.curves for result in row] for label, row in rows.items()}
+    curves = {
+        label: [
+            {
+                name: pd.Series(dict(zip(curve["step"], curve["value"], strict=True)), dtype=float)
+                for name, curve in result.curves.items()
+            }
+            for result in row
+        ]
+        for label, row in rows.items()
+    }
     return curves_figure(curves, rates, title="pass@1 after training")
 
 

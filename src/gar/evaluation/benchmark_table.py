@@ -12,14 +12,13 @@ import pandas as pd
 
 from gar.errors import ConfigError, DataError
 from gar.evaluation.folder import evaluation_folders
-from gar.evaluation.metrics import Measure, default_ks
+from gar.evaluation.metrics import Measure, check_ks, default_ks
 from gar.evaluation.paired import contrasts, problem_counts, scores
 from gar.evaluation.text_tables import NONE, difference_cells, rows_of
-from gar.records import Run, open_run
-from gar.records.dotted import differences
+from gar.records import Run, leaves, open_run
 from gar.records.evaluations import EvaluatedSet
 
-# Fields in which two evaluations must agree, and their names in errors.
+# Settings in which two evaluations must agree, and their names in errors.
 _COMMON = {
     "benchmark.problems_sha256": "the problems",
     "prompt.template": "prompt.template",
@@ -28,6 +27,7 @@ _COMMON = {
     "sampling.temperature": "sampling.temperature",
     "sampling.top_p": "sampling.top_p",
     "sampling.max_new_tokens": "sampling.max_new_tokens",
+    "format": "the format they were graded with",
 }
 
 
@@ -37,16 +37,6 @@ class Model:
 
     label: str
     evaluations: dict[str, list[Run]]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class BenchmarkTable:
-    """Scores of all models, contrasts with the first, and sentences about what could not be compared."""
-
-    labels: Sequence[str]
-    scores: pd.DataFrame
-    tests: pd.DataFrame
-    notes: Sequence[str]
 
 
 def load_model(argument: str) -> Model:
@@ -71,16 +61,16 @@ def load_model(argument: str) -> Model:
     for name, runs in by_benchmark.items():
         if len(runs) != len(folders):
             raise DataError(f"'{argument}': {len(runs)} of {len(folders)} folders hold {name}, expected all.")
-        for run in runs[1:]:
-            _check_comparable(runs[0], run)
+        for reason in filter(None, (_unlike(runs[0], run) for run in runs[1:])):
+            raise DataError(reason)
     return Model(label=label if equals else ",".join(path.name for path in folders), evaluations=by_benchmark)
 
 
-def benchmark_table(models: Sequence[Model], *, ks: Sequence[int] = ()) -> BenchmarkTable:
-    """Scores of every model on its benchmarks, and its contrast with the first model if both were evaluated alike.
+def benchmark_table(models: Sequence[Model], *, ks: Sequence[int] = ()) -> tuple[pd.DataFrame, pd.DataFrame, list[str]]:
+    """`scores` of every model, its `contrasts` with the first model, and notes on what could not be compared.
 
     p-values are corrected for all models and benchmarks of one measure and k. `ks` are the k of pass@k and maj@k. By
-    default, `columns` chooses them for the model with the fewest samples.
+    default they are pass@1, pass@n/2 and maj@n of the n samples of the model with the fewest.
 
     Raises:
         ConfigError: Two models have one label, or a k is larger than the number of samples.
@@ -89,51 +79,42 @@ def benchmark_table(models: Sequence[Model], *, ks: Sequence[int] = ()) -> Bench
     if repeated := [label for label in labels if labels.count(label) > 1]:
         raise ConfigError(f"two models are called {repeated[0]}. Name them: LABEL=FOLDER.")
     first, notes = models[0], list[str]()
-    by_benchmark: dict[str, list[Run]] = {}
-    for name, runs in ((name, runs) for model in models for name, runs in model.evaluations.items()):
-        by_benchmark.setdefault(name, []).append(runs[0])
-    measures = {
-        name: columns(ks, min(runs, key=lambda run: _result(run).num_samples)) for name, runs in by_benchmark.items()
-    }
+    measures: dict[str, list[tuple[Measure, int]]] = {}
+    for name in dict.fromkeys(name for model in models for name in model.evaluations):
+        runs = [model.evaluations[name][0] for model in models if name in model.evaluations]
+        measures[name] = _columns(ks, min(runs, key=lambda run: _result(run).num_samples))
     alike = [first, *(_tested(model, first, notes) for model in models[1:])]
     tests = contrasts(_counts(alike), against={label: [first.label] for label in labels[1:]}, measures=measures)
-    return BenchmarkTable(
-        labels=labels, scores=scores(_counts(models), measures=measures, intervals=True), tests=tests, notes=notes
-    )
+    return scores(_counts(models), measures=measures, intervals=True), tests, notes
 
 
-def columns(ks: Sequence[int], evaluation: Run) -> list[tuple[Measure, int]]:
-    """Measures and k of a benchmark: those asked for, or by default pass@1, pass@n/2 and maj@n of n samples."""
+def _columns(ks: Sequence[int], evaluation: Run) -> list[tuple[Measure, int]]:
     n = _result(evaluation).num_samples
-    for k in ks:
-        if k > n:
-            raise ConfigError(f"pass@{k} needs {k} samples per problem, and {evaluation.path} has {n}.")
+    check_ks(ks, n, evaluation.path)
     chosen = ks or sorted({1, *(k for k in default_ks(n) if n // 4 < k <= n // 2)})
-    passes: list[tuple[Measure, int]] = [("pass", k) for k in chosen]
     # maj@1 and maj@2 are pass@1: of two different answers either may win.
     majorities: list[tuple[Measure, int]] = [("majority", k) for k in (ks or (n,)) if k > 2]
-    return passes + majorities
+    return [*(("pass", k) for k in chosen), *majorities]
 
 
-def text_tables(table: BenchmarkTable) -> dict[str, pd.DataFrame]:
+def text_tables(scores: pd.DataFrame, tests: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """The scores, a column for each model, and the tests, if there are any, by title."""
-    cells = {(_name(row), row.label): _cell(row) for row in rows_of(table.scores)}
-    problems = {_name(row): row.num_problems for row in rows_of(table.scores)}
-    rows = [
-        [name, number, *(cells.get((name, label), NONE) for label in table.labels)] for name, number in problems.items()
-    ]
+    labels = scores["label"].unique()
+    cells = {(_name(row), row.label): _cell(row) for row in rows_of(scores)}
+    problems = {_name(row): row.num_problems for row in rows_of(scores)}
+    rows = [[name, number, *(cells.get((name, label), NONE) for label in labels)] for name, number in problems.items()]
     title = "Mean over problems, with its 95% bootstrap interval."
-    tables = {title: pd.DataFrame(rows, columns=["benchmark", "problems", *table.labels])}
-    if len(table.tests):
+    tables = {title: pd.DataFrame(rows, columns=["benchmark", "problems", *labels])}
+    if len(tests):
         title = (
-            f"Differences from {table.labels[0]}, paired by {table.tests['pairs'].iloc[0]}: 95% bootstrap "
+            f"Differences from {labels[0]}, paired by {tests['pairs'].iloc[0]}: 95% bootstrap "
             "interval, not corrected. p: two-sided, Holm-corrected over models and benchmarks of one measure. MDE: "
             "the difference that these pairs detect with 80% power."
         )
-        ordered = sorted(rows_of(table.tests), key=lambda row: list(problems).index(_name(row)))
-        tests = [[_name(row), row.label, *difference_cells(row)] for row in ordered]
+        ordered = sorted(rows_of(tests), key=lambda row: list(problems).index(_name(row)))
+        rows = [[_name(row), row.label, *difference_cells(row)] for row in ordered]
         headings = ["benchmark", "model", "difference", "95%", "p", "MDE", "verdict"]
-        tables[title] = pd.DataFrame(tests, columns=headings)
+        tables[title] = pd.DataFrame(rows, columns=headings)
     return tables
 
 
@@ -161,37 +142,29 @@ def _tested(model: Model, first: Model, notes: list[str]) -> Model:
     tested = {}
     for name in (name for name in first.evaluations if name in model.evaluations):
         runs, others = model.evaluations[name], first.evaluations[name]
-        try:
-            if len(runs) != len(others):
-                raise DataError(
-                    f"{model.label} has {len(runs)} seeds and {first.label} has {len(others)}: a pair is one seed of "
-                    "each."
-                )
-            _check_comparable(others[0], runs[0])
-            if len(_result(runs[0]).problems) < 2:
-                raise DataError(f"{name} has one problem: a paired test needs at least two.")
-        except DataError as error:
-            notes.append(f"No test of {model.label} on {name}: {error}")
+        reason = _unlike(others[0], runs[0])
+        if len(runs) != len(others):
+            seeds = f"{model.label} has {len(runs)} seeds and {first.label} has {len(others)}"
+            reason = f"{seeds}: a pair is one seed of each."
+        elif not reason and len(_result(runs[0]).problems) < 2:
+            reason = f"{name} has one problem: a paired test needs at least two."
+        if reason:
+            notes.append(f"No test of {model.label} on {name}: {reason}")
         else:
             tested[name] = runs
     return Model(label=model.label, evaluations=tested)
 
 
-def _check_comparable(first: Run, other: Run) -> None:
-    """Reject evaluations on different problems, prompts, numbers of samples, sampling or formats."""
-    unlike = [
-        f"{_COMMON[name]} ({before} and {now})"
-        for name, (before, now) in differences(first.settings, other.settings).items()
-        if name in _COMMON
+def _unlike(first: Run, other: Run) -> str:
+    """The problems, prompts, numbers of samples, sampling or formats in which evaluations differ. Empty if in none."""
+    before, now = (dict(leaves(run.settings)) | {"format": _result(run).format} for run in (first, other))
+    differing = [
+        f"{text} ({before.get(name)} and {now.get(name)})"
+        for name, text in _COMMON.items()
+        if before.get(name) != now.get(name)
     ]
-    formats = [_result(run).format for run in (first, other)]
-    if formats[0] != formats[1]:
-        unlike.append(f"the format they were graded with ({formats[0]} and {formats[1]})")
-    if unlike:
-        raise DataError(
-            f"{first.path} and {other.path} cannot be compared, since they differ in "
-            f"{'; '.join(unlike)}. Evaluate both in the same way."
-        )
+    text = f"{first.path} and {other.path} cannot be compared, since they differ in {'; '.join(differing)}."
+    return f"{text} Evaluate both in the same way." if differing else ""
 
 
 def _name(row: Any) -> str:

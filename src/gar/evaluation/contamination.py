@@ -5,61 +5,41 @@ and underscores in lower case, so that LaTeX, spaces and punctuation do not hide
 """
 
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 GRAM_WORDS = 13
 
 _WORD = re.compile(r"\w+")
 
 
-@dataclass(kw_only=True, slots=True)
-class Overlap:
-    """How far the training set holds one problem."""
-
-    num_exact: int = 0
-    """Rows with the same text, apart from case and white space."""
-    num_sharing: int = 0
-    """Rows that share 13 words in a row with the problem."""
-    shared_fraction: float = 0.0
-    """Largest share of the problem's runs in a single row, 1 if a row contains all of it."""
-    place: str = ""
-    """The row with the largest overlap. Empty if there is none."""
-
-
-def find_overlaps(rows: Iterable[tuple[str, str]], problems: Mapping[str, str]) -> dict[str, Overlap]:
+def find_overlaps(rows: Iterable[tuple[str, str]], problems: Mapping[str, str]) -> dict[str, tuple[float, str]]:
     """Look for every problem in every row of a training set, in one pass.
 
-    `rows` are places and texts, `problems` texts by id. A problem with fewer than 13 words counts only as a copy.
+    `rows` are places and texts, `problems` texts by id. A problem with fewer than 13 words counts only as a copy, apart
+    from case and white space.
+
+    Returns:
+        By the id of each problem that was found: the largest share of its runs of words in a single row, 1 if a row
+        contains all of it, and the first such row.
     """
-    by_text, by_run = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
-    for name, text in problems.items():
-        by_text[_plain(text)].append(name)
-        for run in _runs(text):
-            by_run[run].append(name)
-    num_runs = Counter(name for names in by_run.values() for name in names)
-    overlaps = {name: Overlap() for name in problems}
+    runs = {name: _runs(text) for name, text in problems.items()}
+    holders: dict[str, list[str]] = {}
+    for name, run in ((name, run) for name, parts in runs.items() for run in parts):
+        holders.setdefault(run, []).append(name)
+    overlaps: dict[str, tuple[float, str]] = {}
     for place, text in rows:
-        for name in by_text.get(_plain(text), ()):
-            overlaps[name].num_exact += 1
-            _raise(overlaps[name], 1.0, place)
-        shared = Counter(name for run in _runs(text) for name in by_run.get(run, ()))
+        shared = Counter(name for run in _runs(text) for name in holders.get(run, ()))
         for name, count in shared.items():
-            overlaps[name].num_sharing += 1
-            _raise(overlaps[name], count / num_runs[name], place)
+            fraction = count / len(runs[name])
+            if fraction > overlaps.get(name, (0, ""))[0]:
+                overlaps[name] = (fraction, place)
     return overlaps
 
 
-def _raise(overlap: Overlap, fraction: float, place: str) -> None:
-    if fraction > overlap.shared_fraction:
-        overlap.shared_fraction, overlap.place = fraction, place
-
-
-def _plain(text: str) -> str:
-    return " ".join(text.casefold().split())
-
-
 def _runs(text: str) -> set[str]:
+    """Runs of 13 words. A shorter text is one run of its words, with white space in place of other characters."""
     words = _WORD.findall(text.casefold())
+    if len(words) < GRAM_WORDS:
+        return {" ".join(text.casefold().split())}
     return {" ".join(words[i : i + GRAM_WORDS]) for i in range(len(words) - GRAM_WORDS + 1)}

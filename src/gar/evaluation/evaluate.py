@@ -1,18 +1,22 @@
 """Evaluate a policy on a set of problems: sample, verify, count."""
 
-import time
+import itertools
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from transformers import PreTrainedModel
 
+from gar.data.problems import prompt_text
 from gar.errors import DataError
-from gar.evaluation.grading import Group, SetResult, graded_groups
-from gar.rollouts.generate import encode_prompt, generate_responses
+from gar.evaluation.metrics import mean, pass_at_k
+from gar.records.files import canonical_hash
+from gar.records.rollouts import SampleRecord
+from gar.rollouts.generate import Response, encode_prompt, generate_responses
 from gar.sequences import ends_in_thinking_tag, token_pieces
 from gar.settings import EvaluateSettings
-from gar.types import Problem, Prompt, ResponseVerifier, Tags
+from gar.types import Problem, Prompt, ResponseFormat, ResponseVerifier, Status, Tags, Verdict
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -26,6 +30,86 @@ class Sampling:
     batch_size: int = 64
     chat_template_kwargs: Mapping[str, Any] | None = None
     generation_kwargs: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Group:
+    """The responses to one problem, and the verifier's verdict on each."""
+
+    problem: Problem
+    responses: tuple[Response, ...]
+    verdicts: tuple[Verdict, ...]
+
+    @property
+    def num_samples(self) -> int:
+        """Responses to the problem."""
+        return len(self.responses)
+
+    @property
+    def num_correct(self) -> int:
+        """Responses that are verified and well formatted."""
+        return sum(verdict.verified and verdict.well_formatted for verdict in self.verdicts)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SetResult:
+    """The groups of one set, in the order of its problems, the k of pass@k, and how the responses were read."""
+
+    groups: tuple[Group, ...]
+    ks: Sequence[int]
+    format: ResponseFormat
+
+    @property
+    def pass_at(self) -> dict[int, float]:
+        """pass@k for each k, the mean over problems. Correct means verified and well formatted."""
+        return {k: mean(pass_at_k(group.num_samples, group.num_correct, k) for group in self.groups) for k in self.ks}
+
+    def to_json(self) -> dict[str, Any]:
+        """The numbers without the texts: `{"num_problems": 200, ..., "pass_at": {"1": 0.31}, ...}`.
+
+        `problems_hash` is of what was asked and graded against: two sets with the same ids may differ in it.
+        `truncated_fraction` is the share of responses without an end token within the limit, and
+        `mean_response_tokens` counts end tokens.
+        """
+        problems = [group.problem for group in self.groups]
+        verdicts = [verdict for group in self.groups for verdict in group.verdicts]
+        responses = [response for group in self.groups for response in group.responses]
+        statuses = Counter(verdict.status for verdict in verdicts)
+        return {
+            "num_problems": len(self.groups),
+            "problems_hash": canonical_hash([[problem.id, problem.prompt, problem.answer] for problem in problems]),
+            "num_samples": self.groups[0].num_samples,
+            "format": self.format,
+            "pass_at": {str(k): value for k, value in self.pass_at.items()},
+            "mean_response_tokens": mean(response.num_tokens for response in responses),
+            "truncated_fraction": mean(response.truncated for response in responses),
+            "well_formatted_fraction": mean(verdict.well_formatted for verdict in verdicts),
+            "verified_fraction": mean(verdict.verified for verdict in verdicts),
+            "status_counts": {status.value: statuses[status] for status in Status},
+            "problems": [{"id": group.problem.id, "num_correct": group.num_correct} for group in self.groups],
+        }
+
+    def samples(self, set_name: str) -> list[SampleRecord]:
+        """Every response with its verdict, as a file of samples holds it."""
+        return [
+            SampleRecord(
+                set_name=set_name,
+                problem_id=group.problem.id,
+                group_index=number,
+                response_index=index,
+                prompt=group.problem.prompt if isinstance(group.problem.prompt, str) else str(group.problem.prompt),
+                response=response.text,
+                gold=group.problem.answer,
+                answer=verdict.answer,
+                status=verdict.status,
+                verified=verdict.verified,
+                well_formatted=verdict.well_formatted,
+                num_tokens=response.num_tokens,
+                truncated=response.truncated,
+            )
+            for number, group in enumerate(self.groups)
+            for index, (response, verdict) in enumerate(zip(group.responses, group.verdicts, strict=True))
+        ]
 
 
 def evaluate_policy(
@@ -44,7 +128,6 @@ def evaluate_policy(
     Raises:
         DataError, ModelError: As `sample_groups`.
     """
-    start = time.perf_counter()
     sampling = Sampling(
         max_new_tokens=max_new_tokens,
         temperature=settings.temperature,
@@ -54,8 +137,7 @@ def evaluate_policy(
     )
     number, asked = settings.num_samples, problems[: settings.max_problems]
     groups = sample_groups(model, tokenizer, asked, verifier, sampling, num_samples=number, progress="evaluate")
-    seconds = time.perf_counter() - start
-    return SetResult(groups=groups, ks=settings.pass_at_k, format=verifier.format, seconds=seconds)
+    return SetResult(groups=groups, ks=settings.pass_at_k, format=verifier.format)
 
 
 def sample_groups(
@@ -102,3 +184,24 @@ def encode_prompts(
     pieces = token_pieces(tokenizer)
     prompt_ids = [encode_prompt(tokenizer, prompt, chat_template_kwargs=template) for prompt in prompts]
     return prompt_ids, [ends_in_thinking_tag(ids, pieces, tags) for ids in prompt_ids]
+
+
+def graded_groups(
+    verifier: ResponseVerifier,
+    problems: Sequence[Problem],
+    responses: Sequence[Sequence[Response]],
+    *,
+    prefilled: Sequence[bool],
+) -> tuple[Group, ...]:
+    """A group per problem, with a verdict on each of its responses. `prefilled` prompts open the thinking part."""
+    rows = [
+        (response.text, problem.answer, flag, prompt_text(problem.prompt))
+        for problem, group, flag in zip(problems, responses, prefilled, strict=True)
+        for response in group
+    ]
+    texts, golds, flags, prompts = zip(*rows, strict=True)
+    verdicts = iter(verifier.verify(texts, golds, prefilled_think=flags, prompts=prompts))
+    return tuple(
+        Group(problem=problem, responses=tuple(group), verdicts=tuple(itertools.islice(verdicts, len(group))))
+        for problem, group in zip(problems, responses, strict=True)
+    )

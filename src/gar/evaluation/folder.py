@@ -62,7 +62,7 @@ class EvaluationFolder:
     def problems(self) -> list[Problem]:
         """The problems with their prompts."""
         read_set(self.path)[1].check(PROBLEMS)
-        return [Problem(**line) for line in whole_objects(self.path / PROBLEMS, ProblemLine)]
+        return [Problem(**line) for line in whole_objects(self.path / PROBLEMS, Problem)]
 
     def all_responses(self, problems: Sequence[Problem], num_samples: int) -> list[list[Line]]:
         """The responses to each problem, in the order of the samples. Lists the file once all are there."""
@@ -70,18 +70,15 @@ class EvaluationFolder:
         is_listed = _RESPONSES in manifest.entries
         if is_listed:
             manifest.check(_RESPONSES)
-        found: dict[str, dict[int, Line]] = {problem.id: {} for problem in problems}
-        for line in self.responses:
-            found[line["problem"]][line["sample"]] = line
-        number, expected = sum(map(len, found.values())), num_samples * len(problems)
-        if number < expected:
+        found = {(line["problem"], line["sample"]): line for line in self.responses}
+        if len(found) < (expected := num_samples * len(problems)):
             raise RecordError(
-                f"{self.path}: {number:,} of {expected:,} responses are there. Run the same `gar eval run` again for "
-                "the rest."
+                f"{self.path}: {len(found):,} of {expected:,} responses are there. Run the same `gar eval run` again "
+                "for the rest."
             )
         if not is_listed:
             manifest.add(_RESPONSES)
-        return [[samples[number] for number in range(num_samples)] for samples in found.values()]
+        return [[found[problem.id, number] for number in range(num_samples)] for problem in problems]
 
     def write_result(self, samples: Sequence[SampleRecord], metrics: Mapping[str, Any]) -> None:
         """Write every sample with its verdict, and the numbers, in place of earlier ones."""
@@ -103,15 +100,6 @@ def evaluation_folders(path: Path) -> list[EvaluationFolder]:
 
 def _is_evaluation(path: Path) -> bool:
     return any((path / name).is_file() for name in (SET, PROBLEMS, _RESPONSES))
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ProblemLine:
-    """A line of `problems.jsonl`."""
-
-    id: str
-    prompt: Any
-    answer: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -5,25 +5,124 @@ again, and only its missing samples are added, so that the file is the same as w
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import torch
 from tqdm import tqdm
 
 from gar.data.prompts import render_problems
-from gar.errors import DataError
-from gar.evaluation.engines import ENGINES, SamplingEngine
+from gar.errors import ConfigError, DataError, ModelError, install_command
+from gar.evaluation.benchmarks.load import EvaluationSet
 from gar.evaluation.evaluate import Sampling, encode_prompts
 from gar.evaluation.folder import EvaluationFolder
 from gar.evaluation.job import GenerateJob
-from gar.evaluation.sets import EvaluationSet
+from gar.models.embedded import model_path
+from gar.models.load import load_policy
+from gar.rollouts.generate import Response, context_length, generate_responses
+from gar.scoring.device import choose_device
+from gar.scoring.identity import tokenizer_hash, weights_hash
+from gar.sequences import special_ids, without_trailing_special
 from gar.types import Tags
 
 DEFAULT_MAX_NEW_TOKENS = 8192
 
 Sample = tuple[int, int]
 """The position of a problem, and the number of the sample."""
+
+GREEDY_TOP_P = 1e-9
+"""top_p so small that sampling is greedy."""
+
+
+class TransformersEngine:
+    """Hugging Face `generate`, as in the evaluations of a training run.
+
+    `context` is the maximum number of tokens of a prompt and its response together. None if unknown. `identity` has
+    the backend and hashes of the model's weights and tokenizer.
+    """
+
+    def __init__(self, job: GenerateJob) -> None:
+        model, self.tokenizer = load_policy(job.model)
+        self._model = model.to(choose_device(job.device)).eval()
+        self.context = context_length(model)
+        self.identity: Mapping[str, Any] = {
+            "backend": "transformers",
+            "weights": weights_hash(self._model),
+            "tokenizer": tokenizer_hash(self.tokenizer),
+        }
+
+    def respond(self, prompt_ids: Sequence[Sequence[int]], sampling: Sampling) -> list[Response]:
+        """Write one response to each prompt, all from one random stream. Temperature 0 is greedy."""
+        try:
+            written = generate_responses(
+                self._model,
+                self.tokenizer,
+                prompt_ids,
+                num_samples=1,
+                max_new_tokens=sampling.max_new_tokens,
+                temperature=sampling.temperature or 1.0,
+                top_p=sampling.top_p if sampling.temperature else GREEDY_TOP_P,
+                batch_size=len(prompt_ids),
+                seed=sampling.seed,
+            )
+        except torch.OutOfMemoryError as error:
+            raise ModelError(
+                f"the device's memory does not suffice for {len(prompt_ids)} responses of up to "
+                f"{sampling.max_new_tokens} tokens at one time: {error} Run the same command with a lower --batch-size "
+                "to continue."
+            ) from error
+        return [responses[0] for responses in written]
+
+
+class VllmEngine:
+    """vLLM's offline `LLM`. Its samples differ from Hugging Face's of the same seed.
+
+    vLLM does not show its weights, so `identity` has the name and the revision of the model.
+    """
+
+    def __init__(self, job: GenerateJob) -> None:
+        try:
+            from vllm import LLM, SamplingParams  # pyright: ignore[reportMissingImports]: an extra
+        except ImportError as error:
+            raise ConfigError(f"--backend vllm needs vLLM: {install_command('trl[vllm]')}") from error
+        model = job.model
+        self._params = SamplingParams
+        self._llm = LLM(model=model_path(model.path), revision=model.revision, dtype=model.dtype, seed=0)
+        self.tokenizer = self._llm.get_tokenizer()
+        self.context: int | None = self._llm.llm_engine.model_config.max_model_len
+        self.identity: Mapping[str, Any] = {
+            "backend": "vllm",
+            "weights": f"{model.path}@{model.revision}",
+            "tokenizer": tokenizer_hash(self.tokenizer),
+        }
+
+    def respond(self, prompt_ids: Sequence[Sequence[int]], sampling: Sampling) -> list[Response]:
+        """As `TransformersEngine`, but each prompt has a random stream, from the seed and its place in the batch."""
+        params = [
+            self._params(
+                n=1,
+                temperature=sampling.temperature,
+                top_p=sampling.top_p,
+                max_tokens=sampling.max_new_tokens,
+                seed=(sampling.seed + place) % 2**48,
+            )
+            for place in range(len(prompt_ids))
+        ]
+        prompts = [{"prompt_token_ids": list(ids)} for ids in prompt_ids]
+        stripped = special_ids(self.tokenizer, Tags())
+        responses = []
+        for output in (each.outputs[0] for each in self._llm.generate(prompts, params, use_tqdm=False)):
+            body = without_trailing_special(output.token_ids, stripped)
+            text = self.tokenizer.decode(body, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+            truncated = output.finish_reason == "length"
+            responses.append(Response(ids=tuple(output.token_ids), text=text, truncated=truncated))
+        return responses
+
+
+SamplingEngine = TransformersEngine | VllmEngine
+ENGINES: Mapping[str, type[SamplingEngine]] = {"transformers": TransformersEngine, "vllm": VllmEngine}
+"""By the name of the backend."""
 
 
 def generate(job: GenerateJob, sets: Sequence[EvaluationSet]) -> list[EvaluationFolder]:
@@ -32,10 +131,8 @@ def generate(job: GenerateJob, sets: Sequence[EvaluationSet]) -> list[Evaluation
     Raises:
         ConfigError: A setting is wrong, or a folder holds an evaluation with other settings.
         DataError: A prompt does not fit into the context.
-        ModelError: The model cannot be loaded or sampled from.
-        RecordError: A file cannot be read or written. What was finished is kept.
     """
-    folders = [EvaluationFolder(job.folder() / each.name) for each in sets]
+    folders = [EvaluationFolder(job.folder() / each.identity["benchmark"]["name"]) for each in sets]
     for each, folder in zip(sets, folders, strict=True):
         if not job.overwrite:
             folder.output.refuse_other(each.identity)  # before a model is loaded
@@ -48,13 +145,14 @@ def generate(job: GenerateJob, sets: Sequence[EvaluationSet]) -> list[Evaluation
 
 def _generate_set(job: GenerateJob, asked: EvaluationSet, folder: EvaluationFolder, engine: SamplingEngine) -> None:
     """Draw the missing samples of one benchmark."""
-    problems = render_problems(asked.problems, asked.template, engine.tokenizer)
+    name, template = asked.identity["benchmark"]["name"], asked.identity["prompt"]["template"]
+    problems = render_problems(asked.problems, template, engine.tokenizer)
     prompt_ids, prefilled = encode_prompts(engine.tokenizer, [problem.prompt for problem in problems], Tags())
     lengths = [len(ids) for ids in prompt_ids]
     model = {"path": job.model.path, "revision": job.model.revision, **engine.identity}
     room = DEFAULT_MAX_NEW_TOKENS if engine.context is None else engine.context - max(lengths)
     if room < 1:
-        raise DataError(f"{asked.name}: a prompt of {max(lengths)} tokens fills the context. Is it the right model?")
+        raise DataError(f"{name}: a prompt of {max(lengths)} tokens fills the context. Is it the right model?")
     limit = job.max_new_tokens or min(DEFAULT_MAX_NEW_TOKENS, room)
     drawn: dict[str, Any] = asked.identity["sampling"] | {"max_new_tokens": limit}
     num_samples = drawn["num_samples"]
@@ -63,7 +161,7 @@ def _generate_set(job: GenerateJob, asked: EvaluationSet, folder: EvaluationFold
     done = {(places[line["problem"]], line["sample"]) for line in folder.responses}
     sampling = Sampling(max_new_tokens=limit, temperature=job.temperature, top_p=job.top_p, seed=job.seed)
     total = len(problems) * num_samples
-    with tqdm(total=total, initial=len(done), desc=asked.name, unit=" samples", disable=None) as bar:
+    with tqdm(total=total, initial=len(done), desc=name, unit=" samples", disable=None) as bar:
         for batch in plan_batches(lengths, num_samples, job.batch_size):
             if done.issuperset(batch):
                 continue

@@ -1,9 +1,12 @@
 """The numbers of an evaluation: pass@k and maj@k of each problem."""
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Literal
+
+from gar.errors import ConfigError
 
 Measure = Literal["pass", "majority"]
 
@@ -71,35 +74,32 @@ def majority_at_k(num_right: int, wrong_votes: tuple[int, ...], num_abstained: i
     total = math.comb(num_right + sum(wrong_votes) + num_abstained, k)
     share = 0.0
     for t in range(1, min(num_right, k) + 1):
-        ways = _ways_of_others(wrong_votes, num_abstained, num_drawn=k - t, limit=t)
-        share += sum(count * math.comb(num_right, t) / total / (ties + 1) for ties, count in enumerate(ways))
+        # By the number of tied answers, and of samples drawn so far.
+        ways = Counter({(0, drawn): math.comb(num_abstained, drawn) for drawn in range(k - t + 1)})
+        for votes in wrong_votes:
+            grown = Counter[tuple[int, int]]()
+            for (ties, drawn), count in ways.items():
+                for taken in range(min(votes, t, k - t - drawn) + 1):
+                    grown[ties + (taken == t), drawn + taken] += count * math.comb(votes, taken)
+            ways = grown
+        counts = (ways[ties, k - t] for ties in range((k - t) // t + 1))
+        share += sum(count * math.comb(num_right, t) / total / (ties + 1) for ties, count in enumerate(counts))
     return min(share, 1.0)
-
-
-def _ways_of_others(wrong_votes: Sequence[int], num_abstained: int, *, num_drawn: int, limit: int) -> list[int]:
-    """For each m, the ways to draw `num_drawn` other samples so that m answers have `limit` votes and none has more."""
-    most_ties = num_drawn // limit
-    # ways[m][j]: m answers at the limit, j samples drawn so far
-    ways = [[0] * (num_drawn + 1) for _ in range(most_ties + 1)]
-    ways[0] = [math.comb(num_abstained, j) for j in range(num_drawn + 1)]
-    for votes in wrong_votes:
-        below = [math.comb(votes, j) for j in range(min(votes, limit - 1) + 1)]
-        at_limit = math.comb(votes, limit)
-        ways = [
-            [
-                sum(count * ways[m][j - taken] for taken, count in enumerate(below) if taken <= j)
-                + (at_limit * ways[m - 1][j - limit] if m and j >= limit else 0)
-                for j in range(num_drawn + 1)
-            ]
-            for m in range(most_ties + 1)
-        ]
-    return [row[num_drawn] for row in ways]
 
 
 def default_ks(num_samples: int) -> tuple[int, ...]:
     """Powers of 2 up to the number of samples, and that number."""
     powers = [2**exponent for exponent in range(num_samples.bit_length())]
     return tuple(dict.fromkeys([*powers, num_samples]))
+
+
+def check_ks(ks: Iterable[int], num_samples: int, name: object) -> None:
+    """Raise a `ConfigError` if a k is larger than the number of samples of what is called `name`."""
+    if (k := max(ks, default=1)) > num_samples:
+        raise ConfigError(
+            f"pass@{k} needs {k} samples per problem, and {name} has {num_samples}. Lower --pass-at-k, or draw more "
+            "with --samples, into a new folder."
+        )
 
 
 def rate(measure: Measure, k: int, num_samples: int, num_correct: int, wrong_votes: Sequence[int] = ()) -> float:

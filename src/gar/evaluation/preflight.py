@@ -5,7 +5,7 @@ If all responses are cut off, badly formatted or wrong, a run trains for hours a
 
 import math
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,8 +15,7 @@ from rich.text import Text
 from transformers import PreTrainedModel
 
 from gar.errors import PreflightError
-from gar.evaluation.evaluate import Sampling, sample_groups
-from gar.evaluation.grading import Group
+from gar.evaluation.evaluate import Group, Sampling, sample_groups
 from gar.evaluation.metrics import mean
 from gar.rollouts.generate import Response
 from gar.settings import PreflightSettings
@@ -33,34 +32,25 @@ CORRECT, CUT_OFF = "correct: verified and well formatted", "cut off without an e
 BAD_FORMAT, RIGHT_IN_BAD_FORMAT = "badly formatted", "right answer in bad format"
 UNREADABLE, UNCHECKED = "well formatted without a readable answer", "not graded: timeout or error"
 ALL_CORRECT, ALL_WRONG = "groups all correct", "groups all wrong"
-PREFILLED, NO_ANCHOR = "prompts that already open the thinking part", "problems without an expert solution"
 
+_OF_RESPONSES: Mapping[str, Callable[[Response, Verdict], bool]] = {
+    CORRECT: lambda _, verdict: verdict.verified and verdict.well_formatted,
+    CUT_OFF: lambda response, _: response.truncated,
+    BAD_FORMAT: lambda _, verdict: not verdict.well_formatted,
+    RIGHT_IN_BAD_FORMAT: lambda _, verdict: verdict.verified and not verdict.well_formatted,
+    UNREADABLE: lambda _, verdict: verdict.well_formatted and verdict.status is Status.UNPARSED,
+    UNCHECKED: lambda _, verdict: verdict.status in (Status.TIMEOUT, Status.ERROR),
+}
+"""Shares of the responses, by label."""
 
-@dataclass(frozen=True, slots=True)
-class Symptom:
-    """A fault: which share above which limit shows it, what it means, and what to do about it.
-
-    The text follows the share in percent, and `preflight` fills its places. `shown_by` picks the responses that show
-    the fault. None if single responses do not.
-    """
-
-    share: str
-    above: float
-    text: str
-    shown_by: Callable[[Response, Verdict], bool] | None = None
-
-
-SYMPTOMS = (
-    Symptom(
-        CUT_OFF,
+_FAULTS: Mapping[str, tuple[float, str]] = {
+    CUT_OFF: (
         SOME,
         "of responses reach max_completion_length {limit} without an end. The limit is shorter than the model's "
         "answers, or the model does not end them with {end_token}. Raise --trl.max_completion_length, or set the "
         "tokenizer's eos_token to what the model ends with.",
-        lambda response, _: response.truncated,
     ),
-    Symptom(
-        BAD_FORMAT,
+    BAD_FORMAT: (
         MOST,
         "of responses are not in the format {format!r}. If they are cut off, raise --trl.max_completion_length first. "
         "If they are empty, an instruction-tuned model needs chat messages: --data.template boxed makes them. "
@@ -68,39 +58,27 @@ SYMPTOMS = (
         "{think_open}, a response must not open that again: choose --verify.format boxed, or a chat template that "
         "does not open the thinking part. Otherwise the model uses other markers: name them in --verify.tags, or "
         "accept answers anywhere with --verify.format none.",
-        lambda _, verdict: not verdict.well_formatted,
     ),
-    Symptom(
-        UNREADABLE,
+    UNREADABLE: (
         SOME,
         "of responses keep the format and hold no answer that can be parsed. The answer part is neither a number nor a "
         "formula, or not exactly one value (`3 or 7`). Ask for the final answer alone there, or give your own grader "
         "with --verify.verifier.",
-        lambda _, verdict: verdict.well_formatted and verdict.status is Status.UNPARSED,
     ),
-    Symptom(
-        UNCHECKED,
+    UNCHECKED: (
         0,
         "of responses could not be graded, and earn nothing. After timeouts raise --verify.timeout_seconds. An error's "
         "text follows the example: is the gold answer unreadable (`gar data check` lists those), or does a "
         "custom grader fail?",
-        lambda _, verdict: verdict.status in (Status.TIMEOUT, Status.ERROR),
     ),
-    Symptom(
-        ALL_WRONG,
+    ALL_WRONG: (
         _BELOW_ALL,
         "of groups hold no correct response. The problems are too hard for this model, or its answers are cut off, "
         "badly formatted, or of another form than the gold answers. Compare the answers below with their gold, take "
         "easier problems or a better model, or look at more: --preflight.num_problems, --preflight.num_samples.",
-        lambda *_: True,
     ),
-    Symptom(
-        NO_ANCHOR,
-        SOME,
-        "of problems have no expert solution. Without one a response earns no bonus, and the method is plain GRPO "
-        "there. Name the column with --data.anchor_fields, or train with --method grpo.",
-    ),
-)
+}
+"""The share above which each fault is reported, and what it means. The text follows the share in percent."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -130,8 +108,6 @@ def preflight(
     verifier: ResponseVerifier,
     settings: PreflightSettings,
     sampling: Sampling,
-    *,
-    needs_alignment: bool,
 ) -> PreflightReport:
     """Sample a few groups as training will, and find their faults. The caller acts on `settings.mode`.
 
@@ -146,7 +122,7 @@ def preflight(
     groups = sample_groups(
         model, tokenizer, few, verifier, sampling, num_samples=settings.num_samples, progress="preflight"
     )
-    shares = _shares(groups, problems)
+    shares = _shares(groups)
     facts = {
         "limit": (sampling.generation_kwargs or {}).get("max_new_tokens", sampling.max_new_tokens),
         "end_token": repr(tokenizer.eos_token),
@@ -154,19 +130,15 @@ def preflight(
         "think_open": verifier.tags.think_open,
     }
     findings, shown = [], set[str]()
-    for rule in SYMPTOMS:
-        if shares[rule.share] > rule.above and (needs_alignment or rule.share != NO_ANCHOR):
-            text = f"{_percent(shares[rule.share])} {rule.text.format(**facts)}"
-            example = _example(groups, rule.shown_by) if rule.shown_by else None
+    for label, (above, meaning) in _FAULTS.items():
+        if shares[label] > above:
+            text = f"{_percent(shares[label])} {meaning.format(**facts)}"
+            example = _example(groups, label)
             if example and example not in shown:
                 text += f"\n  For example {example}"
                 shown.add(example)
             findings.append(text)
-    stops = (
-        max(shares[CUT_OFF], shares[UNCHECKED]) > MOST
-        or shares[CORRECT] == 0
-        or (needs_alignment and shares[NO_ANCHOR] == 1)
-    )
+    stops = max(shares[CUT_OFF], shares[UNCHECKED]) > MOST or shares[CORRECT] == 0
     return PreflightReport(groups=groups, shares=shares, findings=tuple(findings), stops=stops)
 
 
@@ -183,32 +155,28 @@ def render(report: PreflightReport, *, with_findings: bool = True) -> Lines:
     return Lines(table, *(Text(f"WARN: {finding}", style=style) for finding in report.findings if with_findings))
 
 
-def _shares(groups: Sequence[Group], problems: Sequence[Problem]) -> dict[str, float]:
-    verdicts = [verdict for group in groups for verdict in group.verdicts]
+def _shares(groups: Sequence[Group]) -> dict[str, float]:
     return {
-        CORRECT: mean(v.verified and v.well_formatted for v in verdicts),
-        CUT_OFF: mean(response.truncated for group in groups for response in group.responses),
-        BAD_FORMAT: mean(not v.well_formatted for v in verdicts),
-        RIGHT_IN_BAD_FORMAT: mean(v.verified and not v.well_formatted for v in verdicts),
-        UNREADABLE: mean(v.well_formatted and v.status is Status.UNPARSED for v in verdicts),
-        UNCHECKED: mean(v.status in (Status.TIMEOUT, Status.ERROR) for v in verdicts),
+        **{label: mean(holds(r, v) for _, r, v in _rows(groups)) for label, holds in _OF_RESPONSES.items()},
         ALL_CORRECT: mean(group.num_correct == group.num_samples for group in groups),
         ALL_WRONG: mean(group.num_correct == 0 for group in groups),
-        PREFILLED: mean(group.prefilled for group in groups),
-        NO_ANCHOR: mean(not problem.anchors for problem in problems),
     }
 
 
-def _example(groups: Sequence[Group], wanted: Callable[[Response, Verdict], bool]) -> str | None:
-    """The first response of a kind, shortened: problem, gold, text, and the verifier's explanation."""
+def _example(groups: Sequence[Group], label: str) -> str | None:
+    """The first response with a fault, shortened: problem, gold, text, and the verifier's explanation."""
+    for problem, response, verdict in _rows(groups):
+        if label == ALL_WRONG or _OF_RESPONSES[label](response, verdict):
+            shown = repr(response.text[:_EXAMPLE_CHARACTERS]) + "..." * (len(response.text) > _EXAMPLE_CHARACTERS)
+            detail = f" ({verdict.detail})" if verdict.detail else ""
+            return f"problem {problem.id!r}, gold {problem.answer!r}: {shown}{detail}"
+    return None
+
+
+def _rows(groups: Sequence[Group]) -> Iterator[tuple[Problem, Response, Verdict]]:
     for group in groups:
         for response, verdict in zip(group.responses, group.verdicts, strict=True):
-            if wanted(response, verdict):
-                text = response.text
-                shown = repr(text[:_EXAMPLE_CHARACTERS]) + ("..." if len(text) > _EXAMPLE_CHARACTERS else "")
-                detail = f" ({verdict.detail})" if verdict.detail else ""
-                return f"problem {group.problem.id!r}, gold {group.problem.answer!r}: {shown}{detail}"
-    return None
+            yield group.problem, response, verdict
 
 
 def _percent(fraction: float) -> str:

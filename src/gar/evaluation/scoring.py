@@ -13,11 +13,10 @@ import numpy as np
 from tqdm import tqdm
 
 from gar.data.problems import prompt_text
-from gar.errors import ConfigError
+from gar.evaluation.evaluate import Group, SetResult, graded_groups
 from gar.evaluation.folder import EvaluationFolder
-from gar.evaluation.grading import Group, SetResult, graded_groups
 from gar.evaluation.job import ScoreSettings
-from gar.evaluation.metrics import default_ks, mean, rate
+from gar.evaluation.metrics import check_ks, default_ks, mean, rate
 from gar.evaluation.statistics import bootstrap_interval
 from gar.records.resumable import Line
 from gar.rollouts.generate import Response
@@ -38,32 +37,21 @@ def score(folder: EvaluationFolder, settings: ScoreSettings) -> dict[str, Any]:
     identity = folder.identity()
     num_samples = identity["sampling"]["num_samples"]
     ks = settings.pass_at_k or default_ks(num_samples)
-    if too_large := [k for k in ks if k > num_samples]:
-        raise ConfigError(
-            f"pass@{too_large[0]} needs {too_large[0]} samples per problem, and {folder.path} has {num_samples}. "
-            "Generate more, with another --out, or drop it from --pass-at-k."
-        )
+    check_ks(ks, num_samples, folder.path)
     format = settings.format or identity["prompt"]["format"]
     verifier = Verifier(format=format, num_workers=settings.num_workers, timeout_seconds=settings.timeout_seconds)
     with folder.alone():
         problems = folder.problems()
         lines = folder.all_responses(problems, num_samples)
-        written = [
-            [
-                Response(ids=tuple(each["tokens"]), text=each["text"], truncated=each["stop"] == "length")
-                for each in group
-            ]
-            for group in lines
-        ]
-        prefilled = [group[0]["prefilled_think"] for group in lines]
         groups, votes, size = list[Group](), list[list[int]](), max(1, _RESPONSES_PER_WINDOW // num_samples)
-        bar = tqdm(total=len(problems), desc="grading", unit=" problems", disable=None)
-        with bar, verifier:
-            for window in (slice(start, start + size) for start in range(0, len(problems), size)):
-                graded = graded_groups(verifier, problems[window], written[window], prefilled=prefilled[window])
+        with verifier:
+            for start in tqdm(range(0, len(problems), size), desc="grading", disable=None):
+                window = slice(start, start + size)
+                responses = [[_response(line) for line in group] for group in lines[window]]
+                prefilled = [group[0]["prefilled_think"] for group in lines[window]]
+                graded = graded_groups(verifier, problems[window], responses, prefilled=prefilled)
                 groups += graded
                 votes += _wrong_votes(verifier, graded)
-                bar.update(len(graded))
         result = SetResult(groups=tuple(groups), ks=ks, format=format)
         name, numbers = identity["benchmark"]["name"], _numbers(result, votes)
         folder.write_result(result.samples(name), {"sets": {name: numbers}})
@@ -101,38 +89,37 @@ def equal_answers(verifier: Verifier, answers: Sequence[Sequence[str]]) -> list[
     classes: list[dict[str, str]] = [{} for _ in answers]
     # Each round completes one class of every problem, so that the workers get many comparisons at a time.
     while any(waiting):
-        pairs = [(i, other, group[0]) for i, group in enumerate(waiting) for other in group[1:]]
-        for i, group in enumerate(waiting):
-            classes[i] |= {answer: answer for answer in group[:1]}
-        grades = verifier.grade_answers(
-            [other for _, other, _ in pairs], [first for *_, first in pairs], [""] * len(pairs)
-        )
-        for (i, other, first), graded in zip(pairs, grades, strict=True):
+        for known, group in zip(classes, waiting, strict=True):
+            known |= {answer: answer for answer in group[:1]}
+        pairs = [(known, other, group[0]) for known, group in zip(classes, waiting, strict=True) for other in group[1:]]
+        others, firsts = [other for _, other, _ in pairs], [first for *_, first in pairs]
+        grades = verifier.grade_answers(others, firsts, [""] * len(pairs))
+        for (known, other, first), graded in zip(pairs, grades, strict=True):
             if graded.status is Status.OK:
-                classes[i][other] = first
-        waiting = [[answer for answer in group if answer not in classes[i]] for i, group in enumerate(waiting)]
+                known[other] = first
+        waiting = [[each for each in group if each not in known] for known, group in zip(classes, waiting, strict=True)]
     return classes
 
 
 def _wrong_votes(verifier: Verifier, groups: Sequence[Group]) -> list[list[int]]:
     """Votes for each wrong answer to each problem, most frequent first. An incomparable answer votes for its text."""
-    voters = [
-        [each for each in group.verdicts if each.well_formatted and each.answer is not None and not each.verified]
-        for group in groups
+    ballots = [_ballot(group) for group in groups]
+    classes = equal_answers(verifier, [[answer for answer, graded in ballot if graded] for ballot in ballots])
+    counts = [
+        Counter(first_of.get(answer, answer) for answer, _ in ballot)
+        for first_of, ballot in zip(classes, ballots, strict=True)
     ]
-    answers = [
-        [_vote(each.answer or "", group) for each in voting if each.status is Status.WRONG]
-        for group, voting in zip(groups, voters, strict=True)
-    ]
-    others = [[each.answer for each in voting if each.status is not Status.WRONG] for voting in voters]
-    votes = [
-        Counter([*(same[answer] for answer in compared), *texts])
-        for compared, same, texts in zip(answers, equal_answers(verifier, answers), others, strict=True)
-    ]
-    return [sorted(counts.values(), reverse=True) for counts in votes]
+    return [sorted(votes.values(), reverse=True) for votes in counts]
 
 
-def _vote(answer: str, group: Group) -> str:
-    """The answer, of which only the letter counts if the problem is multiple choice."""
-    problem = group.problem
-    return chosen_letters(answer, prompt_text(problem.prompt)) if is_choice(problem.answer) else answer
+def _ballot(group: Group) -> list[tuple[str, bool]]:
+    """The wrong answers to a problem, and whether each was graded. Of a choice only the letter counts."""
+    ballot = [
+        (each.answer, each.status is Status.WRONG)
+        for each in group.verdicts
+        if each.well_formatted and each.answer is not None and not each.verified
+    ]
+    if not is_choice(group.problem.answer):
+        return ballot
+    prompt = prompt_text(group.problem.prompt)
+    return [(chosen_letters(answer, prompt) if graded else answer, graded) for answer, graded in ballot]

@@ -49,7 +49,7 @@ def paired_t_p_value(differences: ArrayLike) -> float | None:
         >>> round(paired_t_p_value([1.0, 2.0, 3.0]), 4)
         0.0742
     """
-    values = _at_least_two(differences)
+    values = _finite(differences, least=2)
     mean, sd = mean_and_sd(values)
     if not sd:
         return None if mean else 1.0
@@ -74,7 +74,7 @@ def sign_flip_p_value(differences: ArrayLike) -> float:
         >>> sign_flip_p_value([1.0, 2.0, 3.0])
         0.25
     """
-    values = _at_least_two(differences)
+    values = _finite(differences, least=2)
     n = len(values)
     least = abs(values.sum()) - _ROUNDING * np.abs(values).sum()
     if n <= _EXACT_PAIRS:
@@ -183,15 +183,8 @@ def _parts(num_rows: int, num_columns: int) -> list[int]:
     return [min(most, num_rows - start) for start in range(0, num_rows, most)]
 
 
-def _finite(values: ArrayLike) -> NDArray[np.float64]:
+def _finite(values: ArrayLike, least: int = 1) -> NDArray[np.float64]:
     numbers = np.asarray(values, dtype=float)
-    if numbers.ndim != 1 or not numbers.size or not np.isfinite(numbers).all():
-        raise ValueError(f"expected at least one finite number, got {np.array2string(numbers, threshold=8)}")
+    if numbers.ndim != 1 or numbers.size < least or not np.isfinite(numbers).all():
+        raise ValueError(f"expected {least} or more finite numbers, got {np.array2string(numbers, threshold=8)}")
     return numbers
-
-
-def _at_least_two(differences: ArrayLike) -> NDArray[np.float64]:
-    values = _finite(differences)
-    if len(values) < 2:
-        raise ValueError("a paired test needs at least two pairs, got one: run more seeds")
-    return values

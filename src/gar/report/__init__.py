@@ -1,6 +1,6 @@
 """`gar report`: one self-contained HTML page about one or several runs. Importing this imports no torch."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 import tyro
 from pydantic import Field
@@ -11,7 +11,7 @@ from gar.settings import Settings
 class ReportOptions(Settings):
     """Options of a report.
 
-    Example: ReportOptions(max_rollouts=100, token_shares="final")
+    Example: ReportOptions(max_rollouts=100, token_shares=True)
     """
 
     max_rollouts: Annotated[int, Field(ge=1)] = 2000
@@ -20,5 +20,5 @@ class ReportOptions(Settings):
     """The training problems with their expert solutions, if the runs' own source is not available."""
     histogram_steps: tuple[Annotated[int, Field(ge=1)], ...] = ()
     """First steps of the histograms of alignment. By default four, evenly over the run."""
-    token_shares: Literal["final", "start"] | None = None
-    """Run the model to show what each token adds to the alignment, under the final or the initial weights of a run."""
+    token_shares: bool = False
+    """Run the final model of each run to show what each token adds to the alignment."""

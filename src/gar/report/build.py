@@ -9,7 +9,7 @@ from gar.records import Run, write_atomic
 from gar.report import ReportOptions
 from gar.report.charts import charts, pictures
 from gar.report.definitions import DEFINITIONS
-from gar.report.page import MARK, MAX_BYTES, Report, page
+from gar.report.page import MAX_BYTES, Report, page
 from gar.report.rollouts import browser_rollouts
 from gar.report.runs import differing_settings, find_runs, group_runs, missing, read_run, run_facts
 from gar.report.tables import runs_table, setting, status_table, tags, verdict_counts
@@ -18,27 +18,17 @@ from gar.report.verdicts import changes, contests, contrast_table, headline, sco
 _SPARE_BYTES = 200_000
 
 
-def write_report(
-    paths: Sequence[str | Path], out: str | Path, options: ReportOptions | None = None, *, overwrite: bool = False
-) -> Report:
+def write_report(paths: Sequence[str | Path], out: str | Path, options: ReportOptions | None = None) -> Report:
     """Write a report about some runs as one HTML file below 8 MB, and return the content of the page.
 
-    `paths` are run folders, or folders of them. An earlier report is replaced, and whatever is there with `overwrite`.
+    `paths` are run folders, or folders of them. A file of this name is replaced.
     """
+    if Path(out).suffix != ".html":
+        raise ConfigError(f"{out}: a report is an HTML file. Expected a name that ends in .html.")
     runs = [read_run(path) for path in find_runs(paths)]
-    if not overwrite and Path(out).exists() and not _is_report(Path(out)):
-        raise ConfigError(f"{out} exists, and is not a report. Add --overwrite to replace it.")
     report = make_report(runs, options or ReportOptions())
     write_atomic(out, page(report))
     return report
-
-
-def _is_report(path: Path) -> bool:
-    try:
-        with path.open("rb") as file:
-            return MARK.encode() in file.read(2**16)
-    except OSError:
-        return False
 
 
 def make_report(runs: Sequence[Run], options: ReportOptions) -> Report:
@@ -97,11 +87,10 @@ def _measured(runs: Sequence[Run]) -> str:
 
 
 def _subtitle(runs: Sequence[Run], num_groups: int) -> str:
-    model, source = setting(runs[0], "model", "path"), setting(runs[0], "data", "source")
-    what = [
-        f"{len(runs)} runs in {num_groups} groups" if len(runs) > 1 else str(runs[0].settings.get("method", "")),
-        f"model {model}" if model else "",
-        f"problems {source}" if source else "",
-        f"steps to {max(run.last_step for run in runs):,}",
-    ]
-    return " · ".join(part for part in what if part)
+    what = {
+        "": f"{len(runs)} runs in {num_groups} groups" if len(runs) > 1 else setting(runs[0], "method"),
+        "model ": setting(runs[0], "model.path"),
+        "problems ": setting(runs[0], "data.source"),
+        "steps to ": f"{max(run.last_step for run in runs):,}",
+    }
+    return " · ".join(f"{name}{value}" for name, value in what.items() if value)

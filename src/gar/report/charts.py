@@ -8,19 +8,15 @@ from typing import Any
 import matplotlib
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
-from gar.analysis.curves import Panel, window_size
+from gar.analysis.curves import Panel, logged, window_size
 from gar.analysis.rollouts import alignment_figure, zero_std_groups_figure
 from gar.analysis.style import COLORS, STYLE
-from gar.records import Run
-from gar.report.page import Chart, Picture, Series
+from gar.report.page import Chart, Series
 from gar.report.runs import Groups
 
-_POINTS_OF_ALL_LINES = 8000
-"""Points of one chart: enough to zoom into, few enough for forty lines."""
-_MAX_POINTS = (160, 1000)
-"""Limit of points per line: with many lines, and with few."""
+_MOST_POINTS = 1000
+"""Points of a line. Fewer if there are more than eight groups."""
 _DIGITS = 5
 
 _PANELS = (
@@ -45,24 +41,24 @@ _PANELS = (
 
 def charts(groups: Groups) -> list[Chart]:
     """A chart for each metric that any run has logged, including evaluations during training."""
-    logged = {name for runs in groups.values() for run in runs for row in run.metrics for name in row}
+    metrics = {name for runs in groups.values() for run in runs for row in run.metrics for name in row}
     evaluations = [
         Panel(name, name.removeprefix("eval/").replace("/", ", "), "share of problems")
-        for name in sorted(logged)
+        for name in sorted(metrics)
         if name.startswith("eval/")
     ]
-    shown = [panel for panel in (*_PANELS, *evaluations) if panel.metric in logged]
+    shown = [panel for panel in (*_PANELS, *evaluations) if panel.metric in metrics]
     return [chart for panel in shown if (chart := _chart(groups, panel)).series]
 
 
 def _chart(groups: Groups, panel: Panel) -> Chart:
     longest = max(len(run.metrics) for runs in groups.values() for run in runs)
     window = 1 if panel.metric.startswith("eval/") else window_size(longest)
-    num_points = int(np.clip(_POINTS_OF_ALL_LINES // len(groups), *_MAX_POINTS))
+    num_points = min(_MOST_POINTS, 8 * _MOST_POINTS // len(groups))
     series = []
     for number, (label, runs) in enumerate(groups.items()):
         for metric in filter(None, (panel.reference, panel.metric)):
-            lines = [line for run in runs if (line := _logged(run, metric)).notna().any()]
+            lines = [line for run in runs if (line := logged(run, metric)).notna().any()]
             if not len(table := _band(lines, window)):
                 continue
             table = table.iloc[np.linspace(0, len(table) - 1, min(len(table), num_points)).round().astype(int)]
@@ -81,11 +77,6 @@ def _chart(groups: Groups, panel: Panel) -> Chart:
     return Chart(title=panel.title, unit=panel.unit, from_zero=panel.smallest == 0, series=series)
 
 
-def _logged(run: Run, metric: str) -> Any:
-    """A metric by step. NaN if it is unknown."""
-    return pd.Series({row["step"]: row[metric] for row in run.metrics if metric in row}, dtype=float)
-
-
 def _band(lines: Sequence[Any], window: int) -> Any:
     """Mean, smallest and largest value by step: of the window in one run, else of the running means of the seeds."""
     rolling = [line.rolling(window, center=True, min_periods=1) for line in lines]
@@ -102,21 +93,21 @@ def _plain(values: Any) -> list[float | None]:
     return [round(float(value), _DIGITS) if np.isfinite(value) else None for value in values]
 
 
-def pictures(groups: Groups, steps: Sequence[int] = ()) -> list[Picture]:
-    """Histograms of the alignment from `steps` on, and zero-std groups, of the first run of each group."""
+def pictures(groups: Groups, steps: Sequence[int] = ()) -> list[tuple[str, str]]:
+    """Histograms of the alignment from `steps` on, and zero-std groups, of the first run of each group.
+
+    An SVG inside an image cannot run scripts or load anything.
+    """
     shown = []
     for run in (runs[0] for runs in groups.values() if runs[0].num_rows):
-        if figure := alignment_figure(run, steps):
-            shown.append(_picture(f"Alignment of correct responses, {run.name}", figure))
-        if figure := zero_std_groups_figure(run):
-            shown.append(_picture(f"Groups of {run.name}", figure))
+        for title, figure in (
+            (f"Alignment of correct responses, {run.name}", alignment_figure(run, steps)),
+            (f"Groups of {run.name}", zero_std_groups_figure(run)),
+        ):
+            if figure is not None:
+                file = io.BytesIO()
+                with matplotlib.rc_context(STYLE):
+                    figure.savefig(file, format="svg", metadata={"Date": None})
+                encoded = base64.b64encode(file.getvalue()).decode("ascii")
+                shown.append((title, f"data:image/svg+xml;base64,{encoded}"))
     return shown
-
-
-def _picture(title: str, figure: Figure) -> Picture:
-    """An SVG inside an image cannot run scripts or load anything."""
-    file = io.BytesIO()
-    with matplotlib.rc_context(STYLE):
-        figure.savefig(file, format="svg", metadata={"Date": None})
-    source = "data:image/svg+xml;base64," + base64.b64encode(file.getvalue()).decode("ascii")
-    return Picture(title=title, source=source)

@@ -17,8 +17,6 @@ from typing import Any
 import pandas as pd
 
 MAX_BYTES = 8_000_000
-MARK = '<meta name="generator" content="gar report">'
-"""Marks a file as a report."""
 SCRIPTS = ("dom.js", "address.js", "charts.js", "tables.js", "rollouts.js", "page.js")
 
 _ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
@@ -45,14 +43,6 @@ class Chart:
     unit: str
     from_zero: bool
     series: Sequence[Series]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Picture:
-    """A figure as the source of an image: a data URI."""
-
-    title: str
-    source: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -109,7 +99,7 @@ class RunFacts:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Report:
-    """The whole page. Tables hold formatted cells.
+    """The whole page. Tables hold formatted cells, and pictures are titles with images as data URIs.
 
     `headline` is the verdict, `scope` is what it covers, and `notes` list what cannot be shown. `tables` has the
     tables of the summary by title, `all_runs` has a row per run, and `differing` has the settings that differ.
@@ -125,7 +115,7 @@ class Report:
     tables: Mapping[str, pd.DataFrame]
     all_runs: pd.DataFrame
     charts: Sequence[Chart]
-    pictures: Sequence[Picture]
+    pictures: Sequence[tuple[str, str]]
     runs: Sequence[RunFacts]
     differing: pd.DataFrame
     definitions: Mapping[str, str]
@@ -153,7 +143,7 @@ def page(report: Report) -> bytes:
 <meta name="color-scheme" content="light dark">
 <link rel="icon" href="data:,">
 <title>{html.escape(report.title)}</title>
-{MARK}
+<meta name="generator" content="gar report">
 <style>{style}</style>
 </head>
 <body>

@@ -22,16 +22,15 @@ from gar.records.run import MOMENTS
 from gar.report import ReportOptions
 from gar.report.page import ShownGroup, ShownResponse, ShownShares, content_json
 from gar.report.shares import ProblemKey, Rows, key_of, recorded_prompt, token_shares
-from gar.settings import EMBEDDED_TASKS, DataSettings
+from gar.settings import EMBEDDED_TASKS
 from gar.types import Problem
 
 _SEED = 0
-_MAX_STEPS = 25
 _NUMBERS = ["alignment", "bonus", "penalty", "reward", "advantage", "num_tokens", "num_scored_tokens", "signal_norm"]
 """Columns of a rollout that the page shows as numbers."""
+_DIGITS = 5
 _SHARE_BYTES = 24
 """Upper bound for a token and its share."""
-_DIGITS = 5
 
 
 def browser_rollouts(runs: Sequence[Run], options: ReportOptions, max_bytes: int) -> tuple[list[ShownGroup], list[str]]:
@@ -53,24 +52,18 @@ def browser_rollouts(runs: Sequence[Run], options: ReportOptions, max_bytes: int
         drawn = [*_drawn_groups(run, recorded, most), *_drawn_samples(samples, most)]
         problems = _expert_problems(run, [rows for unit in drawn for rows in unit], options.problems, notes)
         room = (max_bytes - len(content_json(shown).encode("utf-8", "replace"))) // (len(runs) - number)
-        kept = _fitting(number, drawn, problems, room, with_shares=options.token_shares is not None)
-        shares = token_shares(run, kept, problems, options.token_shares, notes)
+        kept = _fitting(number, drawn, problems, room, _SHARE_BYTES if options.token_shares else 0)
+        shares = token_shares(run, kept, problems, notes) if options.token_shares else [None] * len(kept)
         shown += [_shown(number, rows, problems, each) for rows, each in zip(kept, shares, strict=True)]
-    if shown and options.token_shares is None:
-        notes.append("Token shares were not asked for: --token-shares computes them from a model.")
+    if shown and not options.token_shares:
+        notes.append("Token shares were not asked for: --token-shares computes them from the final model.")
     return shown, [*_drawing_notes(shown, num_recorded, num_samples), *notes]
 
 
 def _drawn_groups(run: Run, recorded: pa.Table, most: int) -> Iterator[list[Rows]]:
-    """Whole groups of a run with at most `most` rollouts, but at least one group. Fewer steps if there are many."""
-    steps = [*run.num_rows]
-    if len(recorded) > most:
-        size = len(recorded) // len(recorded.group_by(["step", "group_index"]).aggregate([]))
-        num_steps = max(1, min(_MAX_STEPS, most // size, len(steps)))
-        steps = [steps[i] for i in np.linspace(len(steps) - 1, 0, num_steps).round().astype(int)[::-1]]
-        recorded = recorded.filter(pc.field("step").isin(steps))
+    """Whole groups of a run with at most `most` rollouts, but at least one group."""
     chosen = _drawn(recorded, most)
-    for step in steps:
+    for step in sorted({step for step, _ in chosen}):
         rows = run.rollouts(steps=[step])
         yield from ([group] for group in _by_group(rows) if (step, group[0]["group_index"]) in chosen)
 
@@ -80,43 +73,36 @@ def _drawn_samples(samples: Mapping[str, pa.Table], most: int) -> Iterator[list[
     chosen = _drawn(pa.concat_tables(table.select(["set_name", "group_index"]) for table in samples.values()), most)
     units: dict[tuple[str, int], list[Rows]] = {key: [] for key in sorted(chosen)}
     for moment, table in samples.items():
-        for name in {name for name, _ in units}:
-            of_set = pc.field("set_name") == name
-            indices = [index for set_name, index in units if set_name == name]
-            for rows in _by_group(table.filter(of_set & pc.field("group_index").isin(indices))):
-                units[name, rows[0]["group_index"]].append([{**row, "moment": moment} for row in rows])
+        asked = pc.field("group_index").isin({index for _, index in chosen})
+        for rows in _by_group(table.filter(asked)):
+            if (key := (rows[0]["set_name"], rows[0]["group_index"])) in units:
+                units[key].append([{**row, "moment": moment} for row in rows])
     yield from units.values()
 
 
 def _drawn(rows: pa.Table, most: int) -> set[tuple[Any, int]]:
-    """Draw (place, group) at random from the rows with these two columns, in turn from each place."""
-    place, group = rows.column_names
-    sizes = rows.to_pandas().groupby([place, group]).size().rename("size").reset_index()
-    mixed = sizes.sample(frac=1, random_state=_SEED)
-    turns = mixed.assign(turn=mixed.groupby(place).cumcount()).sort_values(["turn", place], kind="stable")
-    kept = turns[(turns["size"].cumsum() <= most) | (np.arange(len(turns)) == 0)]
-    return {*zip(kept[place], kept[group], strict=True)}
+    """Draw (place, group) at random from the rows with these two columns."""
+    sizes = rows.to_pandas().groupby(rows.column_names).size().sample(frac=1, random_state=_SEED)
+    return {*sizes.index[(sizes.cumsum() <= most) | (np.arange(len(sizes)) == 0)]}
 
 
 def _by_group(table: pa.Table) -> Iterator[Rows]:
-    """Rows of each group, in the order of groups and responses."""
-    rows = table.sort_by([("group_index", "ascending"), ("response_index", "ascending")]).to_pylist()
-    for _, group in itertools.groupby(rows, lambda row: row["group_index"]):
+    """Rows of each group of each set, in the order of groups and responses."""
+    names = [name for name in ("set_name", "group_index", "response_index") if name in table.column_names]
+    rows = table.sort_by([(name, "ascending") for name in names]).to_pylist()
+    for _, group in itertools.groupby(rows, lambda row: (row.get("set_name"), row["group_index"])):
         yield [{"eligible": row["verified"] and row["well_formatted"]} | row for row in group]
 
 
 def _fitting(
-    number: int, drawn: Sequence[list[Rows]], problems: Mapping[ProblemKey, Problem], room: int, *, with_shares: bool
+    number: int, drawn: Sequence[list[Rows]], problems: Mapping[ProblemKey, Problem], room: int, token_bytes: int
 ) -> list[Rows]:
-    """As many groups as fit, taken in random order, in the order in which they were drawn.
-
-    `with_shares` leaves room for token shares.
-    """
+    """As many groups as fit, taken in random order, in the order in which they were drawn."""
     kept = []
     for place in random.Random(_SEED).sample(range(len(drawn)), len(drawn)):
         for rows in drawn[place]:
             room -= len(content_json(_shown(number, rows, problems)).encode("utf-8", "replace"))
-            room -= _SHARE_BYTES * sum(row["num_tokens"] for row in rows) if with_shares else 0
+            room -= token_bytes * sum(row["num_tokens"] for row in rows)
         if room < 0:
             break
         kept.append(place)
@@ -182,18 +168,15 @@ def _expert_problems(
     for rows in drawn:
         name, problem_id = key_of(rows)
         golds.setdefault(name, {})[problem_id] = rows[0]["gold"]
-    if golds and run.config is None:
-        notes.append(f"{run.name}: the source of its problems is unknown, so expert solutions are not shown.")
-        return experts
     for name, gold in golds.items():
         try:
-            known = _find_problems(_data_of(run, name), set(gold), problems if name is None else None)
+            known = _read_problems(run, name, problems if name is None else None)
+            same = {(name, each.id): each for each in known if gold.get(each.id) == each.answer}
         except DataError as error:
             if (note := f"Expert solutions are not shown: {error}") not in notes:  # runs share their source
                 notes.append(note)
             continue
-        same = {key: problem for key, problem in known.items() if gold[key] == problem.answer}
-        experts |= {(name, key): problem for key, problem in same.items()}
+        experts |= same
         if len(same) < len(gold):
             what = run.name if name is None else f"{run.name}, {name}"
             notes.append(
@@ -203,36 +186,37 @@ def _expert_problems(
     return experts
 
 
-def _data_of(run: Run, name: str | None) -> DataSettings:
-    """The source of the problems of training, or of an evaluation set."""
-    assert run.config is not None
-    if name is None:
-        return run.config.data
-    for source in run.config.evaluate.sources:
-        if source_name(source) == name:
-            return evaluation_data(run.config.data, source)
-    raise DataError(f"the settings name no evaluation set '{name}'.")
-
-
-def _find_problems(data: DataSettings, ids: set[str], problems: str | None) -> dict[str, Problem]:
+def _read_problems(run: Run, name: str | None, problems: str | None) -> Iterator[Problem]:
+    """The problems of training, or of an evaluation set, from the run's own source or the named file."""
+    if run.config is None:
+        raise DataError(f"the settings of {run.name} name no source of its problems.")
+    data = run.config.data
+    if name is not None:
+        sources = [source for source in run.config.evaluate.sources if source_name(source) == name]
+        if not sources:
+            raise DataError(f"the settings name no evaluation set '{name}'.")
+        data = evaluation_data(data, sources[0])
     source = problems or data.source
     if source not in EMBEDDED_TASKS and not Path(source).exists():
         raise DataError(f"there is no '{source}' here, and a report fetches nothing. Name a file with --problems.")
-    return {problem.id: problem for _, problem in iter_problems(source, data) if problem.id in ids}
+    yield from (problem for _, problem in iter_problems(source, data))
 
 
 def _drawing_notes(shown: Sequence[ShownGroup], num_recorded: int, num_samples: int) -> list[str]:
     """How many rollouts and samples are shown, and how they were chosen."""
     num_shown = [sum(len(group.responses) for group in shown if bool(group.moment) == of) for of in (False, True)]
-    notes = ["No rollouts were recorded."] if not num_recorded else []
-    for count, total, what in zip(
-        num_shown, (num_recorded, num_samples), ("recorded rollouts", "samples of evaluations"), strict=True
-    ):
-        notes += [f"This page shows {'all' if count == total else f'{count:,} of'} {total:,} {what}."] * bool(total)
+    kinds = ((num_shown[0], num_recorded, "recorded rollouts"), (num_shown[1], num_samples, "samples of evaluations"))
+    notes = [
+        f"This page shows {'all' if count == total else f'{count:,} of'} {total:,} {what}."
+        for count, total, what in kinds
+        if total
+    ]
+    if not num_recorded:
+        notes.insert(0, "No rollouts were recorded.")
     if sum(num_shown) < num_recorded + num_samples:
         notes.append(
             f"The others were left out at random (seed {_SEED}), without regard to verdict or alignment. Groups are "
-            f"shown whole, from at most {_MAX_STEPS} steps spread evenly, and a problem of an evaluation with all its "
-            "samples, before and after. Numbers and curves outside this list use everything."
+            "shown whole, and a problem of an evaluation with all its samples, before and after. Numbers and curves "
+            "outside this list use everything."
         )
     return notes

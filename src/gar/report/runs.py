@@ -1,7 +1,6 @@
 """What a report is about: the runs below a folder, their groups, the settings in which they differ, what they lack."""
 
 import os
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -91,11 +90,11 @@ def group_runs(runs: Sequence[Run]) -> dict[str, list[Run]]:
         groups.setdefault(key, []).append(run)
     differing = differing_settings(runs)["setting"].tolist()
     labels = [_label(members[0], differing) for members in groups.values()]
-    count, seen = Counter(labels), Counter[str]()
     named: dict[str, list[Run]] = {}
     for label, members in zip(labels, groups.values(), strict=True):
-        seen[label] += 1
-        named[label if count[label] == 1 else f"{label} ({seen[label]})"] = members
+        while label in named:
+            label += " again"
+        named[label] = members
     return named
 
 
@@ -130,24 +129,11 @@ def _label(run: Run, differing: Sequence[str]) -> str:
 
 
 def run_facts(label: str, run: Run) -> RunFacts:
-    """The origin of a run, of the group with this label."""
-    record = run.record
-    error, versions = record.get("error") or {}, record.get("versions") or {}
+    """The origin of a run, of the group with this label: its `run.json` without settings and results."""
+    record = {name: value for name, value in run.record.items() if name not in ("settings", "summary")}
     facts = {
-        "status": record.get("status", "unknown"),
-        "error": error.get("text"),
-        "place of the error": error.get("place"),
-        "start time": record.get("start_time"),
-        "end time": record.get("end_time"),
-        "resumed": ", ".join(map(str, record.get("resume_times") or ())),
-        "changed when resumed": record.get("overrides"),
-        "seed": run.seed,
-        "command": record.get("command"),
-        "machine": record.get("platform"),
-        "cores": record.get("cpu_count"),
-        "config hash": record.get("config_hash"),
-        "data hash": record.get("data_hash"),
-        **{package: version or "not installed" for package, version in versions.items()},
+        name.removeprefix("versions.").replace("_", " "): str(value)
+        for name, value in leaves(record)
+        if value or value == 0
     }
-    shown = {name: str(value) for name, value in facts.items() if value or value == 0}
-    return RunFacts(name=run.name, label=label, facts=shown, config=run.config_text)
+    return RunFacts(name=run.name, label=label, facts=facts, config=run.config_text)

@@ -2,8 +2,7 @@
 
 import ast
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from gar.config import RunConfig
 from gar.errors import GarError
@@ -40,36 +39,29 @@ def recorded_prompt(prompt: str) -> Prompt:
 
 
 def token_shares(
-    run: Run,
-    groups: Sequence[Rows],
-    problems: Mapping[ProblemKey, Problem],
-    weights: Literal["final", "start"] | None,
-    notes: list[str],
+    run: Run, groups: Sequence[Rows], problems: Mapping[ProblemKey, Problem], notes: list[str]
 ) -> list[list[ShownShares | None] | None]:
-    """The token shares of every group that has an expert solution. This runs the model of the run.
+    """The token shares of every group that has an expert solution, under the final model of the run.
 
-    `weights` are those in the run's `model` folder ("final"), or those that it was trained from ("start"). None asks
-    for no shares. Which were used, and what is missing, goes to `notes`.
+    What is missing goes to `notes`.
     """
     shares: list[list[ShownShares | None] | None] = [None] * len(groups)
     config, places = run.config, [place for place, rows in enumerate(groups) if key_of(rows) in problems]
-    if weights is None or config is None or not places:
+    if config is None or not places:
         return shares
-    path = str(run.path / "model") if weights == "final" else config.model.path
-    if weights == "final" and not Path(path).is_dir():
+    if not (run.path / "model").is_dir():
         notes.append(f"{run.name}: no token shares, since it has no final model (not finished, or removed).")
         return shares
     try:
-        scorer = _scorer(config, path)
+        scorer = _scorer(config, str(run.path / "model"))
         for place in places:
             shares[place] = _group_shares(scorer, groups[place], problems[key_of(groups[place])])
     except GarError as error:
         notes.append(f"{run.name}: no further token shares, since the model cannot be used: {error}")
         return shares
-    name = f"the final weights (after step {run.last_step})" if weights == "final" else f"the weights of {path}"
     notes.append(
-        f"{run.name}: token shares are under {name}. The alignment of a response was recorded in training, under "
-        "the weights of its step. It may differ from the sum of the shares."
+        f"{run.name}: token shares are under the final weights (after step {run.last_step}). The alignment of a "
+        "response was recorded in training, under the weights of its step. It may differ from the sum of the shares."
     )
     return shares
 

@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from gar.analysis.summary import NONE, summarize, summary_texts
-from gar.records import Run
+from gar.records import Run, leaves
 from gar.report.rollouts import verdict_word
 
 
@@ -20,8 +20,8 @@ def runs_table(runs: Sequence[Run]) -> pd.DataFrame:
             "tags": ", ".join(tags(run)),
             "status": run.status,
             "method": run.settings.get("method"),
-            "model": setting(run, "model", "path"),
-            "data": setting(run, "data", "source"),
+            "model": setting(run, "model.path"),
+            "data": setting(run, "data.source"),
             "seed": run.seed,
             "start": (run.record.get("start_time") or NONE)[:16].replace("T", " "),
             "steps": f"{run.last_step:,}",
@@ -55,11 +55,9 @@ def verdict_counts(run: Run) -> Counter[str]:
 
 def tags(run: Run) -> list[str]:
     """Tags of a run, from its settings."""
-    values = setting(run, "records", "tags")
-    return [str(tag) for tag in values] if isinstance(values, list | tuple) else []
+    return [str(tag) for tag in setting(run, "records.tags") or ()]
 
 
-def setting(run: Run, section: str, name: str) -> Any:
-    """A setting of a run as it was written. None if it has none."""
-    values = run.settings.get(section)
-    return values.get(name) if isinstance(values, dict) else None
+def setting(run: Run, name: str) -> Any:
+    """A setting of a run as it was written, by its dotted name. None if it has none."""
+    return dict(leaves(run.settings)).get(name)

@@ -16,8 +16,7 @@ from gar.data.problems import LoadedProblems, evaluation_data, load_run_problems
 from gar.data.prompts import drop_long_prompts, render_problems
 from gar.data.rows import source_name
 from gar.errors import ConfigError
-from gar.evaluation.evaluate import Sampling, evaluate_policy
-from gar.evaluation.grading import SetResult
+from gar.evaluation.evaluate import Sampling, SetResult, evaluate_policy
 from gar.evaluation.preflight import preflight, render
 from gar.integrations.trl.arguments import sampling_of
 from gar.integrations.trl.flags import check_problems
@@ -97,7 +96,6 @@ class RunInputs:
                 chat_template_kwargs=self._template,
                 generation_kwargs=sampling_of(self._arguments),
             ),
-            needs_alignment=METHODS[self.config.method].needs_alignment,
         )
         stops = self.config.preflight.mode == "stop"
         self.say(render(report, with_findings=not (stops and report.stops)))

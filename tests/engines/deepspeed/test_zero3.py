@@ -78,7 +78,6 @@ def measured(folder: RunFolder, moment: str) -> dict[str, Any]:
     """The numbers and samples of an evaluation."""
     path = folder.path / "evaluation" / moment
     numbers = json.loads(path.with_suffix(".json").read_text())["sets"]["test"]
-    del numbers["seconds"]
     return {"numbers": numbers, "samples": pq.read_table(path.with_suffix(".parquet")).to_pylist()}
 
 

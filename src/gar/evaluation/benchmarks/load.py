@@ -1,18 +1,35 @@
-"""Find the problems of a benchmark: in the package, in a local file with the published columns, or on the Hub."""
+"""The problems and prompts of a benchmark, from the package, a local file with the published columns, or the Hub.
+
+Needs no model, and imports no torch.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
+from gar import __version__
 from gar.data.arithmetic import Split, load_arithmetic
 from gar.data.problems import load_problems
+from gar.data.prompts import render_prompt
 from gar.data.rows import FILE_SUFFIXES, iter_rows, row_place, source_name
-from gar.data.schemas import SCHEMAS, ColumnSchema, read_problem
+from gar.data.schemas import SCHEMAS, read_problem
 from gar.errors import ConfigError, DataError, did_you_mean
 from gar.evaluation.benchmarks.registry import BENCHMARKS, Benchmark
+from gar.evaluation.job import GenerateJob
+from gar.evaluation.metrics import check_ks
 from gar.records.files import canonical_hash
 from gar.types import Problem
+from gar.verify.choices import LETTERS
+
+_LETTER = "The final answer is the letter of the right choice alone."
+
+
+class EvaluationSet(NamedTuple):
+    """The problems of a benchmark with their choices in the prompt, and the part of `set.json` known in advance."""
+
+    problems: tuple[Problem, ...]
+    identity: dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -30,22 +47,59 @@ class LoadedBenchmark:
     notes: tuple[str, ...]
 
 
-def find_benchmark(spec: str) -> Benchmark:
-    """The benchmark that `spec` names, as in `load_benchmark`. Reads nothing."""
-    name, equals, file = spec.partition("=")
-    if not equals and name.endswith(FILE_SUFFIXES):
-        return Benchmark(name=source_name(spec), num_problems=0)
-    name, at, _ = name.partition("@")
-    if name not in BENCHMARKS:
-        raise ConfigError(
-            f"unknown benchmark '{name}'.{did_you_mean(name, BENCHMARKS)} Expected NAME=FILE, a file of problems, or "
-            f"one of {', '.join(BENCHMARKS)}."
-        )
-    if BENCHMARKS[name].schema is None and (equals or at):
-        raise ConfigError(f"{name} is part of the package: it has no file and no revision, got '{spec}'.")
-    if equals and not file.endswith(FILE_SUFFIXES):
-        raise DataError(f"{file}: expected a name that ends in {', '.join(FILE_SUFFIXES)}.")
-    return BENCHMARKS[name]
+def load_sets(job: GenerateJob, *, largest_k: int = 1) -> list[EvaluationSet]:
+    """Load the benchmarks of a job and make their prompts.
+
+    Raises:
+        ConfigError: No benchmark is named, or `largest_k` of pass@k is larger than a number of samples.
+        DataError: As `load_benchmark`, or two sets have one name.
+    """
+    if not job.specs:
+        raise ConfigError("name a benchmark: --benchmark NAME[,NAME]. `gar eval run --help` lists the known ones.")
+    sets = [_evaluation_set(job, load_benchmark(spec, limit=job.limit)) for spec in job.specs]
+    names = [each.identity["benchmark"]["name"] for each in sets]
+    if repeated := [name for name in names if names.count(name) > 1]:
+        raise DataError(f"two sets named {repeated[0]!r} would share a folder. Evaluate them apart.")
+    for name, each in zip(names, sets, strict=True):
+        check_ks([largest_k], each.identity["sampling"]["num_samples"], name)
+    return sets
+
+
+def _evaluation_set(job: GenerateJob, loaded: LoadedBenchmark) -> EvaluationSet:
+    template, number = job.template or loaded.benchmark.template, len(loaded.problems)
+    problems = tuple(_with_choices(problem) for problem in loaded.problems)
+    sampling: dict[str, Any] = {
+        "num_samples": job.num_samples(number),
+        "temperature": job.temperature,
+        "top_p": job.top_p,
+        "seed": job.seed,
+    }
+    if job.max_new_tokens is not None:
+        sampling["max_new_tokens"] = job.max_new_tokens
+    identity = {
+        "gar": __version__,
+        "benchmark": {
+            "name": loaded.benchmark.name,
+            "source": loaded.source,
+            "num_problems": number,
+            "problems_sha256": loaded.sha256,
+            "notes": list(loaded.notes),
+        },
+        "prompt": {
+            "template": template,
+            "format": "boxed" if template == "boxed" else "think-answer",
+            "prompts_sha256": canonical_hash([render_prompt(each.prompt, template, chat=False) for each in problems]),
+        },
+        "sampling": sampling,
+    }
+    return EvaluationSet(problems, identity)
+
+
+def _with_choices(problem: Problem) -> Problem:
+    if not problem.choices:
+        return problem
+    choices = [f"{letter}. {choice}" for letter, choice in zip(LETTERS, problem.choices, strict=False)]
+    return replace(problem, prompt="\n".join([f"{problem.prompt}\n", *choices, "", _LETTER]))
 
 
 def load_benchmark(spec: str, *, limit: int | None = None) -> LoadedBenchmark:
@@ -60,18 +114,27 @@ def load_benchmark(spec: str, *, limit: int | None = None) -> LoadedBenchmark:
         ConfigError: There is no such benchmark.
         DataError: A row cannot be read, or the set cannot be loaded. The message has a remedy.
     """
-    benchmark, notes = find_benchmark(spec), list[str]()
-    name, equals, source = spec.partition("=")
-    if BENCHMARKS.get(benchmark.name) is not benchmark:
-        source, read = spec, load_problems(spec)
-        problems, notes = read.problems, [note for note in read.notes if "anchor" not in note]
+    named, equals, file = spec.partition("=")
+    name, at, revision = named.partition("@")
+    benchmark, notes = BENCHMARKS.get(name), list[str]()
+    if not equals and named.endswith(FILE_SUFFIXES):
+        benchmark, read = Benchmark(name=source_name(spec), num_problems=0), load_problems(spec)
+        source, problems, notes = spec, read.problems, [note for note in read.notes if "anchor" not in note]
+    elif benchmark is None:
+        raise ConfigError(
+            f"unknown benchmark '{name}'.{did_you_mean(name, BENCHMARKS)} Expected NAME=FILE, a file of problems, or "
+            f"one of {', '.join(BENCHMARKS)}."
+        )
     elif benchmark.schema is None:
+        if equals or at:
+            raise ConfigError(f"{name} is part of the package: it has no file and no revision, got '{spec}'.")
         source, problems = "package", load_arithmetic(cast(Split, benchmark.split))
     elif equals:
-        problems = _read(iter_rows(source, torn_ids=benchmark.torn_ids), SCHEMAS[benchmark.schema], source)
+        if not file.endswith(FILE_SUFFIXES):
+            raise DataError(f"{file}: expected a name that ends in {', '.join(FILE_SUFFIXES)}.")
+        source, problems = file, _read(iter_rows(file, torn_ids=benchmark.torn_ids), benchmark, file)
     else:
-        _, at, revision = name.partition("@")
-        source, problems = benchmark.hub_id + at + revision, _from_hub(benchmark, SCHEMAS[benchmark.schema], revision)
+        source, problems = benchmark.hub_id + at + revision, _from_hub(benchmark, revision)
     repeated = [name for name, count in Counter(problem.id for problem in problems).items() if count > 1]
     if repeated:
         raise DataError(f"{source}: the problem id {repeated[0]!r} is used twice. Were two files joined?")
@@ -105,9 +168,9 @@ def _notes(benchmark: Benchmark, problems: Sequence[Problem], chosen: Sequence[P
     return notes
 
 
-def _read(rows: Iterable[tuple[int, Mapping[str, Any]]], schema: ColumnSchema, source: str) -> list[Problem]:
+def _read(rows: Iterable[tuple[int, Mapping[str, Any]]], benchmark: Benchmark, source: str) -> list[Problem]:
     """Rows with the published columns as problems. The hash of the prompt replaces a missing id."""
-    problems = []
+    schema, problems = SCHEMAS[str(benchmark.schema)], []
     for number, row in rows:
         place = row_place(source, number)
         if missing := [name for name in schema.required if name not in row]:
@@ -123,18 +186,15 @@ def _read(rows: Iterable[tuple[int, Mapping[str, Any]]], schema: ColumnSchema, s
     return problems
 
 
-def _from_hub(benchmark: Benchmark, schema: ColumnSchema, revision: str) -> list[Problem]:
+def _from_hub(benchmark: Benchmark, revision: str) -> list[Problem]:
     name, hub_id = benchmark.name, benchmark.hub_id
-    advice = f"{benchmark.access} Or --benchmark {name}=FILE, with the columns {', '.join(schema.required)}.".strip()
+    columns = ", ".join(SCHEMAS[str(benchmark.schema)].required)
+    advice = f"{benchmark.access} Or --benchmark {name}=FILE, with the columns {columns}.".strip()
     if not hub_id:
         raise DataError(f"{name} is not loaded from the Hub. {advice}")
     try:
-        rows = iter_rows(hub_id, split=benchmark.split, subset=benchmark.subset, revision=revision or None)
-        return _read(rows, schema, hub_id)
+        rows = list(iter_rows(hub_id, split=benchmark.split, subset=benchmark.subset, revision=revision or None))
     except DataError as error:
-        if str(error).startswith(f"{hub_id} row "):
-            raise
-        raise DataError(
-            f"{error}\n{advice} On a machine with a network `hf download --repo-type dataset {hub_id} --local-dir "
-            f"{name}` gets such a file."
-        ) from error
+        download = f"hf download --repo-type dataset {hub_id} --local-dir {name}"
+        raise DataError(f"{error}\n{advice} On a machine with a network `{download}` gets such a file.") from error
+    return _read(rows, benchmark, hub_id)

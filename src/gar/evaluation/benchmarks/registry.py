@@ -15,15 +15,11 @@ _IMO_TORN = frozenset({"imo-bench-algebra-036"})
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Benchmark:
-    """A known set of problems.
+    """A known set of problems. `hub_id`, `subset` and `split` name its data set on the Hub.
 
     Attributes:
-        name: As `--benchmark` takes it.
         num_problems: Published number of problems. Any other number is allowed, with a note.
         schema: Name of the column schema in `gar.data.schemas`. None: it is in the package, or a file of problems.
-        hub_id: Data set on the Hub, "" if there is none.
-        subset: Configuration of the data set.
-        split: Split of the data set.
         access: How to get it, if a Hub id is not enough.
         template: The template of its prompts, if `--template` names none.
         problems_hash: `problems_hash` of the published problems, if known. No other benchmark may have them.
@@ -45,26 +41,13 @@ class Benchmark:
 
 
 _ALL = (
-    Benchmark(
-        name="aime-2026",
-        num_problems=30,
-        schema="matharena",
-        hub_id="MathArena/aime_2026",
-        split="train",
-    ),
-    Benchmark(
-        name="hmmt-feb-2025",
-        num_problems=30,
-        schema="matharena",
-        hub_id="MathArena/hmmt_feb_2025",
-        split="train",
-    ),
-    Benchmark(
-        name="hmmt-feb-2026",
-        num_problems=33,
-        schema="matharena",
-        hub_id="MathArena/hmmt_feb_2026",
-        split="train",
+    *(
+        Benchmark(name=name, num_problems=number, schema="matharena", hub_id=f"MathArena/{hub_name}", split="train")
+        for name, number, hub_name in (
+            ("aime-2026", 30, "aime_2026"),
+            ("hmmt-feb-2025", 30, "hmmt_feb_2025"),
+            ("hmmt-feb-2026", 33, "hmmt_feb_2026"),
+        )
     ),
     Benchmark(
         name="imo-answerbench-v1",

@@ -105,10 +105,10 @@ function picturesPanel() {
   if (!report.pictures.length) {
     return [h('p', { class: 'soft' }, 'There are no figures in the folders of these runs. gar train draws a learning curve at its end.')];
   }
-  const picture = ({ title, source }) => h('img', { src: source, alt: title });
-  const caption = ({ title }) => `${title}. From all recorded rollouts.`;
+  const picture = ([title, source]) => h('img', { src: source, alt: title });
+  const caption = ([title]) => `${title}. From all recorded rollouts.`;
   return [h('div', { class: 'pictures' }, report.pictures.map((each) => h('figure', {},
-    h('button', { 'aria-label': `${each.title}, large`, click: () => openLarge(picture(each), h('p', {}, caption(each))) }, picture(each)),
+    h('button', { 'aria-label': `${each[0]}, large`, click: () => openLarge(picture(each), h('p', {}, caption(each))) }, picture(each)),
     h('figcaption', {}, caption(each)))))];
 }
 

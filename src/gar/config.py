@@ -3,6 +3,7 @@
 import io
 import re
 from collections.abc import Mapping
+from dataclasses import fields
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -183,7 +184,7 @@ def make_config(values: Any, *, source: str = "configuration") -> RunConfig:
         return config_type().model_validate(merge(VARIANTS[variant], values))
     except ValidationError as error:
         first = error.errors()[0]
-        code = "unknown-key" if first["type"] == "extra_forbidden" else setting_of(first)
+        code = "unknown-key" if first["type"] in _UNKNOWN else setting_of(first)
         raise ConfigError("\n".join(f"{source}: {_explain(line)}" for line in error.errors()), code=code) from error
 
 
@@ -225,7 +226,7 @@ def in_words(error: Any) -> str:
         return f"{name}: {error['msg'].removeprefix('Value error, ')}".removeprefix(": ")
     if kind == "too_short":
         return f"{name} is empty, expected at least {error['ctx']['min_length']}."
-    if kind == "model_type":
+    if kind in ("model_type", "dataclass_type"):
         return f"{name}: expected a section of settings, got {given!r}. Leave out an empty section."
     words = re.findall(r"'([^']+)'", error["ctx"]["expected"]) if kind == "literal_error" else []
     hint = did_you_mean(str(given), words, cutoff=0.4)
@@ -239,11 +240,16 @@ def setting_of(error: Any) -> str:
     return ".".join(str(part) for part in error["loc"])
 
 
+_UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
+"""pydantic's types of an error about an unknown key: of a model, of a dataclass."""
+
+
 def _explain(error: Any) -> str:
-    if error["type"] != "extra_forbidden":
+    if error["type"] not in _UNKNOWN:
         return in_words(error)
     section: Any = config_type()
     for part in error["loc"][:-1]:
         section = section.model_fields[part].annotation
-    known = f" Known here: {', '.join(section.model_fields)}."
-    return f"unknown key '{setting_of(error)}'.{did_you_mean(str(error['loc'][-1]), section.model_fields) or known}"
+    names = getattr(section, "model_fields", None) or [field.name for field in fields(section)]
+    hint = did_you_mean(str(error["loc"][-1]), names) or f" Known here: {', '.join(names)}."
+    return f"unknown key '{setting_of(error)}'.{hint}"

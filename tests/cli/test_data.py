@@ -6,25 +6,11 @@ from gar.data.problems import load_problems
 from gar.errors import ConfigError, DataError, UsageError
 from gar.records import read_jsonl
 from tests.support.errors import raises
-from tests.support.tiny import word_tokenizer
-
-
-@pytest.fixture(scope="module")
-def tokenizer_folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("tokenizer")
-    word_tokenizer(["<unk>"], signs=True).save_pretrained(folder)
-    return str(folder)
 
 
 def ours(number: int, **changes: object) -> dict[str, object]:
-    answer = str(number + 1)
-    row = {
-        "id": f"n-{number}",
-        "prompt": f"{number}+1=",
-        "answer": answer,
-        "expert_solution": f"The answer is {answer}.",
-    }
-    return row | changes
+    row = {"id": f"n-{number}", "prompt": f"{number}+1=", "answer": str(number + 1)}
+    return row | {"expert_solution": f"The answer is {number + 1}."} | changes
 
 
 def table(output: str) -> dict[str, int]:
@@ -33,7 +19,7 @@ def table(output: str) -> dict[str, int]:
     return {label.strip(): int(count.replace(",", "")) for label, count in cells if count.strip()}
 
 
-def test_check_prints_counts_and_examples(write_rows, capsys, tokenizer_folder):
+def test_check_prints_counts_and_examples(write_rows, capsys):
     path = write_rows(
         ours(1),
         ours(2, expert_solution=""),
@@ -45,7 +31,7 @@ def test_check_prints_counts_and_examples(write_rows, capsys, tokenizer_folder):
         "{broken",
         ours(9, id="n-1"),
     )
-    assert main(["check", path, "--tokenizer", tokenizer_folder]) == 1
+    assert main(["check", path]) == 1
     output = capsys.readouterr().out
     assert table(output) == {
         "problems": 7,
@@ -53,16 +39,15 @@ def test_check_prints_counts_and_examples(write_rows, capsys, tokenizer_folder):
         "problems without an anchor (legal, they earn no bonus)": 1,
         "rows dropped: the answer is empty": 1,
         "repeated prompts": 1,
-        "expert answers that agree with the gold answer": 4,
-        "expert answers that disagree with the gold answer": 1,
-        "expert solutions without a readable answer": 1,
+        "expert answers: ok": 4,
+        "expert answers: wrong": 1,
+        "expert answers: unparsed": 1,
         "errors": 2,
     }
     assert f"  {path}:2: problem 'n-2'\n" in output
     assert f"  {path}:6: problem 'n-6': expert solution ends in '8', gold is '7'\n" in output
     assert f"  {path}:8: not valid JSON" in output
     assert f"  {path}:9: problem 'n-1'" in output
-    assert "prompt tokens: min 4, median 4, 90% 8, 99% 8, max 8\n" in output
 
 
 def test_check_ends_with_a_verdict_and_its_status(write_rows, capsys):
@@ -99,7 +84,7 @@ def test_prepare_writes_a_subset_in_our_columns_and_counts_what_it_leaves_out(wr
 def test_prepare_writes_nothing_over_what_it_would_spoil(write_rows, tmp_path, capsys):
     path = write_rows(ours(1), "broken")
     existing = write_rows(ours(1), name="existing.jsonl")
-    for arguments in ([path, existing], [path, path, "--overwrite"], [path, str(tmp_path / "out.csv")]):
+    for arguments in ([path, existing], [path, str(tmp_path / "out.csv")]):
         with raises(ConfigError):
             main(["prepare", *arguments, "--num-problems", "1"])
     with raises(DataError):
@@ -115,7 +100,7 @@ def test_prepare_writes_nothing_over_what_it_would_spoil(write_rows, tmp_path, c
 def test_verl_and_slime_write_every_problem_with_its_expert_solution(write_rows, tmp_path, capsys):
     path, out = write_rows(ours(1), ours(2, expert_solution=None)), tmp_path / "train.parquet"
     assert main(["verl", path, str(out), "--template", "plain"]) == 0
-    assert table(capsys.readouterr().out) == {"problems written": 2, "without an expert solution": 1}
+    assert table(capsys.readouterr().out) == {"problems": 2, "without an expert solution": 1}
     first, second = pq.read_table(out).to_pylist()
     assert first["prompt"] == [{"role": "user", "content": "1+1="}]
     assert first["extra_info"] == {"index": 0, "id": "n-1", "anchors": ["The answer is 2."]}

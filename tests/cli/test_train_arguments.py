@@ -1,12 +1,11 @@
 """`gar train`: from a command line to a configuration, or to an error that names the flag."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
 
 import gar.records
 import gar.train.run
@@ -14,6 +13,7 @@ from gar.cli.arguments import ALIASES
 from gar.cli.main import main
 from gar.config import RunConfig, make_config, read_preset
 from gar.integrations.trl.fields import field_types
+from gar.records.dotted import leaves
 
 Parse = Callable[..., RunConfig]
 
@@ -147,16 +147,11 @@ def test_train_rejects_a_wrong_flag_as_wrong_usage(capsys):
         assert words in " ".join(captured.err.replace("│", " ").split())
 
 
-def settings_of(model: type[BaseModel], prefix: str = "--") -> Iterator[str]:
-    for name, field in model.model_fields.items():
-        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            yield from settings_of(field.annotation, f"{prefix}{name}.")
-        elif name != "trl":
-            yield prefix + name
+SETTINGS = {f"--{name}" for name, _ in leaves(RunConfig().model_dump()) if name != "trl"}
 
 
 def all_settings() -> set[str]:
-    return {*settings_of(RunConfig), *(f"--trl.{name}" for name in field_types())}
+    return SETTINGS | {f"--trl.{name}" for name in field_types()}
 
 
 def test_train_help_names_settings_that_exist_and_help_all_explains_every_one(monkeypatch, capsys):
@@ -178,6 +173,6 @@ def test_train_help_names_settings_that_exist_and_help_all_explains_every_one(mo
             flag = words[0]
         elif flag:
             explained[flag] = " ".join([explained.get(flag, ""), *words]).strip()
-    for name in settings_of(RunConfig):
+    for name in SETTINGS:
         assert not explained[name].startswith("(default"), f"{name} is not explained"
         assert "(default: " in explained[name]

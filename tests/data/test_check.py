@@ -4,7 +4,6 @@ from gar.data.check import check_problems
 from gar.data.problems import load_problems
 from gar.errors import DataError
 from gar.settings import SourceSettings
-from tests.support.tiny import word_tokenizer
 
 
 def ours(number: int, **changes: object) -> dict[str, object]:
@@ -16,7 +15,6 @@ def test_check_problems_reads_the_columns_that_are_named(write_rows):
     options = SourceSettings(prompt_field="task", anchor_fields=("teacher",))
     report = check_problems(write_rows({"task": "1+1=", "answer": "2", "teacher": "so 2"}), options=options)
     assert (report.column_schema, report.num_problems, report.num_anchors, report.errors.count) == ("gar", 1, 1, 0)
-    assert (report.prompt_tokens, report.anchor_tokens) == (None, None)
 
 
 def test_check_problems_compares_stated_answers_and_guesses_none(write_rows):
@@ -54,11 +52,9 @@ def test_check_problems_has_errors_exactly_where_load_problems_raises(write_rows
         assert bool(check_problems(path).errors.count) == rejected
 
 
-def test_check_problems_measures_and_compares_every_anchor_over_several_batches(write_rows):
-    rows = [ours(i, prompt=f"q{i} " + "w " * i, expert_solution=[f"A: {i + 1}", "so A: 0"]) for i in range(700)]
+def test_check_problems_compares_every_anchor_over_several_batches(write_rows):
+    rows = [ours(i, prompt=f"q{i}", expert_solution=[f"A: {i + 1}", "so A: 0"]) for i in range(700)]
     path = write_rows(*rows)
-    report = check_problems(path, tokenizer=word_tokenizer(signs=True), compare_workers=1)
-    assert report.prompt_tokens == dict(num_texts=700, min=1, median=351, p90=631, p99=694, max=700)
-    assert report.anchor_tokens == dict(num_texts=1400, min=3, median=4, p90=4, p99=4, max=4)
+    report = check_problems(path, compare_workers=1)
     assert {status: found.count for status, found in report.comparisons.items()} == {"ok": 700, "wrong": 700}
     assert report.comparisons["wrong"].examples[0].startswith(f"{path}:1: problem 'n-0'")

@@ -7,7 +7,6 @@ from tokenizers import processors
 
 from gar.data.prepare import slime_row
 from gar.data.prompts import (
-    anchor_lengths,
     drop_long_prompts,
     format_instruction,
     prompt_lengths,
@@ -89,8 +88,6 @@ def test_lengths_count_what_an_engine_would_encode(tokenizer, chat_tokenizer):
     prompts = ["a b c", [{"role": "user", "content": "a b c"}], "a"]
     # <eos> after text; "role user" before messages, "role assistant" after
     assert prompt_lengths(prompts, chat_tokenizer) == [4, 7, 2]
-    assert anchor_lengths([Anchor(text="a b c"), Anchor(text="a")], chat_tokenizer) == [3, 1]
-    assert (prompt_lengths([], tokenizer), anchor_lengths([], tokenizer)) == ([], [])
     problems = [problem("w " * length) for length in (3, 5, 4, 9)]
     assert drop_long_prompts(problems, tokenizer, 4) == ([problems[0], problems[2]], 2)
     with raises(DataError):

@@ -64,7 +64,7 @@ def stopped(monkeypatch):
 
 def words_of(command: Command) -> list[str]:
     """The command with its optional parts, and with values for words in capitals. Of a launcher: the part for gar."""
-    text = _OPTIONAL.sub("", command.text)
+    text = re.sub(r"^([A-Z_]+=\S+ )+", "", _OPTIONAL.sub("", command.text))
     if command.text.startswith("gar"):
         text = text.replace("[", "").replace("]", "").replace(" ...", "")
     words = shlex.split(text)

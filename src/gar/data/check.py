@@ -1,19 +1,15 @@
 """Check a data source before a run: what would be loaded, what would be dropped, and what looks wrong.
 
-One pass in bounded memory: counts, a hash per prompt and id, token lengths, and a few examples of everything found.
+One pass in bounded memory: counts, a hash per prompt and id, and a few examples of everything found.
 """
 
-from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Literal
-
-import numpy as np
+from typing import Literal
 
 from gar.data.problems import iter_problems, prompt_hash, schema_of
-from gar.data.prompts import anchor_lengths, prompt_lengths
 from gar.errors import DataError
 from gar.settings import DEFAULT_SOURCE, SourceSettings
 from gar.types import Anchor, Problem, ResponseFormat, Status, Tags
@@ -43,7 +39,6 @@ class Occurrences:
 class DataReport:
     """Contents of a source. `load_problems` rejects the `errors`. The user judges the rest.
 
-    `prompt_tokens` and `anchor_tokens` hold the number of texts and quantiles of their lengths.
     `comparisons` counts expert solutions by the status of their final answer, verified against the gold answer.
     """
 
@@ -56,8 +51,6 @@ class DataReport:
     without_anchor: Occurrences = field(default_factory=Occurrences)
     repeated_prompts: Occurrences = field(default_factory=Occurrences)
     comparisons: dict[str, Occurrences] = field(default_factory=dict)
-    prompt_tokens: dict[str, int] | None = None
-    anchor_tokens: dict[str, int] | None = None
 
     def drop(self, place: str, reason: str) -> None:
         """Count a row that gives no problem."""
@@ -84,30 +77,23 @@ class DataReport:
         return "usable", reason
 
 
-def check_problems(
-    source: str, *, options: SourceSettings = DEFAULT_SOURCE, tokenizer: Any = None, compare_workers: int = 0
-) -> DataReport:
+def check_problems(source: str, *, options: SourceSettings = DEFAULT_SOURCE, compare_workers: int = 0) -> DataReport:
     """Read a whole source and report on it. Bad rows are reported, not raised.
 
-    A tokenizer measures prompts and anchors. `compare_workers` processes compare the final answer of every expert
-    solution with the gold answer. 0 compares nothing.
+    `compare_workers` processes compare the final answer of every expert solution with the gold answer. 0 compares
+    nothing.
 
     Returns:
         The report. `errors.count` is 0 exactly if `load_problems` succeeds.
     """
     report = DataReport(source=source)
-    prompt_tokens, anchor_tokens = array("q"), array("q")
     formats: tuple[ResponseFormat, ...] = ("think-answer", "none") if compare_workers else ()
     with ExitStack() as stack:
         verifiers = [stack.enter_context(Verifier(format=format, num_workers=compare_workers)) for format in formats]
         problems = _counted(source, options, report)
         while batch := list(islice(problems, _BATCH_PROBLEMS)):
             anchors = [(place, problem, anchor) for place, problem in batch for anchor in problem.anchors]
-            if tokenizer is not None:
-                prompt_tokens.extend(prompt_lengths([problem.prompt for _, problem in batch], tokenizer))
-                anchor_tokens.extend(anchor_lengths([anchor for *_, anchor in anchors], tokenizer))
             _compare(anchors, verifiers, report)
-    report.prompt_tokens, report.anchor_tokens = _lengths(prompt_tokens), _lengths(anchor_tokens)
     if not report.num_problems and not report.errors.count:
         report.errors.add(f"{source}: no row gives a problem. Is this the right schema?")
     return report
@@ -151,11 +137,3 @@ def _compare(anchors: Sequence[tuple[str, Problem, Anchor]], verifiers: Sequence
                 f"{place}: problem {problem.id!r}: expert solution ends in {verdict.answer!r}, gold is "
                 f"{problem.answer!r}{detail}"
             )
-
-
-def _lengths(tokens: "array[int]") -> dict[str, int] | None:
-    if not tokens:
-        return None
-    quantiles = {"min": 0, "median": 0.5, "p90": 0.9, "p99": 0.99, "max": 1}
-    values = np.quantile(tokens, list(quantiles.values()), method="higher").astype(int).tolist()
-    return {"num_texts": len(tokens), **dict(zip(quantiles, values, strict=True))}

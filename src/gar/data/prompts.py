@@ -11,7 +11,7 @@ from typing import Any, Literal
 from tqdm import tqdm
 
 from gar.errors import DataError, ModelError
-from gar.types import Anchor, Message, Problem, Prompt, Tags
+from gar.types import Message, Problem, Prompt, Tags
 
 PromptTemplate = Literal["plain", "think-answer", "boxed"]
 
@@ -99,14 +99,6 @@ def prompt_lengths(prompts: Sequence[Prompt], tokenizer: Any) -> list[int]:
         len(encode_prompt(tokenizer, prompt))
         for prompt in tqdm(prompts, desc="measuring prompts", unit=" prompts", delay=2, disable=None)
     ]
-
-
-def anchor_lengths(anchors: Sequence[Anchor], tokenizer: Any) -> list[int]:
-    """The number of tokens of each expert solution, without special tokens."""
-    if not anchors:
-        return []
-    encoded = tokenizer([anchor.text for anchor in anchors], add_special_tokens=False)
-    return [len(ids) for ids in encoded["input_ids"]]
 
 
 def drop_long_prompts(problems: Sequence[Problem], tokenizer: Any, max_prompt_tokens: int) -> tuple[list[Problem], int]:

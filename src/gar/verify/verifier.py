@@ -4,7 +4,7 @@ import pickle
 import pkgutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from gar.errors import ConfigError
@@ -49,7 +49,7 @@ class Verifier:
     ) -> None:
         from pydantic import ValidationError  # not for the workers, which import this package
 
-        from gar.settings import TagSettings, VerifySettings
+        from gar.settings import VerifySettings
 
         limits: dict[str, Any] = {
             "num_workers": num_workers,
@@ -57,7 +57,7 @@ class Verifier:
             "memory_bytes": memory_bytes,
         }
         try:
-            VerifySettings(format=format, tags=TagSettings(**asdict(tags)), **limits)
+            VerifySettings(format=format, tags=tags, **limits)
         except ValidationError as error:
             raise ConfigError(str(error)) from None
         self.format: ResponseFormat = format
@@ -77,7 +77,7 @@ class Verifier:
             ConfigError: The grader cannot be used.
         """
         return cls(
-            tags=settings.tags.as_tags(),
+            tags=settings.tags,
             custom=settings.verifier,
             **settings.model_dump(include={"format", "num_workers", "timeout_seconds", "memory_bytes"}),
         )

@@ -14,7 +14,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.constructor import SafeConstructor
 from ruamel.yaml.error import YAMLError
 
-from gar.errors import ConfigError, did_you_mean
+from gar.errors import ConfigError, did_you_mean, first_line
 from gar.plugins import load_plugins
 from gar.settings import (
     EMBEDDED_TASKS,
@@ -116,20 +116,14 @@ def _yaml() -> YAML:
 
 
 def parse_yaml(text: str, name: str = "YAML") -> Any:
-    """The value of a YAML text. `1e-3` is a float, `no` a string, and a key must not appear twice.
-
-    Raises:
-        ConfigError: The text is not YAML.
-    """
+    """The value of a YAML text, or a `ConfigError`."""
     try:
         return _yaml().load(text)
     except (YAMLError, ValueError, KeyError, RecursionError) as error:  # YAMLError and what the constructors raise
         mark = getattr(error, "problem_mark", None)
         place = f" in line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        words = getattr(error, "problem", None) or str(error)
-        raise ConfigError(
-            f"{name}: not valid YAML: {words.strip().partition(chr(10))[0]}{place}", code="not-yaml"
-        ) from error
+        problem = first_line(getattr(error, "problem", None) or error)
+        raise ConfigError(f"{name}: not valid YAML: {problem}{place}", code="not-yaml") from error
 
 
 def preset_names() -> list[str]:
@@ -139,11 +133,7 @@ def preset_names() -> list[str]:
 
 
 def read_preset(name: str) -> Any:
-    """The values of a packaged preset, for `make_config`.
-
-    Raises:
-        ConfigError: There is no preset of that name.
-    """
+    """The values of a packaged preset, for `make_config`, or a `ConfigError` about an unknown name."""
     if name not in preset_names():
         hint = did_you_mean(name, preset_names())
         raise ConfigError(f"unknown preset '{name}', expected one of {', '.join(preset_names())}.{hint}")
@@ -175,13 +165,11 @@ def make_config(values: Any, *, source: str = "configuration") -> RunConfig:
         values = {}
     if not isinstance(values, Mapping):
         raise ConfigError(f"{source}: expected a mapping of settings, got {type(values).__name__}")
-    variant = values.get("variant", "paper")
-    if not isinstance(variant, str) or variant not in VARIANTS:
-        raise ConfigError(f"{source}: unknown variant '{variant}', expected one of {', '.join(VARIANTS)}")
     plugins = values.get("plugins", ())
     load_plugins(plugins if isinstance(plugins, (list, tuple)) and all(isinstance(p, str) for p in plugins) else ())
+    variant = VARIANTS.get(str(values.get("variant", "paper")), {})
     try:
-        return config_type().model_validate(merge(VARIANTS[variant], values))
+        return config_type().model_validate(merge(variant, values))
     except ValidationError as error:
         first = error.errors()[0]
         code = "unknown-key" if first["type"] in _UNKNOWN else setting_of(first)
@@ -240,8 +228,7 @@ def setting_of(error: Any) -> str:
     return ".".join(str(part) for part in error["loc"])
 
 
-_UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
-"""pydantic's types of an error about an unknown key: of a model, of a dataclass."""
+_UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")  # pydantic's types for models and for dataclasses
 
 
 def _explain(error: Any) -> str:

@@ -82,12 +82,13 @@ def test_devices_are_dealt_out(monkeypatch):
         (0, None, {}, [None] * 6),
         (0, "", {"number": 2}, [None, None]),
         (4, None, {}, ["0", "1", "2", "3"]),
+        (4, None, {"gpus": 2}, ["0", "1"]),
         (2, "5,GPU-7", {}, ["5", "GPU-7"]),
         (8, None, {"number": 2}, ["0", "1"]),  # a process that sees several is rejected
         (8, None, {"launch": True, "number": 3}, ["0,1", "2,3", "4,5"]),
         (2, None, {"number": 3}, ["0", "1", "0"]),
         (8, None, {"launch": True}, ["0,1,2,3,4,5,6,7"]),
-        (8, "0,1,2,3", {"launch": True, "number": 2}, ["0,1", "2,3"]),
+        (8, None, {"launch": True, "number": 2, "gpus": 4}, ["0,1", "2,3"]),
     ):
         monkeypatch.setattr(torch.cuda, "device_count", lambda count=count: count)
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)

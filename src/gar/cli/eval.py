@@ -29,10 +29,6 @@ class _Run(GenerateJob):
       gar eval run MODEL --benchmark NAME[,NAME] [--SETTING VALUE ...]
 
     If it is killed, run the same command again to continue.
-      MODEL      a Hub id, a local folder, a PEFT adapter, or "embedded"
-      NAME       a known benchmark; NAME@REVISION of the Hub; NAME=FILE
-                 with the published columns; or a file of problems
-      results    evals/MODEL/BENCHMARK/
 
     Known benchmarks:
 {textwrap.indent(textwrap.fill(", ".join(BENCHMARKS), 74, break_on_hyphens=False), "      ")}

@@ -18,15 +18,13 @@ class _Report(ReportOptions):
       gar report RUN [RUN ...] --out FILE.html
 
     A run may be unfinished, old, or lack files: the page names what is missing.
-      RUN        a run folder, or a folder of them; runs that differ in their seed
-                 alone are shown as one, others are compared with the first
-      FILE.html  verdict, curves, rollouts, figures, settings; below 8 MB
     """
 
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN [RUN ...]")]
-    """Run folders, or folders of them."""
+    """Run folders, or folders of them. Runs that differ in their seed alone are shown as one. Others are compared with
+    the first."""
     out: Annotated[Path, tyro.conf.arg(metavar="FILE.html")]
-    """The file to write. An earlier report about the same runs is replaced."""
+    """The file to write, below 8 MB. An earlier report about the same runs is replaced."""
     overwrite: bool = False
     """Replace the file, whatever it is."""
     watch: Annotated[float, Field(gt=0), tyro.conf.arg(metavar="SECONDS")] | None = None

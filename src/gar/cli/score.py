@@ -24,12 +24,12 @@ class _Score(ScoreJob):
       gar score MODEL FILE.jsonl [--out OUT.jsonl|OUT.parquet] [--SETTING VALUE ...]
 
     If it is killed, run the same command again to continue.
-      FILE             a row per problem: prompt, responses, answer, expert_solution
-      OUT              a row per response: verdict, alignment, bonus, reward, ...
-      --format FORMAT  short for --verify.format; none for text without tags
-      exit status      3 if every response failed in the same way
 
-    A switch of a section takes a value, as for `gar train`: --reward.clip false.
+    FILE has a row per problem: prompt, responses, answer, expert_solution.
+
+    --format is short for --verify.format, and none is for text without tags.
+
+    The exit status is 3 if every response failed in the same way.
     """
 
     model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]

@@ -35,7 +35,7 @@ _STOP_SECONDS = 30.0
 _MEMORY_UNIT = 1 if sys.platform == "darwin" else 1024  # of ru_maxrss, in bytes
 
 
-def local_devices(number: int | None = None, *, launch: bool = False) -> list[str | None]:
+def local_devices(number: int | None = None, gpus: int | None = None, *, launch: bool = False) -> list[str | None]:
     """CUDA_VISIBLE_DEVICES of each of `number` runs at a time on this machine. None leaves the variable unchanged.
 
     Without a launcher a run trains on one GPU. With one, GPUs are divided evenly. If there are fewer GPUs than runs,
@@ -44,7 +44,10 @@ def local_devices(number: int | None = None, *, launch: bool = False) -> list[st
     import torch
 
     count, named = torch.cuda.device_count(), os.environ.get("CUDA_VISIBLE_DEVICES")
-    names = named.split(",")[:count] if named else [str(i) for i in range(count)]
+    visible = named.split(",")[:count] if named else [str(i) for i in range(count)]
+    if gpus is not None and gpus > len(visible):
+        raise ConfigError(f"--gpus {gpus}: {len(visible)} are visible. CUDA_VISIBLE_DEVICES says which those are.")
+    names = visible[:gpus]
     number = number or (1 if launch else len(names) or _num_cores())
     size = len(names) // number if launch else 1
     shared: list[str | None] = [

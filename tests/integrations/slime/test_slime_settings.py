@@ -75,9 +75,7 @@ def test_capture_logprob_needs_slimes_pass():
     assert capture_of(make_arguments()) == "own"
     assert capture_of(make_capturing()) == "logprob"
     for changes in (
-        {"use_rollout_logprobs": True},
         {"keep_old_actor": True},
-        {"global_batch_size": 28},
         {"custom_megatron_before_log_prob_hook_path": None},
     ):
         args = make_capturing()
@@ -85,9 +83,6 @@ def test_capture_logprob_needs_slimes_pass():
         with raises(ConfigError, slime_flag(next(iter(changes)))):
             read_shaping(args)
     read_shaping(make_capturing())
-    read_shaping(make_capturing(use_rollout_logprobs=True, get_mismatch_metrics=True))
-    for reason in ({"kl_coef": 0.1}, {"advantage_estimator": "gspo"}, {"get_mismatch_metrics": True}):
-        read_shaping(make_capturing(global_batch_size=28, **reason))
 
 
 def test_settings_that_nothing_reads_are_named_once_at_the_start():

@@ -14,7 +14,6 @@ def ours(number: int, **changes: object) -> dict[str, object]:
 
 
 def table(output: str) -> dict[str, int]:
-    """The counts of a printed table; a label that goes over two lines keeps its first."""
     cells = [line.split("│")[1:3] for line in output.splitlines() if line.count("│") == 3]
     return {label.strip(): int(count.replace(",", "")) for label, count in cells if count.strip()}
 

@@ -1,6 +1,5 @@
 """`gar doctor`: what it finds, as a table, and how it ends."""
 
-import importlib
 import os
 import platform
 import re
@@ -8,27 +7,10 @@ import subprocess
 import sys
 from types import SimpleNamespace
 
-import pytest
 import torch
 
 from gar.cli.main import main
 from gar.integrations.verl.settings import SUPPORTED
-
-
-@pytest.fixture
-def install(tmp_path, monkeypatch):
-    """`install("trl", "1.20.0", "Requires-Dist: torch>=2")` makes it look so."""
-    monkeypatch.syspath_prepend(str(tmp_path))
-
-    def install(name: str, version: str, *fields: str) -> None:
-        folder = tmp_path / f"{name.replace('-', '_')}-{version}.dist-info"
-        folder.mkdir()
-        (folder / "METADATA").write_text(
-            "\n".join(["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}", *fields])
-        )
-        importlib.invalidate_caches()
-
-    return install
 
 
 def test_doctor_finds_this_environment_ready_and_every_gpu(capsys, monkeypatch):
@@ -44,11 +26,13 @@ def test_doctor_finds_this_environment_ready_and_every_gpu(capsys, monkeypatch):
     assert re.search(r"ok +GPU 0 +Old, 16 GiB", printed)
 
 
-def test_doctor_names_what_is_wrong_or_missing(install, monkeypatch, capsys):
-    install("trl", "1.20.0")
-    install("vllm", "0.31.0")
-    install("slime", "0.2.1")
-    install("gar-rl", "9", "Requires-Python: >=3.99", "Requires-Dist: nosuch[a]>=3", "Requires-Dist: trl<1.17,>=1.16")
+def test_doctor_names_what_is_wrong_or_missing(tmp_path, monkeypatch, capsys):
+    required = "Requires-Python: >=3.99\nRequires-Dist: nosuch[a]>=3\nRequires-Dist: trl<1.17,>=1.16"
+    for name, fields in {"trl-1.20.0": "", "vllm-0.31.0": "", "slime-0.2.1": "", "gar_rl-9": required}.items():
+        (tmp_path / f"{name}.dist-info").mkdir()
+        text = "Metadata-Version: 2.1\nName: {}\nVersion: {}\n".format(*name.split("-"))
+        (tmp_path / f"{name}.dist-info" / "METADATA").write_text(text + fields)
+    monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("COLUMNS", "200")
     assert main(["doctor"]) == 1
     printed = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]

@@ -1,11 +1,9 @@
 """How much do the tests notice? Forty faults are put into src/gar, one at a time, and the tests of its part are run.
 
-    python tests/mutations.py                      # all of them, in a copy of the last commit; about 25 minutes
-    python tests/mutations.py --limit 5            # the next five; results are kept, and a new call goes on
-    python tests/mutations.py --tree OTHER         # of another checkout, for a comparison
-    python tests/mutations.py --check              # only whether each text still stands there once
+    python tests/mutations.py            # all in a copy of the last commit: about 25 minutes. A repeated call continues
+    python tests/mutations.py --check    # only whether each text is in its file once
 
-A mutation is killed when a test fails. Survivors are faults that no test would notice: write one, or say why not.
+A mutation is killed if a test fails. Survivors are faults that no test notices: write one, or explain why not.
 """
 
 import argparse
@@ -15,35 +13,24 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 HOME = Path(__file__).resolve().parents[1]
-SECONDS = 240
-"""A test that hangs for so long has noticed, too."""
+OUT = HOME / "runs" / "mutations.jsonl"  # results, one per line
+SECONDS = 240  # a test that hangs for so long has noticed, too
 
 
 class Mutation(NamedTuple):
-    """One fault.
+    """One fault."""
 
-    Attributes:
-        file: Below src/gar.
-        old: A text that stands there once.
-        new: What takes its place.
-        tests: Folders or files below tests/, in the order in which they run. Of a file that is gone, its folder.
-    """
-
-    file: str
-    old: str
-    new: str
-    tests: str
+    file: str  # below src/gar
+    old: str  # a text that it holds once
+    new: str  # the text in its place
+    tests: str  # folders or files below tests/, in the order in which they run. If a file is gone, its folder
 
 
 CORE = "core/test_advantages.py core/test_rewards.py core/test_groups.py"
-VERL = "integrations/verl"
-SLIME = "integrations/slime"
 
 MUTATIONS = (
     # core: the arithmetic
@@ -112,8 +99,9 @@ MUTATIONS = (
     Mutation("integrations/trl/rollouts.py", "further[:, column] = 0.0", "pass",
              "integrations/test_trl_dropin.py integrations/test_trl_trainer.py"),
     Mutation("integrations/slime/convert.py", "            if sample.remove_sample:", "            if sample is None:",
-             SLIME),
-    Mutation("integrations/verl/exchange.py", "positions.append(places - 1 +", "positions.append(places +", VERL),
+             "integrations/slime"),
+    Mutation("integrations/verl/exchange.py", "positions.append(places - 1 +", "positions.append(places +",
+             "integrations/verl"),
     # what is read and shown
     Mutation("data/schemas.py", '.strip().replace(",", "") if', ".strip() if",
              "data/test_schemas.py data/test_problems.py"),
@@ -126,27 +114,29 @@ MUTATIONS = (
 def main() -> int:
     """Run what is left, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--tree", type=Path, default=HOME, help="the checkout whose last commit is mutated")
-    parser.add_argument("--out", type=Path, default=HOME / "runs" / "mutations.jsonl", help="results, one per line")
-    parser.add_argument("--limit", type=int, help="mutations in this call; ends with status 3 if some are left")
     parser.add_argument("--check", action="store_true", help="only look for the texts")
-    options = parser.parse_args()
-    if lost := [f"{m.file}: {m.old!r}" for m in MUTATIONS if _count(options.tree, m) != 1]:
-        print("not there once:", *lost, sep="\n  ")
-    if options.check:
+    check = parser.parse_args().check
+    lost = [f"{m.file}: {m.old!r}" for m in MUTATIONS if (HOME / "src/gar" / m.file).read_text().count(m.old) != 1]
+    print(f"{len(lost)} texts are not there once", *lost, sep="\n  ")
+    if check or lost:
         return bool(lost)
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    done = {(row["file"], row["old"]) for row in _rows(options.out)}
-    left = [m for m in MUTATIONS if (m.file, m.old) not in done and _count(options.tree, m) == 1]
-    with _copy(options.tree) as tree:
-        for mutation in left[: options.limit]:
-            row = mutation._asdict() | run(tree, mutation)
-            with options.out.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(row) + "\n")
-            print(f"{row['outcome']:9} {mutation.file}: {mutation.old}  [{row['by']}]", flush=True)
-    rows = _rows(options.out)
+    OUT.parent.mkdir(parents=True, exist_ok=True)
+    OUT.touch()
+    rows = [json.loads(line) for line in OUT.read_text().splitlines()]
+    left = [m for m in MUTATIONS if (m.file, m.old) not in {(row["file"], row["old"]) for row in rows}]
+    with tempfile.TemporaryDirectory(prefix="gar-mutations-") as folder:
+        tree = Path(folder) / "tree"  # the last commit, so that the checkout itself is never touched
+        subprocess.run(["git", "-C", HOME, "worktree", "add", "-q", "--detach", tree, "HEAD"], check=True)
+        try:
+            for mutation in left:
+                rows.append(mutation._asdict() | run(tree, mutation))
+                with OUT.open("a") as file:
+                    file.write(json.dumps(rows[-1]) + "\n")
+                print(f"{rows[-1]['outcome']:9} {mutation.file}: {mutation.old}  [{rows[-1]['by']}]", flush=True)
+        finally:
+            subprocess.run(["git", "-C", HOME, "worktree", "remove", "--force", tree], check=False)
     print(f"{sum(row['outcome'] == 'killed' for row in rows)} of {len(rows)} killed, {len(MUTATIONS)} planned")
-    return 3 if options.limit and len(left) > options.limit else 0
+    return 0
 
 
 def run(tree: Path, mutation: Mutation) -> dict[str, str]:
@@ -170,27 +160,6 @@ def run(tree: Path, mutation: Mutation) -> dict[str, str]:
     failed = re.search(r"^(?:FAILED|ERROR) (\S+)", ended.stdout, re.MULTILINE)
     outcome = {0: "survived", 1: "killed"}.get(ended.returncode, "broken")
     return {"outcome": outcome, "by": failed[1] if failed else ended.stdout.strip().rpartition("\n")[2]}
-
-
-def _count(tree: Path, mutation: Mutation) -> int:
-    path = tree / "src" / "gar" / mutation.file
-    return path.read_text(encoding="utf-8").count(mutation.old) if path.exists() else 0
-
-
-def _rows(path: Path) -> list[dict[str, str]]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
-
-
-@contextmanager
-def _copy(tree: Path) -> Iterator[Path]:
-    """The last commit of a checkout in a temporary worktree, so that the checkout itself is never touched."""
-    with tempfile.TemporaryDirectory(prefix="gar-mutations-") as folder:
-        copy = Path(folder) / "tree"
-        subprocess.run(["git", "-C", tree, "worktree", "add", "-q", "--detach", copy, "HEAD"], check=True)
-        try:
-            yield copy
-        finally:
-            subprocess.run(["git", "-C", tree, "worktree", "remove", "--force", copy], check=False)
 
 
 if __name__ == "__main__":

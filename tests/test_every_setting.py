@@ -39,7 +39,7 @@ def problems(config: RunConfig) -> Any:
     """The problems as the policy sees them, for training and evaluation."""
     inputs = RunInputs.__new__(RunInputs)  # without a model
     inputs.config, inputs.tokenizer, inputs.say = with_template(config), TOKENIZER, print
-    inputs._tags = config.verify.tags.as_tags()
+    inputs._tags = config.verify.tags
     data, sources = inputs.config.data, config.evaluate.sources
     evaluated = [inputs._rendered(*inputs._evaluation_data(source)) for source in sources]
     return inputs._rendered(load_run_problems(data), data), evaluated

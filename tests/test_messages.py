@@ -31,6 +31,7 @@ from gar.verify import Verifier
 
 GOLDEN = Path(__file__).parent / "golden" / "messages.txt"
 ROW = {"prompt": "1+1=", "answer": "2"}
+TOO_FEW = {"sources": ["test"], "num_samples": 4, "pass_at_k": [8]}
 
 
 def rows(*values: Any, **options: Any) -> Callable[[], object]:
@@ -44,7 +45,7 @@ def rows(*values: Any, **options: Any) -> Callable[[], object]:
     return load
 
 
-def checked(values: dict[str, Any]) -> None:
+def checked(**values: Any) -> None:
     """The checks before anything is loaded."""
     check_before_loading(make_config(values))
 
@@ -84,29 +85,18 @@ TRIGGERS: dict[str, Callable[[], object]] = {
     "a value of the wrong kind": partial(make_config, {"reward": {"bonus_weight": "much"}}),
     "a value out of range": partial(make_config, {"advantage": {"min_std": -1}}),
     "an unknown method": partial(make_config, {"method": "gar-gpro"}),
-    "an unknown field of TRL": partial(checked, {"trl": {"lerning_rate": 1}}),
-    "settings that do not go together": partial(checked, {"method": "grpo", "adapter": {"dropout": 0.5}}),
-    "a group of one": partial(checked, {"trl": {"num_generations": 1}}),
+    "an unknown field of TRL": partial(checked, trl={"lerning_rate": 1}),
+    "settings that do not go together": partial(checked, method="grpo", adapter={"dropout": 0.5}),
+    "a group of one": partial(checked, trl={"num_generations": 1}),
     "an unknown signal": partial(make_config, {"signal": {"kind": "gradients"}}),
-    "an unknown template": partial(checked, {"data": {"template": "chatml"}}),
-    "tags that are parts of each other": partial(
-        make_config, {"verify": {"tags": {"think_open": "<t>", "answer_open": "<t>"}}}
-    ),
-    "more samples than there are": partial(
-        checked, {"evaluate": {"sources": ["test"], "num_samples": 4, "pass_at_k": [8]}}
-    ),
-    "a field that belongs to gar": partial(checked, {"trl": {"output_dir": "x"}}),
+    "an unknown template": partial(checked, data={"template": "chatml"}),
+    "tags that are parts of each other": partial(checked, verify={"tags": {"think_open": "<t>", "answer_open": "<t>"}}),
+    "more samples than there are": partial(checked, evaluate=TOO_FEW),
+    "a field that belongs to gar": partial(checked, trl={"output_dir": "x"}),
     "a batch that groups do not divide": partial(
-        checked, {"trl": {"per_device_train_batch_size": 10, "num_generations": 4}}
+        checked, trl={"per_device_train_batch_size": 10, "num_generations": 4}
     ),
-    "three mistakes": partial(
-        checked,
-        {
-            "data": {"source": "a.jsonl"},
-            "evaluate": {"sources": ["test"], "num_samples": 4, "pass_at_k": [8]},
-            "trl": {"num_generations": 1},
-        },
-    ),
+    "three mistakes": partial(checked, data={"source": "a.jsonl"}, evaluate=TOO_FEW, trl={"num_generations": 1}),
     "no configuration file": partial(read_config, "missing.yaml"),
     "a key twice": partial(written, "twice.yaml", "seed: 1\nseed: 2\n", read_config),
     "a plugin that is not there": partial(make_config, {"plugins": ["no.such.module"]}),

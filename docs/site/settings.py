@@ -5,11 +5,13 @@ import inspect
 import itertools
 import re
 import types
-from typing import Any, Literal, Union, get_args, get_origin
+from dataclasses import asdict
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from gar.cli.main import COMMANDS
 from gar.config import RunConfig
 from gar.settings import Settings
+from gar.types import Tags
 
 INTRODUCTION = """\
 # Configuration and commands
@@ -33,28 +35,29 @@ TYPES = {str: "text", int: "integer", float: "number", bool: "true, false", dict
 
 def page() -> str:
     """The page as Markdown."""
-    commands = "".join(f"| `gar {name}` | {summary} |\n" for name, (_, summary) in COMMANDS.items())
-    sections = {name: type(value) for name, value in RunConfig() if isinstance(value, Settings)}
+    commands = "".join(f"| `gar {name}` | {summary} |\n" for name, summary in COMMANDS.items())
+    sections = {name: value for name, value in RunConfig() if isinstance(value, Settings)}
     parts = [
         INTRODUCTION,
         f"## Commands\n\n| command | does |\n| --- | --- |\n{commands}",
         "## A run\n",
-        table(RunConfig, ""),
+        table(RunConfig(), ""),
     ]
     for name, section in sections.items():
-        parts += [f"## {name}\n", f"{first_line(section)}\n", table(section, f"{name}.")]
+        parts += [f"## {name}\n", f"{first_line(type(section))}\n", table(section, f"{name}.")]
     return "\n".join(parts)
 
 
-def table(section: type[Settings], prefix: str) -> str:
+def table(section: Settings | Tags, prefix: str) -> str:
     """One row for each setting of a section and of its inner sections."""
-    texts, rows = attribute_docstrings(section), []
-    for name, field in section.model_fields.items():
-        default = field.get_default(call_default_factory=True)
-        if isinstance(default, Settings):
-            rows += table(type(default), f"{prefix}{name}.").splitlines()[2:] if prefix else []
+    kind, rows = type(section), []
+    texts, hints = attribute_docstrings(kind), get_type_hints(kind, include_extras=True)
+    for name in asdict(section) if isinstance(section, Tags) else kind.model_fields:
+        value = getattr(section, name)
+        if isinstance(value, (Settings, Tags)):
+            rows += table(value, f"{prefix}{name}.").splitlines()[2:] if prefix else []
             continue
-        rows.append(f"| `{prefix}{name}` | {values(field.annotation)} | {shown(default)} | {texts.get(name, '')} |")
+        rows.append(f"| `{prefix}{name}` | {values(hints[name])} | {shown(value)} | {texts.get(name, '')} |")
     return "\n".join(["| setting | values | default | what |", "| --- | --- | --- | --- |", *rows]) + "\n"
 
 
@@ -84,10 +87,10 @@ def first_line(section: type[Settings]) -> str:
     return (inspect.getdoc(section) or "").partition("\n\n")[0].replace("\n", " ")
 
 
-def attribute_docstrings(section: type[Settings]) -> dict[str, str]:
+def attribute_docstrings(section: type) -> dict[str, str]:
     """The text below each field of a class and of its parents, on one line."""
     found: dict[str, str] = {}
-    for parent in reversed([each for each in section.__mro__ if issubclass(each, Settings)]):
+    for parent in reversed([each for each in section.__mro__ if issubclass(each, (Settings, Tags))]):
         body = ast.parse(inspect.getsource(parent)).body[0].body
         for field, text in itertools.pairwise(body):
             if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):

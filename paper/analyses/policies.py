@@ -45,7 +45,7 @@ class Policy:
     @property
     def tags(self) -> Tags:
         """Markers of the response format."""
-        return self.config.verify.tags.as_tags()
+        return self.config.verify.tags
 
     @property
     def signal(self) -> SignalSettings:
@@ -131,7 +131,7 @@ def load_policy_of(
     model, tokenizer = load_policy(
         config.model.model_copy(update={"path": source} | ({"revision": None} if run else {}))
     )
-    tags = config.verify.tags.as_tags()
+    tags = config.verify.tags
     assert config.data.template != "auto"
     if data and data in TASKS:
         asked = load_task(data, cast(arithmetic.Split, config.data.split))

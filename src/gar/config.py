@@ -3,6 +3,7 @@
 import io
 import re
 from collections.abc import Mapping
+from dataclasses import fields
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -13,7 +14,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.constructor import SafeConstructor
 from ruamel.yaml.error import YAMLError
 
-from gar.errors import ConfigError, did_you_mean
+from gar.errors import ConfigError, did_you_mean, first_line
 from gar.plugins import load_plugins
 from gar.settings import (
     EMBEDDED_TASKS,
@@ -115,20 +116,14 @@ def _yaml() -> YAML:
 
 
 def parse_yaml(text: str, name: str = "YAML") -> Any:
-    """The value of a YAML text. `1e-3` is a float, `no` a string, and a key must not appear twice.
-
-    Raises:
-        ConfigError: The text is not YAML.
-    """
+    """The value of a YAML text, or a `ConfigError`."""
     try:
         return _yaml().load(text)
     except (YAMLError, ValueError, KeyError, RecursionError) as error:  # YAMLError and what the constructors raise
         mark = getattr(error, "problem_mark", None)
         place = f" in line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        words = getattr(error, "problem", None) or str(error)
-        raise ConfigError(
-            f"{name}: not valid YAML: {words.strip().partition(chr(10))[0]}{place}", code="not-yaml"
-        ) from error
+        problem = first_line(getattr(error, "problem", None) or error)
+        raise ConfigError(f"{name}: not valid YAML: {problem}{place}", code="not-yaml") from error
 
 
 def preset_names() -> list[str]:
@@ -138,11 +133,7 @@ def preset_names() -> list[str]:
 
 
 def read_preset(name: str) -> Any:
-    """The values of a packaged preset, for `make_config`.
-
-    Raises:
-        ConfigError: There is no preset of that name.
-    """
+    """The values of a packaged preset, for `make_config`, or a `ConfigError` about an unknown name."""
     if name not in preset_names():
         hint = did_you_mean(name, preset_names())
         raise ConfigError(f"unknown preset '{name}', expected one of {', '.join(preset_names())}.{hint}")
@@ -174,16 +165,14 @@ def make_config(values: Any, *, source: str = "configuration") -> RunConfig:
         values = {}
     if not isinstance(values, Mapping):
         raise ConfigError(f"{source}: expected a mapping of settings, got {type(values).__name__}")
-    variant = values.get("variant", "paper")
-    if not isinstance(variant, str) or variant not in VARIANTS:
-        raise ConfigError(f"{source}: unknown variant '{variant}', expected one of {', '.join(VARIANTS)}")
     plugins = values.get("plugins", ())
     load_plugins(plugins if isinstance(plugins, (list, tuple)) and all(isinstance(p, str) for p in plugins) else ())
+    variant = VARIANTS.get(str(values.get("variant", "paper")), {})
     try:
-        return config_type().model_validate(merge(VARIANTS[variant], values))
+        return config_type().model_validate(merge(variant, values))
     except ValidationError as error:
         first = error.errors()[0]
-        code = "unknown-key" if first["type"] == "extra_forbidden" else setting_of(first)
+        code = "unknown-key" if first["type"] in _UNKNOWN else setting_of(first)
         raise ConfigError("\n".join(f"{source}: {_explain(line)}" for line in error.errors()), code=code) from error
 
 
@@ -225,7 +214,7 @@ def in_words(error: Any) -> str:
         return f"{name}: {error['msg'].removeprefix('Value error, ')}".removeprefix(": ")
     if kind == "too_short":
         return f"{name} is empty, expected at least {error['ctx']['min_length']}."
-    if kind == "model_type":
+    if kind in ("model_type", "dataclass_type"):
         return f"{name}: expected a section of settings, got {given!r}. Leave out an empty section."
     words = re.findall(r"'([^']+)'", error["ctx"]["expected"]) if kind == "literal_error" else []
     hint = did_you_mean(str(given), words, cutoff=0.4)
@@ -239,11 +228,15 @@ def setting_of(error: Any) -> str:
     return ".".join(str(part) for part in error["loc"])
 
 
+_UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")  # pydantic's types for models and for dataclasses
+
+
 def _explain(error: Any) -> str:
-    if error["type"] != "extra_forbidden":
+    if error["type"] not in _UNKNOWN:
         return in_words(error)
     section: Any = config_type()
     for part in error["loc"][:-1]:
         section = section.model_fields[part].annotation
-    known = f" Known here: {', '.join(section.model_fields)}."
-    return f"unknown key '{setting_of(error)}'.{did_you_mean(str(error['loc'][-1]), section.model_fields) or known}"
+    names = getattr(section, "model_fields", None) or [field.name for field in fields(section)]
+    hint = did_you_mean(str(error["loc"][-1]), names) or f" Known here: {', '.join(names)}."
+    return f"unknown key '{setting_of(error)}'.{hint}"

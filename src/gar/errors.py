@@ -1,8 +1,8 @@
 """The errors that `gar` raises on purpose.
 
-Each text names the fault, what was found, what was expected and the likely cause. Each class subclasses both
-`GarError` and the standard error that a caller would expect, so that `except ValueError` keeps working. Each error
-carries a code for programs: the class's, or a narrower one given when it is raised, or the name of a setting.
+Each text names the fault, what was found, what was expected and the likely cause. Each class is also the standard
+error that a caller would expect, so that `except ValueError` works. The code of an error is the class's, or a narrower
+one, or the name of a setting.
 """
 
 import difflib
@@ -22,7 +22,7 @@ class GarError(Exception):
     code: str = "error"
 
     def __init__(self, message: str = "", *, code: str | None = None) -> None:
-        """Keep the message as the only argument, so that the error can be pickled."""
+        """The message is the only argument that the base class gets, so that the error can be pickled."""
         super().__init__(message)
         if code is not None:
             self.code = code
@@ -59,7 +59,7 @@ class RecordError(GarError, OSError):
 
 
 class LockedError(RecordError):
-    """Another process is writing there. Says which, and since when."""
+    """Another process is writing there. Names it, and since when."""
 
     code = "locked"
 
@@ -71,18 +71,15 @@ class LostRankError(GarError, RuntimeError):
 
 
 class CollapseError(GarError, RuntimeError):
-    """For many steps in a row every response was empty, cut off or wrong. Says since when, the cause and what to do."""
+    """For many steps in a row every response was empty, cut off or wrong. Names the cause and what to do."""
 
     code = "collapse"
 
 
 class PreflightError(GarError, RuntimeError):
-    """The first rollouts carry no training signal. Training would waste the budget. Says what to change."""
+    """The first rollouts carry no training signal. Names what to change."""
 
     code = "preflight"
-
-
-# Helpers for error texts.
 
 
 def did_you_mean(name: str, known: Iterable[str], prefix: str = "", *, cutoff: float = 0.6) -> str:
@@ -92,15 +89,10 @@ def did_you_mean(name: str, known: Iterable[str], prefix: str = "", *, cutoff: f
 
 
 def install_command(*requirements: str) -> str:
-    """The command that adds packages. `gar` is on no index, so a text never names one of its extras.
-
-    Example:
-        >>> install_command("peft>=0.18")
-        "pip install 'peft>=0.18'"
-    """
+    """The command that adds packages. `gar` is on no index, so a text never names one of its extras."""
     return shlex.join(["pip", "install", *requirements])
 
 
-def first_line(error: BaseException) -> str:
-    """The first line of another library's error text."""
+def first_line(error: object) -> str:
+    """The first line of another library's error, or of its text."""
     return str(error).strip().partition("\n")[0]

@@ -10,23 +10,18 @@ from typing import Any
 
 
 def lazy_names(package: str) -> Callable[[str], Any]:
-    """The `__getattr__` of a package (PEP 562) for the names that it imports under `if TYPE_CHECKING`.
-
-    Args:
-        package: Its `__name__`.
-    """
+    """The `__getattr__` of a package (PEP 562) for the names that it imports under `if TYPE_CHECKING`."""
 
     @cache
     def homes() -> dict[str, str]:
-        """The module of each name, from the block that type checkers read."""
         source = Path(str(sys.modules[package].__file__)).read_bytes()
         block = next(node for node in ast.parse(source).body if isinstance(node, ast.If))
         imports = [node for node in block.body if isinstance(node, ast.ImportFrom)]
         return {alias.name: str(node.module) for node in imports for alias in node.names}
 
     def public_name(name: str) -> Any:
-        if name not in homes():
-            raise AttributeError(f"module '{package}' has no attribute '{name}'")
-        return getattr(import_module(homes()[name]), name)
+        if name in homes():
+            return getattr(import_module(homes()[name]), name)
+        raise AttributeError(f"module '{package}' has no attribute '{name}'")
 
     return public_name

@@ -1,7 +1,7 @@
 """Plugins: modules and files that register methods, read before the settings that name them.
 
 A plugin calls `gar.methods.register` while it is imported. `make_config` reads the plugins of a configuration first, so
-every process that reads one has them: ranks, runs of a comparison, resumed runs, verl's workers, slime's actors.
+that ranks, runs of a comparison, resumed runs, verl's workers and slime's actors all have them.
 """
 
 import importlib
@@ -17,20 +17,15 @@ from typing import Any
 
 from gar.errors import ConfigError, GarError, first_line
 
-GROUP = "gar.methods"
-"""Group of the entry points that name plugins of installed packages."""
-
+GROUP = "gar.methods"  # of the entry points that name plugins of installed packages
 _loaded: set[str] = set()
 
 
 def load_plugins(names: Iterable[str] = ()) -> None:
     """Import the plugins of installed packages and those named, each once. The current folder is searched last.
 
-    Args:
-        names: Modules ("package.module") or files ("folder/methods.py").
-
-    Raises:
-        ConfigError: A plugin cannot be imported, or one of its methods has a name that is taken.
+    `names` are modules ("package.module") or files ("folder/methods.py"). A `ConfigError` names a plugin that cannot be
+    imported, or that registers a method with a name that is taken.
     """
     for entry in _entry_points():
         _load(f"plugin {entry.value} (entry point {entry.name})", entry.value, entry.load)
@@ -51,9 +46,8 @@ def _load(label: str, name: str, read: Callable[[], Any]) -> None:
     except GarError as error:
         raise ConfigError(f"{label}: {error}") from error
     except Exception as error:  # whatever a user's module raises
-        raise ConfigError(
-            f"{label} cannot be imported: {first_line(error)}. Is its folder on the Python path?"
-        ) from error
+        text = f"{label} cannot be imported: {first_line(error)}. Is its folder on the Python path?"
+        raise ConfigError(text) from error
     _loaded.add(name)
 
 

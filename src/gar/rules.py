@@ -18,6 +18,7 @@ Facts = Mapping[str, Any]
 """Facts about an engine. A missing flag counts as None. "chosen" holds settings away from their defaults."""
 
 Level = Literal["error", "unread", "resume"]
+"""An error, a warning that nothing reads the setting, or a reason why a resumed run would differ."""
 
 
 @dataclass(frozen=True)
@@ -34,23 +35,13 @@ UNSET = Condition("no value", lambda value, facts: value not in facts.get("chose
 
 @dataclass(frozen=True)
 class Rule:
-    """One row.
+    """One row. In texts `{name}` becomes the value of a fact."""
 
-    Attributes:
-        names: Settings or flags, to each of which the row applies, with spaces between them.
-        allowed: Values with which GAR runs, a condition, or the name of a fact that holds the values.
-        why: The reason, and what else to do. `{name}` becomes the value of a fact.
-        when: Other facts with the values under which the row applies. Empty means always.
-        where: Name of the engine, "gar train", or "" for all.
-        level: "error" is raised. "unread" is a warning: nothing reads the setting. "resume" is a reason
-            why a resumed run differs from an uninterrupted one.
-    """
-
-    names: str
-    allowed: tuple[Any, ...] | Condition | str = UNSET
-    why: str = ""
-    when: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
-    where: str = ""
+    names: str  # settings or flags, to each of which the row applies, with spaces between them
+    allowed: tuple[Any, ...] | Condition | str = UNSET  # or the name of a fact that holds the values
+    why: str = ""  # and what else to do
+    when: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)  # facts under which the row applies
+    where: str = ""  # name of the engine, "gar train", or "" for all
     level: Level = "error"
 
     def faults(self, facts: Facts) -> Iterator[tuple[str, str]]:
@@ -73,14 +64,7 @@ class Rule:
 
 
 def faults(where: str, facts: Facts, *, level: str = "error", more: Iterable[Rule] = ()) -> list[tuple[str, str]]:
-    """Name and sentence of every fault.
-
-    Args:
-        where: Name of an engine. Its rows are those with this name and those for all.
-        facts: Facts about the engine.
-        level: Which rows.
-        more: Rows of the run's method.
-    """
+    """Name and sentence of every fault on an engine. `more` are rows of the run's method."""
     rows = [rule for rule in (*RULES, *more) if rule.level == level and rule.where in ("", where)]
     return [fault for rule in rows for fault in rule.faults(facts)]
 
@@ -154,7 +138,6 @@ LOG_PROB_HOOK = {"custom_megatron_before_log_prob_hook_path": "gar.integrations.
 _LOG_PROB = {"gar.capture": ("logprob",)}
 _PARTIAL = {"--partial-rollout": (True,)}
 _SAYS_TOOLS = "it marks the tokens of tools, so that they are not graded"
-_NO_PASS = "slime makes no log-probability pass then. Set gar.capture to own"
 
 AGENT_LOOP_MANAGER = "gar.integrations.verl.agents.GarAgentLoopManager"
 """verl's agent-loop manager, which the trainer `gar_sync` sets itself."""
@@ -171,18 +154,6 @@ PACKAGES = {
 def slime_flag(name: str) -> str:
     """The flag of one of slime's arguments."""
     return "--" + name.replace("_", "-")
-
-
-def _makes_log_probs(_: Any, facts: Facts) -> bool:
-    """Whether slime has a use for a log-probability pass."""
-    names = ("--get-mismatch-metrics", "--use-critic", "--use-opd", "--use-routing-replay")
-    return (
-        facts["--global-batch-size"] < facts["--rollout-batch-size"] * facts["--n-samples-per-prompt"]
-        or facts["--loss-type"] != "policy_loss"
-        or facts["--kl-coef"] != 0
-        or facts["--advantage-estimator"] == "gspo"
-        or any(facts[name] for name in names)
-    )
 
 
 _RUNS = Condition("one that {engine} runs ({engine.methods})", lambda _, facts: not facts.get("method.lacks"))
@@ -276,14 +247,7 @@ _SLIME = (
     Rule("--compute-advantages-and-returns", (True,), "without advantages no reward has an effect"),
     Rule("--custom-reward-post-process-path", (None,), "GAR sets the rewards, and one would overwrite the other"),
     Rule("--dynamic-sampling-filter-path", _NO_FILTER, _ALL_CORRECT),
-    Rule("--use-rollout-logprobs", (False,), _NO_PASS, _LOG_PROB | {"--get-mismatch-metrics": (False,)}),
     Rule("--keep-old-actor", (False,), "the vectors would be an older policy's. Set gar.capture to own", _LOG_PROB),
-    Rule(
-        "--global-batch-size",
-        Condition("fewer than the responses of a rollout", _makes_log_probs),
-        f"with one update per rollout {_NO_PASS}",
-        _LOG_PROB,
-    ),
     Rule("--qkv-format", (None, "thd"), "GAR packs sequences"),
     Rule("--mask-offpolicy-in-partial-rollout", _OFF, "GAR takes masked text for a tool's, and grades none", _PARTIAL),
 )

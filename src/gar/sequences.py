@@ -223,7 +223,7 @@ class SequenceReader:
         cls, tokenizer: Any, signal: SignalSettings, verify: VerifySettings, *, context: int | None = None
     ) -> "SequenceReader":
         """The reader of a run, from its settings."""
-        rule = SpanRule.from_settings(signal, format=verify.format, tags=verify.tags.as_tags(), tokenizer=tokenizer)
+        rule = SpanRule.from_settings(signal, format=verify.format, tags=verify.tags, tokenizer=tokenizer)
         return cls(tokenizer, rule, context=context)
 
     def prefilled(self, prompt_ids: Sequence[int]) -> bool:

@@ -105,37 +105,12 @@ class DataSettings(SourceSettings):
     """Use only this many problems, from the start."""
 
 
-class TagSettings(Settings):
-    """The markers of the response format."""
-
-    think_open: Annotated[str, Field(min_length=1)] = "<think>"
-    """Opens the thinking part, in the response or at the end of the prompt."""
-    think_close: Annotated[str, Field(min_length=1)] = "</think>"
-    """Closes the thinking part."""
-    answer_open: Annotated[str, Field(min_length=1)] = "<answer>"
-    """Opens the answer part."""
-    answer_close: Annotated[str, Field(min_length=1)] = "</answer>"
-    """Closes the answer part."""
-
-    @model_validator(mode="after")
-    def _check_distinct(self) -> Self:
-        tags = list(self.model_dump().values())
-        for i, tag in enumerate(tags):
-            if any(tag in other for other in tags[:i] + tags[i + 1 :]):
-                raise ValueError(f"'{tag}' is part of another tag. Choose tags that do not contain each other.")
-        return self
-
-    def as_tags(self) -> Tags:
-        """The same markers as plain data."""
-        return Tags(**self.model_dump())
-
-
 class VerifySettings(Settings):
     """How a response is checked."""
 
     format: ResponseFormat = "think-answer"
     """think-answer: one thinking part, then one answer part, nothing else. boxed: a last \\boxed{}. none: any text."""
-    tags: TagSettings = TagSettings()
+    tags: Tags = Tags()
     verifier: str | None = None
     """Your own grader, "package.module:function" with (response_text, gold_answer) -> bool or a grade in [0, 1]. Only
     a grade of 1 counts as verified."""

@@ -6,9 +6,10 @@ summarizes the gradient of one token sequence through the LM head.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from enum import StrEnum
-from typing import Literal, Protocol
+from itertools import permutations
+from typing import Any, ClassVar, Literal, Protocol
 
 Message = dict[str, str]
 Prompt = str | list[Message]
@@ -80,9 +81,21 @@ class Tags:
     """
 
     think_open: str = "<think>"
+    """Opens the thinking part, in the response or at the end of the prompt."""
     think_close: str = "</think>"
+    """Closes the thinking part."""
     answer_open: str = "<answer>"
+    """Opens the answer part."""
     answer_close: str = "</answer>"
+    """Closes the answer part."""
+
+    __pydantic_config__: ClassVar[Any] = {"extra": "forbid"}
+
+    def __post_init__(self) -> None:
+        """Raise a ValueError if a tag is empty or part of another."""
+        for tag, other in permutations(astuple(self), 2):
+            if tag in other:
+                raise ValueError(f"'{tag}' is part of another tag. Choose tags that do not contain each other.")
 
 
 class ResponseVerifier(Protocol):

@@ -9,18 +9,11 @@ from tests.support.errors import raises
 
 
 def ours(number: int, **changes: object) -> dict[str, object]:
-    answer = str(number + 1)
-    row = {
-        "id": f"n-{number}",
-        "prompt": f"{number}+1=",
-        "answer": answer,
-        "expert_solution": f"The answer is {answer}.",
-    }
-    return row | changes
+    row = {"id": f"n-{number}", "prompt": f"{number}+1=", "answer": str(number + 1)}
+    return row | {"expert_solution": f"The answer is {number + 1}."} | changes
 
 
 def table(output: str) -> dict[str, int]:
-    """The counts of a printed table; a label that goes over two lines keeps its first."""
     cells = [line.split("│")[1:3] for line in output.splitlines() if line.count("│") == 3]
     return {label.strip(): int(count.replace(",", "")) for label, count in cells if count.strip()}
 
@@ -45,9 +38,9 @@ def test_check_prints_counts_and_examples(write_rows, capsys):
         "problems without an anchor (legal, they earn no bonus)": 1,
         "rows dropped: the answer is empty": 1,
         "repeated prompts": 1,
-        "expert answers that agree with the gold answer": 4,
-        "expert answers that disagree with the gold answer": 1,
-        "expert solutions without a readable answer": 1,
+        "expert answers: ok": 4,
+        "expert answers: wrong": 1,
+        "expert answers: unparsed": 1,
         "errors": 2,
     }
     assert f"  {path}:2: problem 'n-2'\n" in output
@@ -90,7 +83,7 @@ def test_prepare_writes_a_subset_in_our_columns_and_counts_what_it_leaves_out(wr
 def test_prepare_writes_nothing_over_what_it_would_spoil(write_rows, tmp_path, capsys):
     path = write_rows(ours(1), "broken")
     existing = write_rows(ours(1), name="existing.jsonl")
-    for arguments in ([path, existing], [path, path, "--overwrite"], [path, str(tmp_path / "out.csv")]):
+    for arguments in ([path, existing], [path, str(tmp_path / "out.csv")]):
         with raises(ConfigError):
             main(["prepare", *arguments, "--num-problems", "1"])
     with raises(DataError):
@@ -106,7 +99,7 @@ def test_prepare_writes_nothing_over_what_it_would_spoil(write_rows, tmp_path, c
 def test_verl_and_slime_write_every_problem_with_its_expert_solution(write_rows, tmp_path, capsys):
     path, out = write_rows(ours(1), ours(2, expert_solution=None)), tmp_path / "train.parquet"
     assert main(["verl", path, str(out), "--template", "plain"]) == 0
-    assert table(capsys.readouterr().out) == {"problems written": 2, "without an expert solution": 1}
+    assert table(capsys.readouterr().out) == {"problems": 2, "without an expert solution": 1}
     first, second = pq.read_table(out).to_pylist()
     assert first["prompt"] == [{"role": "user", "content": "1+1="}]
     assert first["extra_info"] == {"index": 0, "id": "n-1", "anchors": ["The answer is 2."]}

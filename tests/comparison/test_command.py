@@ -65,9 +65,7 @@ def test_compare_rejects_wrong_usage(capsys):
         (["--executor", "slurm", "--slurm", "gpu"], 1, "expected NAME=VALUE"),
         (["--launch", "torchrun 'a"], 1, "is no command"),
         (["--launch", "nowhere"], 1, "there is no command 'nowhere'"),
-        (["--gpus", "9"], 1, "--gpus 9: "),
         (["--slurm", "partition=gpu"], 2, "add --executor slurm"),
-        (["--executor", "slurm", "--gpus", "8"], 2, "--slurm gpus_per_node=N"),
         (["--report", "--dry-run"], 2, "choose one of --report and --dry-run."),
         (["--workers", "0"], 2, "workers"),
     ):

@@ -10,22 +10,18 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = [
-    ROOT / "README.md",
-    ROOT / "CONTRIBUTING.md",
-    ROOT / "RELEASING.md",
-    *sorted(DOCS.rglob("*.md")),
-    *sorted((ROOT / "paper").rglob("*.md")),
-    ROOT / "benchmarks" / "README.md",
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "RELEASING.md", "benchmarks/README.md")),
+    *sorted([*DOCS.rglob("*.md"), *(ROOT / "paper").rglob("*.md")]),
 ]
 
-PROGRAMS = ("gar", "python", "make", "pytest", "accelerate", "torchrun", "srun", "pip", "apt-get")
 MARK = re.compile(r"\bneeds? (a GPU|GPUs|a network|several machines)\b", re.IGNORECASE)
-"""Beside a command, or in the remark above it: it is not run as it stands."""
+"""Beside a command, or in the remark above it: the test cannot run it."""
 PAGE_MARK = re.compile(r"commands on this page " + MARK.pattern[2:], re.IGNORECASE)
-"""Anywhere on a page: none of its commands is."""
+"""Anywhere on a page: the test can run none of its commands."""
 
-_COMMAND = re.compile(rf"(?:\$ )?((?:[A-Z_]+=\S+ )*(?:{'|'.join(PROGRAMS)}) \S.*)")
-_INLINE = re.compile(rf"`((?:{'|'.join(PROGRAMS)}) [^`]+)`")
+_PROGRAMS = "gar|python|make|pytest|accelerate|torchrun|srun|pip|apt-get"
+_COMMAND = re.compile(rf"(?:\$ )?((?:[A-Z_]+=\S+ )*(?:{_PROGRAMS}) \S.*)")
+_INLINE = re.compile(rf"`((?:{_PROGRAMS}) [^`]+)`")
 _REMARK = re.compile(r"\s+# .*$")
 
 

@@ -1,7 +1,6 @@
 """Every command that README and docs show exists, with every flag it is shown with.
 
-Each goes through the program's own parser, up to where its work would begin. A command that needs a GPU or a network
-says so where it is shown (`pages.MARK`).
+Each goes through the program's own parser. A command that needs a GPU or a network is marked (`pages.MARK`).
 """
 
 import argparse
@@ -10,11 +9,9 @@ import runpy
 import shlex
 import sys
 import tomllib
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
-from trl import GRPOConfig
 
 import gar.train.run
 from gar.cli import arguments, compare, report, score
@@ -23,7 +20,7 @@ from gar.cli.main import main
 from tests.docs.pages import PAGES, ROOT, Command, shown_commands
 from tests.support.paper_methods import registered
 
-# What to read for a word in capitals where a command takes one of several words, or a number. A path stands as it is.
+# A value for a word in capitals, if a command takes one of several words, or a number.
 PLACEHOLDERS = {"--method": "gar-grpo", "--seed": "0", "--preset": "demo", "--benchmark": "arithmetic"}
 _OPTIONAL = re.compile(r"\[(?:,\w+|\w+ \.\.\.)\]")  # [,NAME] and [C ...]
 
@@ -32,26 +29,19 @@ class Reached(Exception):
     """The command line was understood, and the work would begin."""
 
 
-def stopping(function):
-    """The function, behind which the program stops."""
-
-    def stop(*arguments, **keywords):
-        function(*arguments, **keywords)
-        raise Reached
-
-    return stop
-
-
 @pytest.fixture
 def stopped(monkeypatch):
     """Every program stops behind its parser."""
 
-    def train(config, **_):
-        unknown = set(config.trl) - {field.name for field in fields(GRPOConfig)}
-        raise SystemExit(f"no such fields of trl.GRPOConfig: {unknown}") if unknown else Reached
+    def stopping(function):
+        def stop(*arguments, **keywords):
+            function(*arguments, **keywords)
+            raise Reached
 
-    for name, stub in {"train": train, "dry_run": train, "resume": stopping(lambda *_, **__: None)}.items():
-        monkeypatch.setattr(gar.train.run, name, stub)
+        return stop
+
+    for name in ("train", "dry_run", "resume"):
+        monkeypatch.setattr(gar.train.run, name, stopping(lambda *_, **__: None))
     monkeypatch.setattr(argparse.ArgumentParser, "parse_args", stopping(argparse.ArgumentParser.parse_args))
     for module in (arguments, compare, report, score):
         monkeypatch.setattr(module, "parse", stopping(parse))
@@ -64,7 +54,7 @@ def stopped(monkeypatch):
 
 def words_of(command: Command) -> list[str]:
     """The command with its optional parts, and with values for words in capitals. Of a launcher: the part for gar."""
-    text = _OPTIONAL.sub("", command.text)
+    text = re.sub(r"^([A-Z_]+=\S+ )+", "", _OPTIONAL.sub("", command.text))
     if command.text.startswith("gar"):
         text = text.replace("[", "").replace("]", "").replace(" ...", "")
     words = shlex.split(text)
@@ -127,14 +117,6 @@ def test_commands_are_understood_by_their_programs(stopped, tmp_path, monkeypatc
 
 
 def test_a_command_with_a_slip_is_not_understood(stopped, tmp_path, monkeypatch):
-    for text in (
-        "gar train --reward.bta 1",
-        "gar train --trl.lerning_rate 1",
-        "gar eval rnu embedded",
-        "python examples/score_a_file.py a b",
-        "make tset",
-        "pip install '.[pfet]'",
-        "torchrun --nproc-per-node 2 -m gar trian",
-    ):
+    for text in ("gar train --reward.bta 1", "gar eval rnu x", "python examples/score_a_file.py a b", "make tset"):
         command = Command("", text, inline=False, marked=False)
         assert not takes(words_of(command), tmp_path, monkeypatch), text

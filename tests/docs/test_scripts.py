@@ -3,13 +3,11 @@
 import itertools
 import os
 import subprocess
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
 import yaml
 from accelerate.commands.launch import launch_command_parser
-from trl import GRPOConfig
 from trl.scripts.vllm_serve import ScriptArguments, build_command
 
 import gar.train.run
@@ -50,7 +48,6 @@ def test_trl_vllm_script_trains_the_preset_and_serves_as_trl_would(tmp_path, mon
     monkeypatch.setattr(gar.train.run, "train", lambda config, **_: told.append(config))
     monkeypatch.setattr("gar.train.checks.check_before_loading", lambda config: None)  # its data are not here
     assert main(launch.training_script_args) == 0
-    assert set(told[0].trl) <= {field.name for field in fields(GRPOConfig)}
 
     preset = make_config(read_preset("paper-qwen3-4b"), source="paper-qwen3-4b")
     assert told[0].model_copy(update={"trl": {}}) == preset.model_copy(update={"trl": {}})
@@ -83,11 +80,9 @@ def test_slime_script_starts_a_job_that_finds_its_files_and_that_gar_takes(tmp_p
     given = {"SLIME": "slime", "MODEL": "Qwen", "MODEL_DIST": "Qwen_dist", "MEGATRON": "Megatron", "DATA": "rows.jsonl"}
     found = started("slime_qwen3_4b.sh", folder=tmp_path, programs=programs, **given, SAVE="saved")
     flags = dict(itertools.pairwise(found["python3"]))
-    for flag, name in {
-        "--hf-checkpoint": "Qwen", "--ref-load": "Qwen_dist", "--prompt-data": "rows.jsonl", "--load": "saved",
-        "--save": "saved", "--custom-config-path": "saved/gar.yaml",
-    }.items():  # fmt: skip
-        assert flags[flag] == str(tmp_path / name)
+    files = {"hf-checkpoint": "Qwen", "ref-load": "Qwen_dist", "prompt-data": "rows.jsonl", "load": "saved"}
+    for flag, name in (files | {"save": "saved", "custom-config-path": "saved/gar.yaml"}).items():
+        assert flags[f"--{flag}"] == str(tmp_path / name)
     assert flags["--num-layers"] == "36"
     hooks = {name: flags["--" + name.replace("_", "-")] for name in SLIME_HOOKS}
     settings = yaml.safe_load(Path(flags["--custom-config-path"]).read_text())

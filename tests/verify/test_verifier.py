@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gar.errors import ConfigError
-from gar.types import Status, Tags, Verdict
+from gar.types import Status, Verdict
 from gar.verify import Verifier
 from tests.support.errors import raises
 
@@ -81,7 +81,6 @@ def test_verifier_refuses_graders_and_settings_it_cannot_use() -> None:
     graders = ("no_such_module:same", "hostile_graders:some", "hostile_graders:os", 7)
     for settings in (
         *({"custom": grader} for grader in (*graders, lambda text, gold: True)),
-        *({"tags": Tags(think_open=tag)} for tag in ("", "think>")),
         {"format": "xml"}, {"memory_bytes": 1024}, {"num_workers": 0}, {"timeout_seconds": float("nan")},
     ):  # fmt: skip
         with raises(ConfigError):

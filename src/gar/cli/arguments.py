@@ -1,14 +1,13 @@
 """Parse command lines with tyro. One table holds the aliases of `gar train`."""
 
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import tyro
 from pydantic import create_model
 
+from gar.cli.main import choose
 from gar.config import RunConfig, config_type, parse_yaml
-from gar.errors import UsageError, did_you_mean
 from gar.integrations.trl.fields import default_of, field_types
 
 ALIASES = {
@@ -53,26 +52,17 @@ def _truth(info: tyro.constructors.PrimitiveTypeInfo) -> tyro.constructors.Primi
     )
 
 
-def parse(kind: Any, arguments: Sequence[str], *, prog: str, description: str = "", **options: Any) -> Any:
+def parse(kind: Any, arguments: Sequence[str], **options: Any) -> Any:
     """`tyro.cli` for a class of settings. For a wrong command line tyro prints the reason and exits with status 2."""
     options.setdefault("config", (tyro.conf.FlagCreatePairsOff,))  # --overwrite or --no-compare, whichever changes it
-    return tyro.cli(kind, args=arguments, prog=prog, description=description, registry=_registry, **options)
+    return tyro.cli(kind, args=arguments, registry=_registry, **options)
 
 
-def run_stage(
-    command: str, stages: Mapping[str, tuple[Callable[[Any], int], Any, str, str]], arguments: Sequence[str], hint: str
-) -> int:
-    """Run one stage of a command, or print them all. By name: function, settings, a line of help, the help."""
-    if not arguments or arguments[0] in ("-h", "--help"):
-        lines = "".join(f"  {name:<8}  {summary}\n" for name, (*_, summary, _) in stages.items())
-        usage = f"usage: gar {command} COMMAND [ARGUMENTS]\n\n{lines}\ngar {command} COMMAND --help says more.\n{hint}"
-        print(usage.rstrip(), file=sys.stdout if arguments else sys.stderr)
-        return 0 if arguments else 2
-    name, *rest = arguments
-    if name not in stages:
-        raise UsageError(f"unknown command '{name}', expected one of {', '.join(stages)}.{did_you_mean(name, stages)}")
-    run, kind, _, description = stages[name]
-    return run(parse(kind, rest, prog=f"gar {command} {name}", description=description))
+def run_stage(prog: str, stages: Mapping[str, type], arguments: Sequence[str], *, about: str) -> int:
+    """Run one stage of a command. A stage is a class of settings with a docstring, which is its help, and `run`."""
+    summaries = {name: str(stage.__doc__).partition("\n")[0] for name, stage in stages.items()}
+    name, rest = choose(arguments, summaries, prog=prog, about=about)
+    return parse(stages[name], rest, prog=f"{prog} {name}").run()
 
 
 def in_full(arguments: Sequence[str]) -> list[str]:
@@ -80,11 +70,8 @@ def in_full(arguments: Sequence[str]) -> list[str]:
     first, rest = [], []
     for argument in arguments:
         name, equals, value = argument.partition("=")
-        name = f"--{name[2:].replace('-', '_')}" if name.startswith("--") else name
-        setting = ALIASES.get(name)
-        if setting is None:
-            rest.append(f"{name}{equals}{value}")
-        elif "=" in setting:
+        setting = ALIASES.get(f"--{name[2:].replace('-', '_')}", name)
+        if "=" in setting:
             first.append(setting)
         else:
             rest.append(f"{setting}{equals}{value}")
@@ -110,9 +97,9 @@ def _yaml(*, alone: bool) -> Any:
 def parse_run(arguments: Sequence[str], defaults: RunConfig, *, description: str) -> RunConfig:
     """Parse the settings of `gar train`. Flags override `defaults`, and `--trl.FIELD` sets any field of TRL's."""
     kind = config_type()
-    texts = {name: str(defaults.trl.get(name, default_of(name) or "-")) for name in field_types()}
     fields: dict[str, Any] = {
-        name: (_yaml(alone="bool" in field), _Default(texts[name])) for name, field in field_types().items()
+        name: (_yaml(alone="bool" in kind), _Default(defaults.trl.get(name, default_of(name) or "-")))
+        for name, kind in field_types().items()
     }
     trl: Any = create_model("Trl", **fields)
     chosen = parse(

@@ -13,30 +13,25 @@ from gar.settings import Settings
 if TYPE_CHECKING:
     from gar.comparison.compare import Comparison
 
-# Blank lines and indentation as tyro lays them out.
-_DESCRIPTION = """Train every method with every seed on the same problems, and test differences:
-  gar compare CONFIG.yaml [--ARGUMENT VALUE ...]
 
-Each run has its own process. Tables and curves are written to results/NAME/.
+class _Compare(Settings):
+    """Train every method with every seed on the same problems, and test differences.
 
-If it is killed, run the same command again: it continues with missing runs.
+      gar compare CONFIG.yaml [--ARGUMENT VALUE ...]
 
-Comparisons share equal runs.
+    Each run has its own process. Tables and curves are written to results/NAME/.
 
-On several machines, start the same command in a shared folder.
+    If it is killed, run the same command again: it continues with missing runs.
 
-No run is trained twice.
+    On several machines, start the same command in a shared folder.
 
-A comparison ships with gar: gar compare demo"""
+    A comparison ships with gar: gar compare demo
+    """
 
-
-class _Arguments(Settings):
     source: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="CONFIG.yaml")]
     """A comparison, or one that ships with gar."""
     workers: Annotated[int, Field(ge=1)] | None = None
     """Runs at a time. By default one per GPU, else one per core. With --executor, jobs, by default one per run."""
-    gpus: Annotated[int, Field(ge=1)] | None = None
-    """GPUs to share among the workers. By default all visible ones."""
     launch: Annotated[str, tyro.conf.arg(metavar="COMMAND")] = ""
     """Start each run on several ranks, on all GPUs: 'accelerate launch --num_processes 8'."""
     executor: Literal["slurm", "local", "debug"] | None = None
@@ -51,7 +46,11 @@ class _Arguments(Settings):
 
 def main(arguments: list[str]) -> int:
     """Run `gar compare`. The exit status is 0 if every run has a result or jobs were submitted, else 1."""
-    options = _parsed(arguments)
+    options = parse(_Compare, arguments, prog="gar compare")
+    if options.report and options.dry_run:
+        raise UsageError("choose one of --report and --dry-run.")
+    if options.slurm and not options.executor:
+        raise UsageError("--slurm is for jobs: add --executor slurm.")
     from gar.comparison.compare import Comparison
     from gar.comparison.pool import LocalPool, launcher_words, local_devices
 
@@ -63,23 +62,12 @@ def main(arguments: list[str]) -> int:
     elif options.executor:
         _submit(options, comparison)
     else:
-        devices = local_devices(options.workers, options.gpus, launch=bool(launcher))
+        devices = local_devices(options.workers, launch=bool(launcher))
         return 0 if comparison.run(LocalPool(devices, launcher)) else 1
     return 0
 
 
-def _parsed(arguments: list[str]) -> _Arguments:
-    options = parse(_Arguments, arguments, prog="gar compare", description=_DESCRIPTION)
-    if options.report and options.dry_run:
-        raise UsageError("choose one of --report and --dry-run.")
-    if options.slurm and not options.executor:
-        raise UsageError("--slurm is for jobs: add --executor slurm.")
-    if options.gpus and options.executor:
-        raise UsageError("--gpus is for this machine. Jobs ask for their own: --slurm gpus_per_node=N.")
-    return options
-
-
-def _submit(options: _Arguments, comparison: "Comparison") -> None:
+def _submit(options: _Compare, comparison: "Comparison") -> None:
     from gar.comparison.jobs import Job, submit_jobs
     from gar.config import parse_yaml
 

@@ -5,10 +5,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
-from rich.table import Table
 
 from gar.cli.arguments import run_stage
-from gar.cli.console import announce, show
+from gar.cli.console import announce, show, show_table
 from gar.cli.outcomes import DEGENERATE, DONE, degenerate
 from gar.errors import ConfigError, UsageError
 from gar.evaluation.benchmarks.registry import BENCHMARKS
@@ -19,43 +18,65 @@ from gar.settings import ModelSettings, Settings
 if TYPE_CHECKING:
     from gar.evaluation.folder import EvaluationFolder
 
-_RUN = f"""Sample and score responses to every problem of some benchmarks:
-  gar eval run MODEL --benchmark NAME[,NAME] [--SETTING VALUE ...]
-
-If it is killed, run the same command again to continue.
-  MODEL      a Hub id, a local folder, a PEFT adapter, or "embedded"
-  NAME       a known benchmark; NAME@REVISION of the Hub; NAME=FILE
-             with the published columns; or a file of problems
-  results    evals/MODEL/BENCHMARK/
-
-Known benchmarks:
-{textwrap.indent(textwrap.fill(", ".join(BENCHMARKS), 74, break_on_hyphens=False), "  ")}
-"""
-_TABLE = """Benchmarks and models in one table, with intervals and paired tests:
-  gar eval table A [B ...] [--format markdown]
-
-  A                  [LABEL=]FOLDER, as `gar eval run` writes it; the first
-                     is what the others are tested against
-  A of several seeds FOLDER,FOLDER,... paired in their order
-"""
-
 
 class _Model(ModelSettings):
     path: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")] = tyro.MISSING
 
 
-class _RunArguments(GenerateJob):
+class _Run(GenerateJob):
+    __doc__ = f"""Sample responses to every problem of some benchmarks, and grade them.
+
+      gar eval run MODEL --benchmark NAME[,NAME] [--SETTING VALUE ...]
+
+    If it is killed, run the same command again to continue.
+
+    Known benchmarks:
+{textwrap.indent(textwrap.fill(", ".join(BENCHMARKS), 74, break_on_hyphens=False), "      ")}
+    """
+
     model: tyro.conf.OmitArgPrefixes[_Model]  # pyright: ignore[reportIncompatibleVariableOverride]: it is frozen
     """How to load the model."""
     score: tyro.conf.OmitArgPrefixes[ScoreSettings] = ScoreSettings()
 
+    def run(self) -> int:
+        from gar.evaluation.benchmarks.load import load_sets
 
-class _ScoreArguments(ScoreSettings):
+        check_model_name(self.model.path, self.model.revision)
+        sets = load_sets(self, largest_k=max(self.score.pass_at_k, default=1))
+        announce("loading torch and transformers ...")
+        from gar.evaluation.generate import generate
+        from gar.models.load import quiet_libraries
+
+        quiet_libraries()
+        return _score_folders(generate(self, sets), self.score)
+
+
+class _Score(ScoreSettings):
+    """Grade responses again, for example for other k."""
+
     folders: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="FOLDER [FOLDER ...]")]
     """Evaluations of a model, or one of them, as `gar eval run` writes them."""
 
+    def run(self) -> int:
+        if not self.folders:
+            raise ConfigError("name a folder that `gar eval run` wrote, for example evals/MODEL.")
+        from gar.evaluation.folder import evaluation_folders
 
-class _TableArguments(Settings):
+        return _score_folders([folder for path in self.folders for folder in evaluation_folders(path)], self)
+
+
+class _Table(Settings):
+    """Benchmarks and models in one table, with intervals and paired tests.
+
+      gar eval table A [B ...] [--format markdown]
+
+    A is [LABEL=]FOLDER, as `gar eval run` writes it.
+
+    The others are tested against A.
+
+    Several seeds of a model are FOLDER,FOLDER,... and paired in their order.
+    """
+
     models: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="A [B ...]")]
     """The reference first. A benchmark that a model lacks is a dash."""
     format: Annotated[Literal["text", "markdown"], tyro.conf.arg(metavar="FMT")] = "text"
@@ -63,40 +84,26 @@ class _TableArguments(Settings):
     pass_at_k: Annotated[tuple[int, ...], tyro.conf.arg(metavar="K")] = ()
     """pass@k and maj@k for these k. By default pass@1, pass@n/2 and maj@n."""
 
+    def run(self) -> int:
+        if not self.models:
+            raise UsageError("name a folder that `gar eval run` wrote, for example evals/MODEL.")
+        from gar.evaluation.benchmark_table import benchmark_table, load_model, text_tables
+        from gar.evaluation.text_tables import aligned, markdown_text
+
+        *numbers, notes = benchmark_table([load_model(model) for model in self.models], ks=self.pass_at_k)
+        tables = text_tables(*numbers)
+        if self.format == "markdown":
+            print(markdown_text(tables, notes), end="")
+        else:
+            print("\n\n".join([*(aligned(*each) for each in tables.items()), *notes]))
+        return DONE
+
 
 def main(arguments: list[str]) -> int:
     """Run one stage. Torch is imported only if the stage samples from a model."""
-    stages = {
-        "run": (_run, _RunArguments, "generate, score, and print the numbers", _RUN),
-        "score": (_score, _ScoreArguments, "grade the responses again, for example for other k",
-                  "Grade responses: samples.parquet and metrics.json."),
-        "table": (_table, _TableArguments, "one table of benchmarks and models, with tests", _TABLE),
-    }  # fmt: skip # a line for each stage
-    try:
-        return run_stage("eval", stages, arguments, "Start with: gar eval run embedded --benchmark arithmetic")
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt("interrupted. Run the same command again to continue.") from None
-
-
-def _run(job: _RunArguments) -> int:
-    from gar.evaluation.benchmarks.load import load_sets
-
-    check_model_name(job.model.path, job.model.revision)
-    sets = load_sets(job, largest_k=max(job.score.pass_at_k, default=1))
-    announce("loading torch and transformers ...")
-    from gar.evaluation.generate import generate
-    from gar.models.load import quiet_libraries
-
-    quiet_libraries()
-    return _score_folders(generate(job, sets), job.score)
-
-
-def _score(settings: _ScoreArguments) -> int:
-    if not settings.folders:
-        raise ConfigError("name a folder that `gar eval run` wrote, for example evals/MODEL.")
-    from gar.evaluation.folder import evaluation_folders
-
-    return _score_folders([folder for path in settings.folders for folder in evaluation_folders(path)], settings)
+    stages = {"run": _Run, "score": _Score, "table": _Table}
+    about = "Measure models on benchmarks.\nStart with: gar eval run embedded --benchmark arithmetic"
+    return run_stage("gar eval", stages, arguments, about=about)
 
 
 def _score_folders(folders: "list[EvaluationFolder]", settings: ScoreSettings) -> int:
@@ -105,61 +112,40 @@ def _score_folders(folders: "list[EvaluationFolder]", settings: ScoreSettings) -
     faults = []
     for folder in folders:
         numbers, identity = score(folder, settings), folder.identity()
-        if fault := _fault(numbers):
+        statuses, total = numbers["status_counts"], sum(numbers["status_counts"].values())
+        fault = degenerate(
+            total=total,
+            format=numbers["format"],
+            well_formatted=round(numbers["well_formatted_fraction"] * total),
+            statuses=statuses,
+            truncated=round(numbers["truncated_fraction"] * total),
+        )
+        if fault:
             faults.append(fault)
             show(fault, style="bold red")
-        show(_metrics_table(f"{identity['benchmark']['name']}, {identity['prompt']['template']}", numbers))
+        _print_numbers(f"{identity['benchmark']['name']}, {identity['prompt']['template']}", numbers)
         for note in identity["benchmark"]["notes"]:
             show(f"Note: {note}", style="yellow")
         print(f"Results  {folder.path}\n")
     return DEGENERATE if faults and not settings.allow_degenerate else DONE
 
 
-def _fault(metrics: dict[str, Any]) -> str:
-    total = sum(metrics["status_counts"].values())
-    return degenerate(
-        total=total,
-        format=metrics["format"],
-        well_formatted=round(metrics["well_formatted_fraction"] * total),
-        statuses=metrics["status_counts"],
-        truncated=round(metrics["truncated_fraction"] * total),
-    )
-
-
-def _metrics_table(name: str, metrics: dict[str, Any]) -> Table:
-    """The numbers of one evaluation."""
+def _print_numbers(name: str, metrics: dict[str, Any]) -> None:
+    """Print the table of one evaluation."""
+    statuses, intervals = metrics["status_counts"], metrics["interval_95"]
+    ranges = {k: f"{ends[0]:.3f} to {ends[1]:.3f}" if ends else "-" for k, ends in intervals.items()}
+    total = sum(statuses.values())
+    rows = [
+        *((f"pass@{k}", f"{value:.3f}", ranges[k]) for k, value in metrics["pass_at"].items()),
+        # maj@1 and maj@2 are pass@1
+        *((f"maj@{k}", f"{value:.3f}", "") for k, value in metrics["majority_at"].items() if int(k) > 2),
+        (),
+        ("mean tokens of a response", f"{metrics['mean_response_tokens']:.1f}", ""),
+        ("truncated", f"{metrics['truncated_fraction']:.1%}", ""),
+        ("well formatted", f"{metrics['well_formatted_fraction']:.1%}", ""),
+        ("right, whatever the format", f"{metrics['verified_fraction']:.1%}", ""),
+        (),
+        *((f"verification: {status}", f"{count / total:.1%}", f"{count:,}") for status, count in statuses.items()),
+    ]
     title = f"{name}: {metrics['num_problems']:,} problems, {metrics['num_samples']} samples each"
-    table = Table(title=title, title_justify="left")
-    for heading in ("", "mean", "95% over problems"):
-        table.add_column(heading, justify="right" if heading else "left")
-    for k, value in metrics["pass_at"].items():
-        interval = metrics["interval_95"][k]
-        table.add_row(f"pass@{k}", f"{value:.3f}", f"{interval[0]:.3f} to {interval[1]:.3f}" if interval else "-")
-    for k, value in metrics["majority_at"].items():
-        if int(k) > 2:  # maj@1 and maj@2 are pass@1
-            table.add_row(f"maj@{k}", f"{value:.3f}", "")
-    table.add_section()
-    table.add_row("mean tokens of a response", f"{metrics['mean_response_tokens']:.1f}", "")
-    table.add_row("truncated", f"{metrics['truncated_fraction']:.1%}", "")
-    table.add_row("well formatted", f"{metrics['well_formatted_fraction']:.1%}", "")
-    table.add_row("right, whatever the format", f"{metrics['verified_fraction']:.1%}", "")
-    table.add_section()
-    total = sum(metrics["status_counts"].values())
-    for status, count in metrics["status_counts"].items():
-        table.add_row(f"verification: {status}", f"{count / total:.1%}", f"{count:,}")
-    return table
-
-
-def _table(settings: _TableArguments) -> int:
-    if not settings.models:
-        raise UsageError("name a folder that `gar eval run` wrote, for example evals/MODEL.")
-    from gar.evaluation.benchmark_table import benchmark_table, load_model, text_tables
-    from gar.evaluation.text_tables import aligned, markdown_text
-
-    *numbers, notes = benchmark_table([load_model(model) for model in settings.models], ks=settings.pass_at_k)
-    tables = text_tables(*numbers)
-    if settings.format == "markdown":
-        print(markdown_text(tables, notes), end="")
-    else:
-        print("\n\n".join([*(aligned(*each) for each in tables.items()), *notes]))
-    return DONE
+    show_table(title, rows, ("", "mean", "95% over problems"))

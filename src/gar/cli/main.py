@@ -3,39 +3,50 @@
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from gar import __version__
-from gar.cli.outcomes import INTERRUPTED, REFUSED, WRONG_USAGE
+from gar.cli.outcomes import DONE, INTERRUPTED, REFUSED, WRONG_USAGE
 from gar.errors import GarError, UsageError, did_you_mean
 
 COMMANDS = {
-    "train": ("gar.cli.train", "train a policy with gradient-aligned rewards"),
-    "data": ("gar.cli.data", "check a file of problems, or prepare a subset of one"),
-    "score": ("gar.cli.score", "score a file of responses against expert solutions"),
-    "compare": ("gar.cli.compare", "train several methods over several seeds and test their differences"),
-    "eval": ("gar.cli.eval", "measure models on benchmarks, and compare them with error bars"),
-    "report": ("gar.cli.report", "write one page about runs: verdict, curves, rollouts"),
-    "doctor": ("gar.cli.doctor", "show what this machine and installation can do, and what is missing"),
+    "train": "train a policy with gradient-aligned rewards",
+    "data": "check a file of problems, or prepare a subset of one",
+    "score": "score a file of responses against expert solutions",
+    "compare": "train several methods over several seeds and test their differences",
+    "eval": "measure models on benchmarks, and compare them with error bars",
+    "report": "write one page about runs: verdict, curves, rollouts",
+    "doctor": "show what this machine and installation can do, and what is missing",
+}
+_ABOUT = """Gradient-Aligned Reward: dense rewards for RL with verifiable rewards.
+Start with: gar train --preset demo. gar --version prints the version."""
+_RESUMABLE = ("score", "compare", "eval")
+_ENVIRONMENT = {
+    "HF_HUB_DISABLE_TELEMETRY": "1",  # nothing is sent unless the user asks for it
+    "PYDANTIC_ERRORS_INCLUDE_URL": "0",  # errors stay on one line
+    "TRANSFORMERS_VERBOSITY": "error",  # gar checks or decides what its warnings are about
+    "HF_HUB_VERBOSITY": "error",
 }
 
 
-def usage() -> str:
-    """The text of `gar --help`."""
-    width = max(map(len, COMMANDS))
-    lines = [f"  {name:<{width}}  {summary}" for name, (_, summary) in COMMANDS.items()]
-    return "\n".join(
-        [
-            "usage: gar COMMAND [ARGUMENTS]",
-            "",
-            "Gradient-Aligned Reward: dense rewards for RL with verifiable rewards.",
-            "",
-            *lines,
-            "",
-            "gar COMMAND --help gives details. gar --version prints the version.",
-            "Start with: gar train --preset demo",
-        ]
-    )
+def choose(arguments: Sequence[str], commands: Mapping[str, str], *, prog: str, about: str) -> tuple[str, list[str]]:
+    """The command and its arguments. `commands` has a summary for each name.
+
+    Raises:
+        UsageError: The command is unknown.
+        SystemExit: No command is named. They are listed, on stdout if --help asks for it.
+    """
+    if not arguments or arguments[0] in ("-h", "--help"):
+        width = max(map(len, commands))
+        lines = "".join(f"  {name:<{width}}  {summary}\n" for name, summary in commands.items())
+        usage = f"usage: {prog} COMMAND [ARGUMENTS]\n\n{about}\n\n{lines}\n{prog} COMMAND --help gives details."
+        print(usage, file=sys.stdout if arguments else sys.stderr)
+        raise SystemExit(DONE if arguments else WRONG_USAGE)
+    name, *rest = arguments
+    if name not in commands:
+        hint = did_you_mean(name, commands)
+        raise UsageError(f"unknown command '{name}', expected one of {', '.join(commands)}.{hint}")
+    return name, rest
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -45,34 +56,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit status, as docs/errors.md lists them.
     """
     arguments = list(sys.argv[1:] if arguments is None else arguments)
-    if not arguments:
-        print(usage(), file=sys.stderr)
-        return WRONG_USAGE
-    if arguments[0] in ("-h", "--help"):
-        print(usage())
-        return 0
-    if arguments[0] == "--version":
+    if arguments[:1] == ["--version"]:
         print(f"gar {__version__}")
-        return 0
-    name, *rest = arguments
-    if name not in COMMANDS:
-        hint = did_you_mean(name, COMMANDS)
-        print(f"gar: unknown command '{name}', expected one of {', '.join(COMMANDS)}.{hint}", file=sys.stderr)
-        return WRONG_USAGE
-    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")  # nothing is sent unless the user asks for it
-    os.environ.setdefault("PYDANTIC_ERRORS_INCLUDE_URL", "0")  # errors stay on one line
-    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")  # gar checks or decides what its warnings are about
-    os.environ.setdefault("HF_HUB_VERBOSITY", "error")
+        return DONE
+    for variable, value in _ENVIRONMENT.items():
+        os.environ.setdefault(variable, value)
+    name = ""
     try:
-        return importlib.import_module(COMMANDS[name][0]).main(rest)
+        name, rest = choose(arguments, COMMANDS, prog="gar", about=_ABOUT)
+        return importlib.import_module(f"gar.cli.{name}").main(rest)
     except GarError as error:
-        print(f"gar {name}: {error}", file=sys.stderr)
+        print(f"{f'gar {name}'.strip()}: {error}", file=sys.stderr)
         return WRONG_USAGE if isinstance(error, UsageError) else REFUSED
     except KeyboardInterrupt as interrupt:
-        print(f"\ngar {name}: {str(interrupt) or 'interrupted'}", file=sys.stderr)
+        again = " Run the same command again to continue." if name in _RESUMABLE else ""
+        print(f"\ngar {name}: {str(interrupt) or f'interrupted.{again}'}", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
-        if not {"-h", "--help"} & set(rest):
+        if not {"-h", "--help"} & set(arguments):
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # as in `gar train --help | head`
-        return 0
+        return DONE

@@ -12,8 +12,6 @@ DEGENERATE = 3
 """Finished, and every response failed in the same way: the numbers are about the failure."""
 INTERRUPTED = 130
 
-_MOST = 0.5
-
 
 def degenerate(
     *,
@@ -27,15 +25,14 @@ def degenerate(
 ) -> str:
     """Why a result of `total` responses is empty, and the flag that helps. "" for an ordinary result.
 
-    `statuses` counts responses by verification status, and is empty if nothing was verified. `aligned` counts those
-    with an alignment, None if none was computed. `unknown_fraction` is the share of their tokens that the tokenizer
-    does not know.
+    `statuses` counts responses by verification status, and is empty if nothing was verified. `aligned` counts
+    alignments, None if none was computed. `unknown_fraction` is the share of tokens that the tokenizer does not know.
     """
     decided = sum(statuses.get(status, 0) for status in (Status.OK, Status.WRONG))
     none = f"None of {total:,} responses"
     faults = {
         f"{unknown_fraction:.0%} of the responses' tokens are unknown to the tokenizer, so the alignments compare "
-        "placeholders. Name the model that wrote the responses as MODEL.": unknown_fraction > _MOST,
+        "placeholders. Name the model that wrote the responses as MODEL.": unknown_fraction > 0.5,
         f"All {total:,} responses were cut off at the length limit. Raise --max-new-tokens.": truncated == total,
         f"{none} is in the format '{format}', so none counts as correct. For texts without its marks add "
         "--format none.": not well_formatted,

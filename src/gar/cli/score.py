@@ -17,20 +17,20 @@ from gar.settings import AdvantageSettings, RewardSettings, SignalSettings, Veri
 if TYPE_CHECKING:
     from gar.scoring.files import ScoredFile
 
-# Blank lines and indentation as tyro lays them out.
-_DESCRIPTION = """Score responses against expert solutions with the gradients of a model:
-  gar score MODEL FILE.jsonl [--out OUT.jsonl|OUT.parquet] [--SETTING VALUE ...]
 
-If it is killed, run the same command again to continue.
-  FILE             a row per problem: prompt, responses, answer, expert_solution
-  OUT              a row per response: verdict, alignment, bonus, reward, ...
-  --format FORMAT  short for --verify.format; none for text without tags
-  exit status      3 where every response failed in the same way
-"""
+class _Score(ScoreJob):
+    """Score responses against expert solutions with the gradients of a model.
 
+      gar score MODEL FILE.jsonl [--out OUT.jsonl|OUT.parquet] [--SETTING VALUE ...]
 
-class _Arguments(ScoreJob):
-    """Switches of sections take a value, as for `gar train`: --reward.clip false."""
+    If it is killed, run the same command again to continue.
+
+    FILE has a row per problem: prompt, responses, answer, expert_solution.
+
+    --format is short for --verify.format, and none is for text without tags.
+
+    The exit status is 3 if every response failed in the same way.
+    """
 
     model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
     file: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
@@ -43,7 +43,7 @@ class _Arguments(ScoreJob):
 def main(arguments: list[str]) -> int:
     """Run `gar score`. Arguments are parsed before torch is imported."""
     in_full = [re.sub(r"^--format(?==|$)", "--verify.format", argument) for argument in arguments]
-    job = parse(_Arguments, in_full, prog="gar score", description=_DESCRIPTION)
+    job = parse(_Score, in_full, prog="gar score")
     check_source(job.file)
     check_model_name(job.model, job.revision)
     announce("loading torch and transformers ...")
@@ -51,10 +51,7 @@ def main(arguments: list[str]) -> int:
     from gar.scoring.files import score_file
 
     quiet_libraries()
-    try:
-        scored = score_file(job, command=["gar", "score", *arguments])
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt("interrupted. Run the same command again to continue.") from None
+    scored = score_file(job, command=["gar", "score", *arguments])
     fault = _print_summary(job, scored)
     return DEGENERATE if fault and not job.allow_degenerate else DONE
 
@@ -82,8 +79,6 @@ def _print_summary(job: ScoreJob, scored: "ScoredFile") -> str:
             "compared with each other: do they belong in one row?",
             style="yellow",
         )
-    speed = summary["tokens_per_second"]
-    show(f"{summary['seconds']:.1f} seconds" + (f", {speed:,.0f} tokens of responses per second" if speed else ""))
     if summary["bad_rows"]:
         show(f"Rows left out  {scored.files.errors}")
     show(f"Scores         {scored.files.out}\nRun            {scored.files.run}")

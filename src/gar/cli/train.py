@@ -3,7 +3,7 @@
 import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from typing import Annotated
 
 import tyro
 
@@ -47,11 +47,7 @@ settings that people change:
   checks, records  --preflight.mode --evaluate.sources --records.name
 """
 
-_DESCRIPTION = """Train a policy with gradient-aligned rewards. Every setting, by section.
-
-gar train --help has examples and what people change.
-
-Later ones win: variant, file or preset, flags.
+_DESCRIPTION = """Every setting of gar train. A flag overrides a file or preset, which overrides the variant.
 
 --trl.FIELD VALUE sets any field of TRL's configuration for the method."""
 
@@ -72,27 +68,32 @@ class _Source:
 def main(arguments: list[str]) -> int:
     """Parse, check, then run. Torch is imported last."""
     source, rest = _parse_source(arguments)
-    helped = {"-h", "--help", "--help-all"} & set(rest)
-    if source.resume and not helped:
-        _check_resume(source, rest)
-    elif source.allow_config_change and not helped:
-        raise ConfigError(
-            "--allow-config-change needs --resume: it lets a run continue with what was changed in its folder."
-        )
-    if "--help-all" not in rest and helped:
+    if {"-h", "--help"} & set(rest):
         print(_HELP)
         for title, names in (("presets", preset_names()), ("names of TRL that are read, too", ALIASES)):
             text = f"{title}: {', '.join(names)}"
             print(textwrap.fill(text, 79, subsequent_indent="  ", break_on_hyphens=False))
         return DONE
-    config = None if source.resume and not helped else _parse_settings(source, rest)
-    if config is not None:
+    if source.resume:
+        config = None
+        _check_resume(source, rest)
+    else:
+        config = _parse_settings(source, rest)
         from gar.train.checks import check_before_loading
 
         check_before_loading(config)
     announce("loading torch, transformers and TRL ...")
     try:
-        _run(source, config, arguments)
+        from gar.integrations.trl.ranks import leave_ranks
+        from gar.train import run
+
+        if config is None:
+            run.resume(source.resume, allow_config_change=source.allow_config_change)
+        elif source.dry_run:
+            run.dry_run(config)
+        else:
+            run.train(config, command=["gar", "train", *arguments])
+        leave_ranks()
     except KeyboardInterrupt as interrupt:
         if interrupt.args:
             raise
@@ -100,21 +101,17 @@ def main(arguments: list[str]) -> int:
     return DONE
 
 
-def _run(source: _Source, config: RunConfig | None, arguments: list[str]) -> None:
-    from gar.integrations.trl.ranks import leave_ranks
-    from gar.train import run
-
-    if config is None:
-        run.resume(source.resume, allow_config_change=source.allow_config_change)
-    elif source.dry_run:
-        run.dry_run(config)
-    else:
-        run.train(config, command=["gar", "train", *arguments])
-    leave_ranks()
+def _parse_source(arguments: list[str]) -> tuple[_Source, list[str]]:
+    """Split the arguments into the source of the settings and the rest. A configuration file comes first."""
+    file = arguments[0] if arguments and not arguments[0].startswith("-") else None
+    source, rest = tyro.cli(
+        _Source, args=arguments[1:] if file else arguments, prog="gar train", return_unknown_args=True, add_help=False
+    )
+    return replace(source, file=file), rest
 
 
 def _check_resume(source: _Source, rest: list[str]) -> None:
-    if rest or source.file or source.preset or source.plugin or source.variant or source.dry_run:
+    if rest or replace(source, resume="", allow_config_change=False) != _Source():
         raise ConfigError(
             "--resume takes every setting from the run folder, got also "
             f"{' '.join(rest) or 'a second source of settings'}. For other settings start a new run with "
@@ -125,33 +122,20 @@ def _check_resume(source: _Source, rest: list[str]) -> None:
     RunFolder.open(source.resume)
 
 
-def _parse_source(arguments: list[str]) -> tuple[_Source, list[str]]:
-    """Split the arguments into the source of the settings and the rest. A configuration file comes first."""
-    file = arguments[0] if arguments and not arguments[0].startswith("-") else None
-    source, rest = tyro.cli(
-        _Source, args=arguments[1:] if file else arguments, prog="gar train", return_unknown_args=True, add_help=False
-    )
-    if file and source.preset:
-        raise ConfigError(f"give a configuration file or --preset, not both. Got {file} and {source.preset}.")
-    return replace(source, file=file), rest
-
-
 def _parse_settings(source: _Source, arguments: list[str]) -> RunConfig:
     """Merge the settings: flags override the file or preset, which overrides the variant's defaults."""
-    name, values = _read_source(source)
-    flags = ["--help" if argument == "--help-all" else argument for argument in arguments]
-    return parse_run(flags, make_config(values, source=name), description=_DESCRIPTION)
-
-
-def _read_source(source: _Source) -> tuple[str, Any]:
-    """Read the file or preset. A variant given as a flag overrides its variant, and plugins are added."""
+    if source.file and source.preset:
+        raise ConfigError(f"give a configuration file or --preset, not both. Got {source.file} and {source.preset}.")
+    if source.allow_config_change:
+        raise ConfigError("--allow-config-change needs --resume: a run continues with what was changed in its folder.")
     name, values = "command line", {}
     if source.preset:
         name, values = f"preset {source.preset}", read_preset(source.preset)
     elif source.file:
-        name, values = source.file, read_config(source.file)
-    if source.variant and isinstance(values or {}, Mapping):  # make_config rejects anything else
-        values = merge(values or {}, {"variant": source.variant})
-    if source.plugin and isinstance(values or {}, Mapping):
-        values = merge(values or {}, {"plugins": [*(values or {}).get("plugins", ()), *source.plugin]})
-    return name, values
+        name, values = source.file, read_config(source.file) or {}
+    if isinstance(values, Mapping):  # make_config rejects anything else
+        variant = {"variant": source.variant} if source.variant else {}
+        plugins = {"plugins": [*values.get("plugins", ()), *source.plugin]} if source.plugin else {}
+        values = merge(values, variant | plugins)
+    flags = ["--help" if argument == "--help-all" else argument for argument in arguments]
+    return parse_run(flags, make_config(values, source=name), description=_DESCRIPTION)

@@ -30,7 +30,7 @@ class GenerateJob(Settings):
 
     model: ModelSettings
     benchmark: tuple[str, ...]
-    """Comma-separated: NAME, NAME@REVISION, NAME=FILE, or a file of problems."""
+    """Comma-separated: NAME, NAME@REVISION, NAME=FILE with the published columns, or a file of problems."""
     out: Path | None = None
     """Where the results go, a folder per benchmark. By default evals/MODEL."""
     samples: Annotated[int, Field(ge=1)] | None = None

@@ -74,7 +74,7 @@ def _scorer(config: RunConfig, path: str) -> Any:
     settings = ModelSettings(path=path, dtype=config.model.dtype, attention=config.model.attention)
     model, tokenizer = load_policy(settings)
     # Only for the tags of the responses. The verdicts are the recorded ones.
-    verifier = Verifier(format=config.verify.format, tags=config.verify.tags.as_tags())
+    verifier = Verifier(format=config.verify.format, tags=config.verify.tags)
     signal = config.signal.model_copy(update={"policy": "current"})  # of the model at hand, without a copy of it
     return GARScorer(model.eval(), tokenizer, verifier=verifier, signal=signal, score_all=True)
 

@@ -181,7 +181,7 @@ def _windows(
 
 def _groups(job: ScoreJob, tokenizer: Any, errors: list[DataError]) -> Iterator[tuple[ResponseRow, ResponseGroup]]:
     """Rows that can be scored. `errors` gets the reasons for the others."""
-    tags = job.verify.tags.as_tags()
+    tags = job.verify.tags
     for row in _rows(job):
         if isinstance(row, DataError):
             errors.append(row)

@@ -48,7 +48,7 @@ class RunInputs:
         self._max_new_tokens: int = arguments.max_completion_length
         self._template = cast("dict[str, Any] | None", arguments.chat_template_kwargs)
         self.adapter = lora_config(config.adapter, config.model.revision)
-        self._tags = config.verify.tags.as_tags()
+        self._tags = config.verify.tags
         self.verifier = Verifier.from_settings(config.verify)
         method = METHODS[config.method]
         loaded = load_run_problems(config.data)  # before the model: a bad row is found sooner

@@ -3,7 +3,7 @@
 import pickle
 import pkgutil
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -50,12 +50,12 @@ class Verifier:
     ) -> None:
         from pydantic import ValidationError  # not for the workers, which import this package
 
-        from gar.settings import TagSettings, VerifySettings
+        from gar.settings import VerifySettings
 
         try:
             VerifySettings(
                 format=format,
-                tags=TagSettings(**asdict(tags)),
+                tags=tags,
                 num_workers=num_workers,
                 timeout_seconds=timeout_seconds,
                 memory_bytes=memory_bytes,
@@ -81,7 +81,7 @@ class Verifier:
             ConfigError: The grader cannot be used.
         """
         return cls(
-            tags=settings.tags.as_tags(),
+            tags=settings.tags,
             custom=settings.verifier,
             **settings.model_dump(include={"format", "num_workers", "timeout_seconds", "memory_bytes"}),
         )

@@ -69,9 +69,7 @@ def test_read_shaping_names_the_flag_that_is_wrong():
 def test_capture_logprob_needs_slimes_pass():
     assert (capture_of(make_arguments()), capture_of(make_capturing())) == ("own", "logprob")
     for name, value in (
-        ("use_rollout_logprobs", True),
         ("keep_old_actor", True),
-        ("global_batch_size", 28),
         ("custom_megatron_before_log_prob_hook_path", None),
     ):
         args = make_capturing()
@@ -79,9 +77,6 @@ def test_capture_logprob_needs_slimes_pass():
         with raises(ConfigError, slime_flag(name)):
             read_shaping(args)
     read_shaping(make_capturing())
-    read_shaping(make_capturing(use_rollout_logprobs=True, get_mismatch_metrics=True))
-    for reason in ({"kl_coef": 0.1}, {"advantage_estimator": "gspo"}, {"get_mismatch_metrics": True}):
-        read_shaping(make_capturing(global_batch_size=28, **reason))
 
 
 def test_settings_that_nothing_reads_are_named_unless_quiet():

@@ -104,20 +104,17 @@ def test_train_takes_its_settings_from_one_place_and_hands_over_what_was_asked_f
         (["--resume", "runs/one", "--preset", "demo"], "a second source"),
         ([str(file), "--resume", "runs/one"], "a second source"),
         ([str(file), "--preset", "demo"], "not both"),
-        (["--preset", "demo", "--allow-config-change"], "--resume"),
     ):
         assert named in rejected(capsys, *arguments)
     seen: list[Any] = []
     monkeypatch.setattr(gar.records.RunFolder, "open", lambda path: None)
-    monkeypatch.setattr(gar.train.run, "resume", lambda path, **options: seen.append((path, options)))
-    for flags in ([], ["--allow-config-change"]):
-        assert main(["train", "--resume", "runs/one", *flags]) == 0
-    assert seen == [("runs/one", {"allow_config_change": allowed}) for allowed in (False, True)]
+    monkeypatch.setattr(gar.train.run, "resume", seen.append)
+    assert main(["train", "--resume", "runs/one"]) == 0
     monkeypatch.setattr(gar.train.run, "train", lambda config, *, command: seen.append(command))
     monkeypatch.setattr(gar.train.run, "dry_run", lambda config: seen.append(config.seed))
     assert main(["train", "--preset", "demo", "--dry-run", "--seed", "4"]) == 0
     main(["train", "--preset", "demo", "--trl.max_steps=1"])
-    assert seen[2:] == [4, ["gar", "train", "--preset", "demo", "--trl.max_steps=1"]]
+    assert seen == ["runs/one", 4, ["gar", "train", "--preset", "demo", "--trl.max_steps=1"]]
 
 
 def test_train_names_the_file_of_a_wrong_setting(capsys, file):

@@ -22,7 +22,7 @@ from gar.records import RunFolder, open_run
 from gar.records.checkpoints import seal_checkpoint
 from gar.records.run_record import record_text
 from gar.train.inputs import RunInputs
-from gar.train.resume import read_resumption
+from gar.train.resume import resume_point, unchanged_config
 from gar.train.run import _status_of
 from tests.support.errors import raises
 from tests.support.files import write_jsonl
@@ -180,18 +180,6 @@ def test_records_stay_until_the_checkpoint_is_loaded(trained, capsys):
     assert content(trained) == before
 
 
-def test_edited_settings_are_refused_unless_accepted_and_then_recorded(trained, capsys):
-    edit(trained.path / "config.yaml", "max_steps: 4", "max_steps: 5")
-    status, said = resumed(trained, capsys)
-    assert (status, "trl.max_steps was 4, is 5" in said) == (1, True)
-    assert resumed(trained, capsys, "--allow-config-change")[0] == 0
-    record = trained.read_run()
-    assert [entry["changes"] for entry in record.overrides] == [{"trl.max_steps": [4, 5]}]
-    assert record.overrides[0]["after_step"] == 4
-    assert [row["step"] for row in open_run(trained.path).metrics] == [1, 2, 3, 4, 5]
-    assert read_resumption(trained).changes == {}  # from now on these are the run's settings
-
-
 @pytest.mark.slow
 def test_a_run_counted_in_epochs_trains_no_step_too_many(tmp_path, capsys):
     """Its last step stands in no setting."""
@@ -207,42 +195,33 @@ def test_a_run_counted_in_epochs_trains_no_step_too_many(tmp_path, capsys):
 
 def test_lost_records_are_made_again_from_the_checkpoint_before_or_are_an_error(trained):
     trained.rollouts_path(3).write_bytes(b"PAR1")
-    resumption = read_resumption(trained).with_checkpoint(1)
-    assert resumption.checkpoint.step == 2
-    assert "checkpoint-4 cannot be resumed from:" in resumption.notes[0]
+    record = trained.read_run()
+    trained.run_path.write_text(record_text(replace(record, versions={**record.versions, "torch": "1.0"})))
+    found = resume_point(trained, data_hash=record.data_hash, num_ranks=1)
+    assert found.step == 2
+    assert "checkpoint-4 cannot be resumed from:" in found.notes[0]
+    assert found.notes[1].startswith("Package versions have changed: torch was '1.0', is '2.")
+    with raises(DataError, "other-data"):
+        resume_point(trained, data_hash="e" * 64, num_ranks=1)
     edit(trained.metrics_path, '"step": 2,', '"step": 1,')
     with raises(RecordError, "no-checkpoint"):
-        read_resumption(trained).with_checkpoint(1)
+        resume_point(trained, data_hash=record.data_hash, num_ranks=1)
 
 
-def test_what_has_changed_is_an_error_unless_accepted(trained: RunFolder):
-    """A run whose settings, data or packages are other than at its start."""
-    path, hashed = trained.path / "config.yaml", trained.read_run().data_hash
-    whole, same = path.read_text(), read_resumption(trained).with_data(hashed)
-    assert (same.changes, same.notes) == ({}, [])
-    cut: tuple[Callable[[str], str], ...] = (
+def test_a_run_keeps_the_settings_that_it_was_started_with(trained: RunFolder):
+    path = trained.path / "config.yaml"
+    whole, config = path.read_text(), unchanged_config(trained)
+    assert config.model_dump(mode="json") == trained.read_run().settings
+    changes: tuple[Callable[[str], str], ...] = (
         lambda text: "",
         lambda text: text[: text.index("reward:")],
         lambda text: text[: text.index("max_steps")],
+        lambda text: text.replace("max_steps: 4", "max_steps: 5"),
     )
-    for change in cut:
+    for change in changes:
         path.write_text(change(whole))
-        with raises(ConfigError, "lost-settings"):  # nothing overrides that
-            read_resumption(trained, allow_config_change=True)
-    path.write_text(whole.replace("learning_rate: 0.0002", "learning_rate: 0.02"))
-    with raises(ConfigError, "other-settings"):
-        read_resumption(trained)
-    with raises(ConfigError, "in-checkpoint"):
-        read_resumption(trained, allow_config_change=True).with_checkpoint(1)
-    path.write_text(whole)
-    with raises(DataError, "other-data"):
-        read_resumption(trained).with_data("e" * 64)
-    changed = read_resumption(trained, allow_config_change=True).with_data("e" * 64)
-    assert changed.changes == {"data_hash": [hashed, "e" * 64]}
-    record = trained.read_run()
-    trained.run_path.write_text(record_text(replace(record, versions={**record.versions, "torch": "1.0"})))
-    (note,) = read_resumption(trained).notes
-    assert note.startswith("Package versions have changed: torch was '1.0', is '2.")
+        with raises(ConfigError, "other-settings"):
+            unchanged_config(trained)
 
 
 def test_a_model_of_ones_own_is_told_the_format():

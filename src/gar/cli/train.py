@@ -14,7 +14,7 @@ from gar.config import RunConfig, VariantName, make_config, merge, preset_names,
 from gar.errors import ConfigError
 
 _HELP = """usage: gar train [CONFIG.yaml | --preset NAME] [--SETTING VALUE ...] [--dry-run]
-       gar train --resume RUN [--allow-config-change]
+       gar train --resume RUN
 
 Train a policy with gradient-aligned rewards.
 
@@ -29,7 +29,6 @@ options:
   --plugin NAME          a module or .py file with methods of your own
   --dry-run              show the settings and the preflight, and stop
   --resume RUN           continue an interrupted run, with its own settings
-  --allow-config-change  with --resume: accept changed settings or data
   --help-all             every setting, with its meaning and default
 
 settings that people change:
@@ -64,7 +63,6 @@ class _Source:
     preset: str | None = None
     plugin: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     resume: str = ""
-    allow_config_change: tyro.conf.FlagCreatePairsOff[bool] = False
     variant: VariantName | None = None
     dry_run: tyro.conf.FlagCreatePairsOff[bool] = False
 
@@ -75,10 +73,6 @@ def main(arguments: list[str]) -> int:
     helped = {"-h", "--help", "--help-all"} & set(rest)
     if source.resume and not helped:
         _check_resume(source, rest)
-    elif source.allow_config_change and not helped:
-        raise ConfigError(
-            "--allow-config-change needs --resume: it lets a run continue with what was changed in its folder."
-        )
     if "--help-all" not in rest and helped:
         print(_HELP)
         for title, names in (("presets", preset_names()), ("names of TRL that are read, too", ALIASES)):
@@ -105,7 +99,7 @@ def _run(source: _Source, config: RunConfig | None, arguments: list[str]) -> Non
     from gar.train import run
 
     if config is None:
-        run.resume(source.resume, allow_config_change=source.allow_config_change)
+        run.resume(source.resume)
     elif source.dry_run:
         run.dry_run(config)
     else:

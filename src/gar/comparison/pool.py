@@ -28,7 +28,7 @@ from gar.records import RunFolder, write_atomic
 from gar.records.checkpoints import find_checkpoint
 from gar.records.files import system_errors
 from gar.records.lock import writer_lock
-from gar.train.resume import read_resumption
+from gar.train.resume import unchanged_config
 
 _CHILD = ("-m", "gar.cli.child")
 _STOP_SECONDS = 30.0
@@ -171,7 +171,7 @@ def _train_arguments(cell: PlannedRun, *, launched: bool) -> list[str]:
     with contextlib.suppress(GarError):
         folder = RunFolder.open(cell.folder)
         status = folder.read_run().status
-        if read_resumption(folder).config == cell.config:
+        if unchanged_config(folder) == cell.config:
             if status == "finished":
                 write_result(cell, None)
                 return []

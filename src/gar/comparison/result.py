@@ -13,8 +13,7 @@ from gar.errors import RecordError
 from gar.evaluation.metrics import pass_at_k
 from gar.methods import find_method
 from gar.records import Run, canonical_hash, open_run
-from gar.records.checked import checked
-from gar.records.files import json_object, json_text, write_atomic
+from gar.records.files import checked, json_object, json_text, write_atomic
 from gar.records.manifest import DamageError, Manifest
 
 CURVES = (

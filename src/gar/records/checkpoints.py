@@ -49,11 +49,6 @@ def rotate_checkpoints(run: RunFolder, keep: int | None) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def last_checkpoint(run: RunFolder) -> Path | None:
-    """The newest checkpoint marked as whole, not verified. None without one."""
-    return next(reversed(marked_checkpoints(run)), None)
-
-
 def marked_checkpoints(run: RunFolder) -> list[Path]:
     """Checkpoints marked as whole, by step."""
     marked = {name.rpartition("/")[0] for name in run.manifest().entries}
@@ -98,27 +93,16 @@ def checkpoint_fault(run: RunFolder, path: Path, *, num_ranks: int | None) -> st
     steps = [name for name in manifest.entries if step_of(name) is not None]
     there = [file.relative_to(run.path).as_posix() for file in files_below(path)]
     faults = map(manifest.fault, dict.fromkeys([*listed, *steps, *there]))
-    return next((str(fault) for fault in faults if fault), None) or _missing_state(path, num_ranks)
+    return next((str(fault) for fault in faults if fault), None) or _other_ranks(path, num_ranks)
 
 
-def _missing_state(path: Path, num_ranks: int | None) -> str | None:
-    """State that an exact resume needs and the checkpoint lacks. The trainer would silently continue without it."""
-    names = {file.name for file in path.iterdir()}
-    needed = {"trainer_state.json": "the trainer's state", "rng_state": "the random state"}
-    if not any(name.startswith("global_step") for name in names):  # DeepSpeed's own folder holds both
-        needed |= {"optimizer": "the optimizer's state", "scheduler.pt": "the learning-rate scheduler's state"}
-    for beginning, what in needed.items():
-        if not any(name.startswith(beginning) for name in names):
-            return f"{what} is missing. Was trl.save_only_model set?"
-    if num_ranks is None:
+def _other_ranks(path: Path, num_ranks: int | None) -> str | None:
+    """Whether the random states are those of other ranks. The trainer would silently continue without them."""
+    random_states = {file.name for file in path.glob("rng_state*")}
+    expected = {"rng_state.pth"} if num_ranks == 1 else {f"rng_state_{rank}.pth" for rank in range(num_ranks or 0)}
+    if num_ranks is None or random_states == expected:
         return None
-    random_states = {name for name in names if name.startswith("rng_state")}
-    expected = {"rng_state.pth"} if num_ranks == 1 else {f"rng_state_{rank}.pth" for rank in range(num_ranks)}
-    if random_states != expected:
-        return (
-            f"it holds the random state of {len(random_states)} ranks and this job has {num_ranks}: resume with as many"
-        )
-    return None
+    return f"it holds the random state of {len(random_states)} ranks and this job has {num_ranks}: resume with as many"
 
 
 def _folders(run: RunFolder) -> list[Path]:

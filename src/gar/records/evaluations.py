@@ -19,8 +19,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from gar.errors import RecordError
-from gar.records.checked import checked
-from gar.records.files import read_json
+from gar.records.files import checked, read_json
 from gar.records.manifest import MANIFEST, DamageError, Fault, Manifest
 from gar.records.run_record import settings_hash
 from gar.types import ResponseFormat
@@ -87,7 +86,7 @@ def evaluated_sets(values: Any, place: str) -> dict[str, EvaluatedSet]:
 def read_set(path: Path) -> tuple[dict[str, Any], Manifest]:
     """The content of `set.json`, and the manifest of its folder, every line of which holds the hash of that content."""
     values = read_json(path / SET)
-    manifest = Manifest(path, [str(settings_hash(values))])
+    manifest = Manifest(path, str(settings_hash(values)))
     fault = manifest.fault(PROBLEMS)
     if fault is not None and fault.kind == "foreign":
         fault = Fault(kind="changed", file=SET, text=f"{SET} is not what was written: its hash differs from {MANIFEST}")

@@ -4,20 +4,22 @@ import errno
 import hashlib
 import json
 import os
+import reprlib
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from functools import cache
 from numbers import Real
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_jsonable_python
 
 from gar.errors import RecordError, first_line
-from gar.records.checked import checked
 
 _FULL = "The disk, the quota or the allowed file size is used up: make room, then resume."
 _DENIED = "Does the folder belong to another user, or is it mounted read-only?"
@@ -25,6 +27,9 @@ _HINTS = {
     errno.ENOSPC: _FULL, errno.EDQUOT: _FULL, errno.EFBIG: _FULL,
     errno.EACCES: _DENIED, errno.EPERM: _DENIED, errno.EROFS: _DENIED,
 }  # fmt: skip # what has one cause on one line
+
+Checked = TypeVar("Checked")
+_adapter = cache(TypeAdapter)
 
 
 @contextmanager
@@ -178,24 +183,6 @@ def read_jsonl(path: str | Path) -> list[dict[str, Any]]:
     return [json_object(line, f"{path}:{number}") for number, line in enumerate(lines, start=1)]
 
 
-def whole_objects(path: Path, kind: type | None = None) -> Iterator[dict[str, Any]]:
-    """The JSON objects of an append-only file, in bounded memory. None if there is no such file.
-
-    A last line without its line end comes from a killed writer, and does not count. Each object must have the fields of
-    the dataclass `kind`, and may have others.
-    """
-    if not os.path.lexists(path):
-        return
-    with system_errors(path, "read"), path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
-            if not line.endswith(b"\n"):
-                return
-            value = json_object(line, f"{path}:{number}")
-            if kind is not None:
-                checked(kind, value, f"{path}:{number}")
-            yield value
-
-
 def read_json(path: str | Path) -> dict[str, Any]:
     """Read a file that holds one JSON object."""
     return json_object(read_bytes(path), str(path))
@@ -210,6 +197,23 @@ def json_object(text: bytes, place: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise RecordError(f"{place}: expected a JSON object, got {type(value).__name__}.")
     return value
+
+
+def checked(kind: type[Checked], value: Any, place: str) -> Checked:
+    """The value as an instance of a dataclass. Every field must have its annotated type. Nothing is converted.
+
+    Raises:
+        RecordError: A field is missing or has another type. The text begins with `place`.
+    """
+    try:
+        # Through JSON once more: strict validation of Python values takes only instances of a dataclass.
+        return _adapter(kind).validate_json(json.dumps(value), strict=True)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"]) or "the whole"
+        got = "" if first["type"] == "missing" else f", got {reprlib.repr(first['input'])}"
+        text = f"{field}: {first['msg'][:1].lower()}{first['msg'][1:]}{got}"
+        raise RecordError(f"{place}: {text}. Was the file changed by hand?") from error
 
 
 def json_text(value: Any, indent: int | None = None) -> str:

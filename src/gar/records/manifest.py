@@ -1,6 +1,6 @@
 """The finished files of a folder: `manifest.jsonl` lists each with its size and checksum.
 
-    manifest = Manifest(folder, settings=[settings_hash])
+    manifest = Manifest(folder, settings_hash)
     manifest.add("evaluation/after.json", "evaluation/after.parquet")
     content = manifest.read("evaluation/after.json")
 
@@ -19,12 +19,10 @@ import xxhash
 from pydantic import Field
 
 from gar.errors import RecordError
-from gar.records.checked import checked
-from gar.records.files import append_line, json_object, json_text, read_bytes, sync_file, system_errors, write_atomic
+from gar.records.files import append_line, checked, json_object, json_text, read_bytes, system_errors, write_atomic
 
 MANIFEST = "manifest.jsonl"
 _BLOCK_BYTES = 2**20
-_CHANGED = f"is not what was written: its size or checksum differs from {MANIFEST}"
 
 FaultKind = Literal["missing", "changed", "unlisted", "foreign", "unreadable"]
 
@@ -77,15 +75,15 @@ class Manifest:
 
     Args:
         folder: The folder.
-        settings: Hashes of settings. New lines get the first. A file under a hash that is not among them is a fault.
-            Empty: lines get none, and any is taken.
+        settings: The hash of the settings. New lines get it. A file under a different hash is a fault. None: lines
+            get none, and any is taken.
         until: The beginning of a name. Lines after the last that lists such a file do not count. None: all count.
     """
 
-    def __init__(self, folder: str | Path, settings: Sequence[str] = (), *, until: str | None = None):
+    def __init__(self, folder: str | Path, settings: str | None = None, *, until: str | None = None):
         self.folder = Path(folder)
         self.path = self.folder / MANIFEST
-        self._settings = tuple(settings)
+        self._settings = settings
         self._until = until
         self._sound: set[str] = set()
 
@@ -96,24 +94,15 @@ class Manifest:
         may be one of them: then its earlier lines are verified, too.
         """
         names = {self._name(path): False for path in paths} | dict.fromkeys(grows, True)
+        if not names:
+            return
         files = {name: file_facts(self.folder / name, grows=more) for name, more in names.items()}
-        line = json_text(asdict(_Line(files=files, settings=next(iter(self._settings), None))))
+        line = json_text(asdict(_Line(files=files, settings=self._settings)))
         if self.path.exists():
             append_line(self.path, line.encode())
         else:
             write_atomic(self.path, line + "\n")
         self._forget()
-
-    def state(self) -> FileFacts | None:
-        """The manifest as it is now, flushed to the disk. None if nothing is listed."""
-        if not self.path.exists():
-            return None
-        sync_file(self.path)
-        return file_facts(self.path)
-
-    def begins_with(self, state: FileFacts) -> bool:
-        """Whether the manifest still begins with an earlier `state`."""
-        return self.path.exists() and file_facts(self.path, size=state.size) == state
 
     def cut(self, *, only: tuple[str, ...]) -> None:
         """Drop damaged lines after `until`, and lines with a file name that begins with one of `only`."""
@@ -130,13 +119,8 @@ class Manifest:
 
     def read(self, path: str | Path) -> bytes:
         """The content of a file. A `DamageError` if it is not what was listed."""
-        name = self._name(path)
-        facts, content = self._listed(name), read_bytes(self.folder / name)
-        part = content[: facts.size] if facts.grows else content
-        if len(part) != facts.size or xxhash.xxh3_128_hexdigest(part) != facts.xxh3:
-            raise self._damage("changed", name, _CHANGED)
-        self._sound.add(name)
-        return content
+        self.check(path)
+        return read_bytes(self.folder / self._name(path))
 
     def check(self, path: str | Path) -> None:
         """Raise a `DamageError` if a file is not what was listed. Reads it once, in bounded memory."""
@@ -149,7 +133,8 @@ class Manifest:
             except RecordError as error:
                 raise self._damage("unreadable", name, f"cannot be read ({error})") from error
             if now != facts:
-                raise self._damage("changed", name, _CHANGED)
+                text = f"is not what was written: its size or checksum differs from {MANIFEST}"
+                raise self._damage("changed", name, text)
             self._sound.add(name)
 
     def fault(self, path: str | Path) -> Fault | None:
@@ -179,7 +164,7 @@ class Manifest:
             raise self._damage("unlisted", name, f"is not listed in {MANIFEST}")
         if facts is None or not there:
             raise self._damage("missing", name, "is missing")
-        if self._settings and settings not in self._settings:
+        if self._settings is not None and settings != self._settings:
             raise self._damage("foreign", name, "was written under other settings")
         return facts
 

@@ -26,7 +26,7 @@ from gar.records.files import json_object, read_bytes, read_parquet
 from gar.records.manifest import MANIFEST, DamageError, Fault, Manifest
 from gar.records.rollouts import ROLLOUT_SCHEMA, SAMPLE_SCHEMA
 from gar.records.run_folder import METRICS, RUN, RunFolder, check_run_folder, rollouts_name, step_of
-from gar.records.run_record import read_record, settings_hashes
+from gar.records.run_record import read_record
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -247,11 +247,8 @@ def open_run(path: str | Path, *, strict: bool = True) -> Run:
 def _read_record(run: Run) -> None:
     with run._reading(RUN, ", so settings, versions, machine and status are unknown"):
         record = read_record(run.path / RUN)
-        run.record, run.manifest = asdict(record), Manifest(run.path, settings_hashes(record))
+        run.record, run.manifest = asdict(record), Manifest(run.path, record.config_hash)
         run.settings = record.settings
-        if record.manifest and not run.manifest.begins_with(record.manifest):
-            text = f"{MANIFEST} no longer begins with what it was at the end of the run"
-            run._at_fault(Fault(kind="changed", file=MANIFEST, text=text))
 
 
 def _checked_settings(run: Run) -> RunConfig | None:
@@ -274,13 +271,16 @@ def _read_set(run: Run) -> None:
 
 
 def _check_manifest(run: Run) -> None:
-    for fault in run.manifest.own_faults:
+    manifest, finished = run.manifest, run.status == "finished"
+    own = [manifest.fault(MANIFEST)] if MANIFEST in manifest.entries else []
+    for fault in [*manifest.own_faults, *filter(None, own)]:
         run._at_fault(fault)
-    finished = run.status == "finished"
-    if finished or not run.manifest.path.exists():
-        for name in run.manifest.unlisted():
-            if name.startswith(("rollouts/", "evaluation/")) or (finished and name == METRICS):
-                run._at_fault(Fault(kind="unlisted", file=name, text=f"{name} is not listed in {MANIFEST}"))
+    names = manifest.unlisted() if finished or not manifest.path.exists() else []
+    lost = [name for name in names if name.startswith(("rollouts/", "evaluation/"))]
+    if finished and (METRICS not in manifest.entries or manifest.entries[METRICS].grows):
+        lost.append(METRICS)  # the last line is not that of a finished run
+    for name in lost:
+        run._at_fault(Fault(kind="unlisted", file=name, text=f"{name} is not listed in {MANIFEST}"))
 
 
 def _metrics(run: Run) -> list[dict[str, Any]]:

@@ -10,9 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from gar.errors import RecordError
-from gar.records.checked import checked
-from gar.records.files import canonical_hash, json_text, read_json
-from gar.records.manifest import FileFacts
+from gar.records.files import canonical_hash, checked, json_text, read_json
 
 RunStatus = Literal["running", "finished", "failed", "interrupted"]
 
@@ -25,10 +23,8 @@ class RunRecord:
 
     Times are UTC in ISO 8601. `config_hash` is `canonical_hash` of the resolved configuration. `data_hash` comes
     from the caller. The version of a package that is not installed is None. `summary` holds the results of a finished
-    run. `settings` is the resolved configuration. `overrides` has an entry for each
-    resume with changes: its time, the step, and the old and new value of everything that changed. `error` is the
-    cause of an early end: `kind`, `text` and `place` in the code.
-    `manifest` is the state of the manifest at the end of a finished run.
+    run. `settings` is the resolved configuration. `error` is the cause of an early end: `kind`, `text` and `place` in
+    the code.
     """
 
     status: RunStatus
@@ -44,9 +40,7 @@ class RunRecord:
     cpu_count: int | None
     summary: Mapping[str, Any]
     settings: Mapping[str, Any]
-    overrides: Sequence[Mapping[str, Any]] = ()
     error: Mapping[str, Any] | None = None
-    manifest: FileFacts | None = None
 
 
 def record_text(record: RunRecord) -> str:
@@ -63,12 +57,6 @@ def read_record(path: Path) -> RunRecord:
     if settings_hash(values) != checksum:
         raise RecordError(f"{path}: not what was written: its checksum differs. Was the file edited? Put it back.")
     return record
-
-
-def settings_hashes(record: RunRecord) -> list[str]:
-    """Hashes of the settings that files of the run were written under: the present one first, then those before."""
-    before = [entry["config_hash"] for entry in record.overrides if "config_hash" in entry]
-    return list(dict.fromkeys([record.config_hash, *before]))
 
 
 def settings_hash(values: Mapping[str, Any]) -> str | None:

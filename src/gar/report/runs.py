@@ -140,7 +140,6 @@ def run_facts(label: str, run: Run) -> RunFacts:
         "start time": record.get("start_time"),
         "end time": record.get("end_time"),
         "resumed": ", ".join(map(str, record.get("resume_times") or ())),
-        "changed when resumed": record.get("overrides"),
         "seed": run.seed,
         "command": record.get("command"),
         "machine": record.get("platform"),

@@ -10,7 +10,7 @@ For `--out scores.jsonl`:
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, make_dataclass
+from dataclasses import dataclass, fields
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -57,7 +57,6 @@ class ScoreRow:
     detail: str
 
 
-_FINISHED_LINE = make_dataclass("FinishedLine", [("line", int), ("rows", Sequence[ScoreRow])])
 _TOKEN_COLUMNS = [pa.field("tokens", pa.list_(pa.string())), pa.field("token_shares", pa.list_(pa.float64()))]
 
 
@@ -93,7 +92,7 @@ class ScoreFiles:
     def finished(self) -> FinishedLines:
         """The finished rows of the input: `line`, and the output rows of its responses."""
         identity = self.out.with_suffix(".partial.json")
-        return FinishedLines(self.out.with_suffix(".partial.jsonl"), _FINISHED_LINE, identity)
+        return FinishedLines(self.out.with_suffix(".partial.jsonl"), identity)
 
     @property
     def unfinished(self) -> ResumableOutput:

@@ -14,7 +14,7 @@ from gar.records.checkpoints import (
     rotate_checkpoints,
     seal_checkpoint,
 )
-from gar.records.files import publish_folder, staging_folder
+from gar.records.files import atomic_folder
 from gar.records.manifest import MANIFEST
 from tests.support.errors import raises
 
@@ -118,11 +118,16 @@ def test_rotation_keeps_the_newest_and_removes_leftovers(run: RunFolder):
 def test_a_published_folder_replaces_an_earlier_one_whole(tmp_path: Path):
     target = tmp_path / "model"
     for text in ("first", "second"):
-        staged = staging_folder(target)
-        assert list(staged.iterdir()) == []
-        (staged / text).write_text(text)
-        publish_folder(staged, target)
+        with atomic_folder(target) as staged:
+            assert list(staged.iterdir()) == []
+            (staged / text).write_text(text)
         assert [path.name for path in target.iterdir()] == [text]
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
-    (staging_folder(target) / "torn").write_text("")  # a killed writer's
-    assert list(staging_folder(target).iterdir()) == []
+    (tmp_path / ".model.partial").mkdir()
+    (tmp_path / ".model.partial" / "torn").write_text("")  # a killed writer's
+    with pytest.raises(KeyboardInterrupt), atomic_folder(target):
+        raise KeyboardInterrupt
+    assert [path.name for path in target.iterdir()] == ["second"]
+    with atomic_folder(target):
+        pass
+    assert list(target.iterdir()) == []

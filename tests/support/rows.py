@@ -21,7 +21,7 @@ def rollout(step: int = 1, group: int = 0, index: int = 0, **changes: object) ->
 def run_folder(path: Path, source: str = "arithmetic") -> RunFolder:
     """A run folder that holds its settings; made at the first call."""
     folder = RunFolder(path)
-    if not folder.run_path.exists():
+    if not (folder.path / "run.json").exists():
         config = make_config({"data": {"source": source}})
         values = config.model_dump(mode="json")
         folder.write_run(seed=0, command=["gar"], config=values, data_hash=None)

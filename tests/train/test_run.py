@@ -142,7 +142,7 @@ def resumed(run: RunFolder, capsys: pytest.CaptureFixture[str], *flags: str) -> 
 
 def content(run: RunFolder) -> dict[str, bytes]:
     """Every file but run.json, which says how the run ended."""
-    files = (path for path in run.path.rglob("*") if path.is_file() and path != run.run_path)
+    files = (path for path in run.path.rglob("*") if path.is_file() and path != run.path / "run.json")
     return {str(path.relative_to(run.path)): path.read_bytes() for path in files}
 
 
@@ -196,7 +196,7 @@ def test_a_run_counted_in_epochs_trains_no_step_too_many(tmp_path, capsys):
 def test_lost_records_are_made_again_from_the_checkpoint_before_or_are_an_error(trained):
     trained.rollouts_path(3).write_bytes(b"PAR1")
     record = trained.read_run()
-    trained.run_path.write_text(record_text(replace(record, versions={**record.versions, "torch": "1.0"})))
+    (trained.path / "run.json").write_text(record_text(replace(record, versions={**record.versions, "torch": "1.0"})))
     found = resume_point(trained, data_hash=record.data_hash, num_ranks=1)
     assert found.step == 2
     assert "checkpoint-4 cannot be resumed from:" in found.notes[0]

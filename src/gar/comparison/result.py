@@ -12,7 +12,7 @@ from gar.comparison.plan import PlannedRun
 from gar.errors import RecordError
 from gar.evaluation.metrics import pass_at_k
 from gar.methods import find_method
-from gar.records import Run, canonical_hash, open_run
+from gar.records import Run, RunFolder, canonical_hash, open_run
 from gar.records.files import checked, json_object, json_text, write_atomic
 from gar.records.manifest import DamageError, Manifest
 
@@ -144,7 +144,7 @@ def write_result(cell: PlannedRun, usage: Usage | None) -> None:
         RecordError: The run is not finished, or something that the result needs is missing or damaged.
     """
     run = open_run(cell.folder)
-    record = run.folder.read_run()
+    record = RunFolder(cell.folder).read_run()
     if record.status != "finished":
         raise RecordError(f"{run.path}: this run is {record.status}, not finished.", code="not-finished")
     if not run.evaluations["after"]:
@@ -185,7 +185,7 @@ def write_result(cell: PlannedRun, usage: Usage | None) -> None:
         curves={name: curve for name in CURVES if (curve := thinned(run.metrics, name))},
     )
     write_atomic(cell.folder / RESULT, json_text(asdict(result)) + "\n")
-    run.folder.manifest().add(RESULT)
+    RunFolder(cell.folder).manifest().add(RESULT)
 
 
 def _prompts_hash(run: Run) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gar.errors import RecordError
-from gar.records.files import files_below, sync_file, sync_tree
+from gar.records.files import files_below, sync, sync_tree
 from gar.records.manifest import MANIFEST
 from gar.records.run_folder import METRICS, RunFolder, checkpoint_name, step_of
 
@@ -35,10 +35,10 @@ def seal_checkpoint(run: RunFolder, step: int) -> None:
     path, manifest = run.path / checkpoint_name(step), run.manifest()
     growing = [known.name for known in (run.metrics_path, manifest.path) if known.exists()]
     for name in growing:
-        sync_file(run.path / name)
+        sync(run.path / name)
     sync_tree(path)
     manifest.add(*files_below(path), grows=growing)
-    sync_file(manifest.path)
+    sync(manifest.path)
 
 
 def rotate_checkpoints(run: RunFolder, keep: int | None) -> None:

@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from gar.config import RunConfig, dump_yaml, make_config
+from gar.config import RunConfig, make_config
 from gar.errors import ConfigError, RecordError
 from gar.records.evaluations import NUMBERS, SAMPLES, SET, EvaluatedSet, evaluated_sets, read_set
 from gar.records.files import json_object, read_bytes, read_parquet
 from gar.records.manifest import MANIFEST, DamageError, Fault, Manifest
 from gar.records.rollouts import ROLLOUT_SCHEMA, SAMPLE_SCHEMA
-from gar.records.run_folder import METRICS, RUN, RunFolder, check_run_folder, rollouts_name, step_of
+from gar.records.run_folder import METRICS, RUN, check_run_folder, rollouts_name, step_of
 from gar.records.run_record import read_record
 
 if TYPE_CHECKING:
@@ -73,16 +73,6 @@ class Run:
         """Name of the folder, or MODEL/BENCHMARK of an evaluation."""
         path = self.path.resolve()
         return path.name if self.trained else f"{path.parent.name}/{path.name}"
-
-    @property
-    def folder(self) -> RunFolder:
-        """The writer of this folder."""
-        return RunFolder(self.path)
-
-    @property
-    def config_text(self) -> str:
-        """The settings as YAML. Empty without any."""
-        return dump_yaml(self.settings) if self.settings else ""
 
     @property
     def seed(self) -> int | None:

@@ -33,7 +33,7 @@ from gar.records.files import (
     json_text,
     read_bytes,
     remove_file,
-    sync_file,
+    sync,
     system_errors,
     utc_now,
     write_atomic,
@@ -109,11 +109,6 @@ class RunFolder:
         return folder
 
     @property
-    def run_path(self) -> Path:
-        """`run.json`."""
-        return self.path / RUN
-
-    @property
     def metrics_path(self) -> Path:
         """`metrics.jsonl`."""
         return self.path / METRICS
@@ -129,7 +124,7 @@ class RunFolder:
 
     def manifest(self, *, until: str | None = None) -> Manifest:
         """The manifest, for lines under the run's settings."""
-        settings = self.read_run().config_hash if self.run_path.exists() else None
+        settings = self.read_run().config_hash if (self.path / RUN).exists() else None
         return Manifest(self.path, settings, until=until)
 
     def write_run(
@@ -164,7 +159,7 @@ class RunFolder:
 
     def read_run(self) -> RunRecord:
         """The record in `run.json`."""
-        return read_record(self.run_path)
+        return read_record(self.path / RUN)
 
     def update_run(
         self,
@@ -189,11 +184,11 @@ class RunFolder:
             manifest = self.manifest()
             whole = [METRICS] if self.metrics_path.exists() else []
             manifest.add(*whole, grows=[MANIFEST] if manifest.path.exists() else [])
-            sync_file(manifest.path)
+            sync(manifest.path)
         self._write_run(run if summary is None else replace(run, summary=summary))
 
     def _write_run(self, run: RunRecord) -> None:
-        write_atomic(self.run_path, record_text(run))
+        write_atomic(self.path / RUN, record_text(run))
 
     def append_metrics(self, metrics: Mapping[str, Any]) -> None:
         """Add a line to `metrics.jsonl`. It survives a kill as soon as this returns. NaN and infinity become null.

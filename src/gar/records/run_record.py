@@ -54,17 +54,9 @@ def read_record(path: Path) -> RunRecord:
     values = read_json(path)
     checksum = values.pop("checksum", None)
     record = checked(RunRecord, values, str(path))
-    if settings_hash(values) != checksum:
+    if canonical_hash(values) != checksum:
         raise RecordError(f"{path}: not what was written: its checksum differs. Was the file edited? Put it back.")
     return record
-
-
-def settings_hash(values: Mapping[str, Any]) -> str | None:
-    """`canonical_hash` of settings from a file. None for values that no resolved configuration holds, such as NaN."""
-    try:
-        return canonical_hash(values)
-    except (TypeError, ValueError):
-        return None
 
 
 def error_record(error: BaseException) -> dict[str, Any]:

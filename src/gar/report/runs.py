@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from gar.config import dump_yaml
 from gar.errors import ConfigError, RecordError
 from gar.records import ROLLOUT_SCHEMA, Run, canonical_hash, is_run_folder, leaves, open_run
 from gar.report.page import RunFacts
@@ -149,4 +150,4 @@ def run_facts(label: str, run: Run) -> RunFacts:
         **{package: version or "not installed" for package, version in versions.items()},
     }
     shown = {name: str(value) for name, value in facts.items() if value or value == 0}
-    return RunFacts(name=run.name, label=label, facts=shown, config=run.config_text)
+    return RunFacts(name=run.name, label=label, facts=shown, config=dump_yaml(run.settings) if run.settings else "")

@@ -41,7 +41,7 @@ from gar.models.adapters import is_adapted, save_adapter, save_merged
 from gar.models.load import quiet_libraries
 from gar.records import RolloutRecord, RunFolder, open_run
 from gar.records.checkpoints import FoundCheckpoint, marked_checkpoints
-from gar.records.files import atomic_folder, publish_folder, staging_folder
+from gar.records.files import atomic_folder
 from gar.records.lock import writer_lock
 from gar.records.run_record import RunStatus, error_record
 from gar.train.checks import check_before_loading
@@ -219,10 +219,9 @@ class _Run:
 
     def _write_folder(self, target: Path, write: Callable[[Path], None]) -> None:
         """Write a folder on all ranks. Whenever the run is killed, the folder is complete or absent."""
-        staged = on_main(lambda: staging_folder(target))
-        write(staged)
-        PartialState().wait_for_everyone()
-        on_main(lambda: publish_folder(staged, target))
+        with contextlib.ExitStack() as stack:
+            write(on_main(lambda: stack.enter_context(atomic_folder(target))))
+            PartialState().wait_for_everyone()
 
     def _finish(self, folder: RunFolder, *, step: int) -> None:
         """After training: adapter and merged model, if there is an adapter, evaluation, summary."""

@@ -49,12 +49,12 @@ def test_compare_flags_reach_the_pool_and_the_cluster(monkeypatch, capsys):
     )
     assert main(["compare", "tiny.yaml", "--workers", "2", "--launch", "env x"]) == 1
     assert made.pop() == ([None, None], ["env", "x"])
-    flags = ["--executor", "slurm", "--slurm", "partition=gpu", "gpus_per_node=8"]
+    flags = ["--executor", "slurm", "--slurm", "slurm_partition=gpu", "gpus_per_node=8"]
     for given, number in (([], 4), (["--workers", "2"], 2), (["--workers", "9"], 4)):
         assert main(["compare", "tiny.yaml", *flags, *given]) == 0
         values, named = made.pop()
         assert values == (Job(source="tiny.yaml", launch=""), number)
-    parameters = {"partition": "gpu", "gpus_per_node": 8}
+    parameters = {"slurm_partition": "gpu", "gpus_per_node": 8}
     assert named == {"executor": "slurm", "parameters": parameters, "folder": Path("runs/compare/jobs")}
     assert "Jobs: 7, 8. Tables: gar compare tiny.yaml --report" in capsys.readouterr().out
 
@@ -65,9 +65,7 @@ def test_compare_rejects_wrong_usage(capsys):
         (["--executor", "slurm", "--slurm", "gpu"], 1, "expected NAME=VALUE"),
         (["--launch", "torchrun 'a"], 1, "is no command"),
         (["--launch", "nowhere"], 1, "there is no command 'nowhere'"),
-        (["--gpus", "9"], 1, "--gpus 9: "),
         (["--slurm", "partition=gpu"], 2, "add --executor slurm"),
-        (["--executor", "slurm", "--gpus", "8"], 2, "--slurm gpus_per_node=N"),
         (["--report", "--dry-run"], 2, "choose one of --report and --dry-run."),
         (["--workers", "0"], 2, "workers"),
     ):
@@ -84,13 +82,11 @@ def test_devices_are_dealt_out(monkeypatch):
         (0, None, {}, [None] * 6),
         (0, "", {"number": 2}, [None, None]),
         (4, None, {}, ["0", "1", "2", "3"]),
-        (4, None, {"gpus": 2}, ["0", "1"]),
         (2, "5,GPU-7", {}, ["5", "GPU-7"]),
         (8, None, {"number": 2}, ["0", "1"]),  # a process that sees several is rejected
         (8, None, {"launch": True, "number": 3}, ["0,1", "2,3", "4,5"]),
         (2, None, {"number": 3}, ["0", "1", "0"]),
         (8, None, {"launch": True}, ["0,1,2,3,4,5,6,7"]),
-        (8, None, {"launch": True, "number": 2, "gpus": 4}, ["0,1", "2,3"]),
     ):
         monkeypatch.setattr(torch.cuda, "device_count", lambda count=count: count)
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)

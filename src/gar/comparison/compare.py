@@ -38,10 +38,9 @@ class Comparison:
     def run(self, pool: LocalPool, *, wait: bool = True) -> bool:
         """Run what is not finished, then write the report. Returns whether every cell has a result.
 
-        Cells run in order, as many at a time as the pool has room for. A cell that a different process runs is left to
-        it, and started if it ends without a result. Without `wait` this ends if only such cells are left. If a result
-        is damaged, or was trained on different problems than the others, the running cells are interrupted, as by
-        Ctrl-C.
+        Cells run in order, as many at a time as the pool has room for. A cell of a different process starts here if it
+        ends there without a result. Without `wait` this ends if only such cells are left. A damaged result, or one
+        trained on different problems, interrupts the running cells as Ctrl-C does.
         """
         waiting = self.to_do()
         try:

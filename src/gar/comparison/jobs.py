@@ -43,9 +43,7 @@ def submit_jobs(job: Job, number: int, *, executor: str, parameters: Mapping[str
     try:
         import submitit
     except ImportError as error:
-        raise ConfigError(
-            f"--executor needs submitit, which is not installed: {install_command('submitit')}"
-        ) from error
+        raise ConfigError(f"--executor needs submitit: {install_command('submitit')}") from error
     try:
         jobs = submitit.AutoExecutor(folder=folder / "%j", cluster=executor)
         jobs.update_parameters(**{"name": "gar-compare", "timeout_min": _DAY_MINUTES} | dict(parameters))

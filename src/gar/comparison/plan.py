@@ -1,4 +1,4 @@
-"""Plan the runs of a comparison: rows, seeds and base run give one configuration for each row and seed."""
+"""Plan the runs of a comparison: one configuration for each row and seed."""
 
 from collections import Counter
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The result of one cell of a comparison: `result.json` in its run folder, made from that folder alone."""
+"""The result of one cell of a comparison: `result.json` in its run folder, computed from this folder."""
 
 import os
 import statistics
@@ -126,7 +126,7 @@ def finished_result(cell: PlannedRun) -> RunResult | None:
     return replace(result, label=cell.label)
 
 
-def write_result(cell: PlannedRun, **usage: float) -> None:
+def write_result(cell: PlannedRun, **usage: Any) -> None:
     """Write `result.json` of a finished run, and list it in the manifest: the cell is finished.
 
     `usage` holds the three numbers of `RunResult` about its process. Without them the run counts as resumed.
@@ -211,7 +211,7 @@ def thinned(metrics: Sequence[Mapping[str, Any]], name: str, max_points: int = 6
     rows = pd.DataFrame([{"step": row["step"], "value": row[name]} for row in metrics if name in row], dtype=float)
     if rows.empty:
         return {}
-    means = rows.groupby(rows.index // -(-len(rows) // max_points)).mean()
+    means: Any = rows.groupby(rows.index // -(-len(rows) // max_points)).mean()
     values = [None if pd.isna(value) else round(value, _DIGITS) for value in means["value"]]
     return {"step": means["step"].tolist(), "value": values}
 

@@ -1,6 +1,4 @@
-"""Checkpoints. Only whole ones count.
-
-    checkpoints/checkpoint-12/model.safetensors, optimizer.pt, ...   what the trainer writes
+"""Checkpoints: `checkpoints/checkpoint-12/` with what the trainer writes. Only whole ones count.
 
 The run's manifest lists the files of a whole checkpoint in one line, with the metrics and its own lines so far.
 """
@@ -20,10 +18,7 @@ _NAME = re.compile(r"checkpoint-\d+")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FoundCheckpoint:
-    """The checkpoint from which a run resumes. None if it starts from its first step.
-
-    `notes` name the skipped checkpoints, with the reasons.
-    """
+    """The checkpoint from which a run resumes, None for its first step. `notes` give reasons for skipped ones."""
 
     path: Path | None = None
     step: int = 0
@@ -38,7 +33,6 @@ def seal_checkpoint(run: RunFolder, step: int) -> None:
         sync(run.path / name)
     sync_tree(path)
     manifest.add(*files_below(path), grows=growing)
-    sync(manifest.path)
 
 
 def rotate_checkpoints(run: RunFolder, keep: int | None) -> None:
@@ -97,7 +91,7 @@ def checkpoint_fault(run: RunFolder, path: Path, *, num_ranks: int | None) -> st
 
 
 def _other_ranks(path: Path, num_ranks: int | None) -> str | None:
-    """Whether the random states are those of other ranks. The trainer would silently continue without them."""
+    """The fault of a checkpoint of more or fewer ranks. The trainer would silently continue without random state."""
     random_states = {file.name for file in path.glob("rng_state*")}
     expected = {"rng_state.pth"} if num_ranks == 1 else {f"rng_state_{rank}.pth" for rank in range(num_ranks or 0)}
     if num_ranks is None or random_states == expected:

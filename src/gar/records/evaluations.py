@@ -30,10 +30,10 @@ _Rate = Annotated[float, Field(ge=0, le=1)]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProblemCount:
-    """One problem, and the counts of its samples.
+    """Counts of the samples of one problem.
 
-    `num_correct` have the right answer in the required format, and each votes for it. `wrong_votes` are those for each
-    other answer, most frequent first. None if they were not counted.
+    `num_correct` samples have the right answer in the required format. `wrong_votes` counts the samples of each other
+    answer, most frequent first. None if they were not counted.
     """
 
     id: str

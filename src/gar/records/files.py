@@ -26,7 +26,7 @@ _DENIED = "Does the folder belong to another user, or is it mounted read-only?"
 _HINTS = {
     errno.ENOSPC: _FULL, errno.EDQUOT: _FULL, errno.EFBIG: _FULL,
     errno.EACCES: _DENIED, errno.EPERM: _DENIED, errno.EROFS: _DENIED,
-}  # fmt: skip # what has one cause on one line
+}  # fmt: skip # one cause a line
 
 Checked = TypeVar("Checked")
 _adapter = cache(TypeAdapter)
@@ -34,10 +34,10 @@ _adapter = cache(TypeAdapter)
 
 @contextmanager
 def atomic_file(path: str | Path) -> Iterator[IO[bytes]]:
-    """A binary file to write, which appears under its name complete or not at all.
+    """A binary file to write, which appears under its name complete or not at all. Missing parent folders are made.
 
-    Missing parent folders are made. The content goes to `.NAME.partial` beside it first. A killed process may leave
-    that file behind, and the next write of the same name replaces it. One writer at a time.
+    The content goes to `.NAME.partial` beside it first. A killed process may leave that file. The next write replaces
+    it. One writer at a time.
 
     Raises:
         RecordError: The system reports an error. An earlier file of that name is untouched.

@@ -4,10 +4,11 @@
     manifest.add("evaluation/after.json", "evaluation/after.parquet")
     content = manifest.read("evaluation/after.json")
 
-A line is written after its files, whole or not at all: a file that no line lists does not count. The last line that
-names a file is valid. Whoever reads a file compares it with its line. A changed file is an error, never a number.
+A line is written after its files, whole or not at all. A file without a line does not count. The last line of a file
+is valid. Readers compare a file with its line, so a changed file is an error, never a number.
 """
 
+import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -19,7 +20,15 @@ import xxhash
 from pydantic import Field
 
 from gar.errors import RecordError
-from gar.records.files import append_line, checked, json_object, json_text, read_bytes, system_errors, write_atomic
+from gar.records.files import (
+    append_line,
+    checked,
+    json_object,
+    read_bytes,
+    sync,
+    system_errors,
+    write_atomic,
+)
 
 MANIFEST = "manifest.jsonl"
 _BLOCK_BYTES = 2**20
@@ -29,10 +38,10 @@ FaultKind = Literal["missing", "changed", "unlisted", "foreign", "unreadable"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fault:
-    """One thing that is wrong with a folder, in words in `text`.
+    """A fault of a folder, in words in `text`. `file` is a path inside the folder.
 
     Kinds are missing (listed and gone), changed (not what was listed), unlisted, foreign (written under other settings)
-    and unreadable (not in its format). `file` is a path inside the folder.
+    and unreadable (not in its format).
     """
 
     kind: FaultKind
@@ -88,18 +97,20 @@ class Manifest:
         self._sound: set[str] = set()
 
     def add(self, *paths: str | Path, grows: Sequence[str] = ()) -> None:
-        """List finished files, as paths below the folder or relative to it, in one line.
+        """List finished files in one line, as paths below the folder or relative to it.
 
-        Of the files in `grows` only what they hold now is listed. More may be appended to them. The manifest itself
-        may be one of them: then its earlier lines are verified, too.
+        Files in `grows` may grow later: only their present content is listed. The manifest may be one of them. A line
+        with such files is flushed to the disk.
         """
         names = {self._name(path): False for path in paths} | dict.fromkeys(grows, True)
         if not names:
             return
         files = {name: file_facts(self.folder / name, grows=more) for name, more in names.items()}
-        line = json_text(asdict(_Line(files=files, settings=self._settings)))
+        line = json.dumps(asdict(_Line(files=files, settings=self._settings)))
         if self.path.exists():
             append_line(self.path, line.encode())
+            if grows:
+                sync(self.path)
         else:
             write_atomic(self.path, line + "\n")
         self._forget()

@@ -31,9 +31,9 @@ Line = dict[str, Any]
 class FinishedLines:
     """A JSONL file with a line for each finished piece of work.
 
-    The field `check` of a line is a checksum of the identity, of all lines before it and of its other fields. A line
-    that was edited, moved, repeated, taken out or copied from another output is an error. A killed writer leaves each
-    line whole or torn. A torn line does not count, and the next `append` cuts it off.
+    The field `check` of a line is a checksum of the identity, of all lines before it and of its other fields. So a line
+    that was edited, moved, repeated, removed or copied from another output is an error. A torn line of a killed writer
+    does not count, and the next `append` cuts it off.
     """
 
     def __init__(self, path: Path, identity_path: Path) -> None:
@@ -101,7 +101,7 @@ class ResumableOutput:
     ignored: Collection[str] = ()
 
     def exists(self) -> bool:
-        """Whether a run has begun."""
+        """Whether an output was begun."""
         return self.identity_path.exists()
 
     def refuse_other(self, identity: Mapping[str, Any]) -> None:

@@ -4,8 +4,8 @@
     run.counts()                                   # right samples by moment, set and problem
     run.rollouts(["step", "alignment"])            # a pyarrow table
 
-Every file is checked against the run's manifest before it is used. With `strict` the first fault is an error. Without,
-what is at fault is left out and listed in `faults`: no number takes its place.
+Every file is checked against the run's manifest before it is used. If `strict`, the first fault is an error. Otherwise
+files at fault are left out and listed in `faults`: no number takes their place.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""The folder of one run, as it is written. `gar.records.run` reads it.
+"""The folder of one run. This module writes it, `gar.records.run` reads it.
 
     runs/NAME/
       run.json                      versions, machine, seed, command, hashes, times, status, summary
@@ -33,7 +33,6 @@ from gar.records.files import (
     json_text,
     read_bytes,
     remove_file,
-    sync,
     system_errors,
     utc_now,
     write_atomic,
@@ -184,7 +183,6 @@ class RunFolder:
             manifest = self.manifest()
             whole = [METRICS] if self.metrics_path.exists() else []
             manifest.add(*whole, grows=[MANIFEST] if manifest.path.exists() else [])
-            sync(manifest.path)
         self._write_run(run if summary is None else replace(run, summary=summary))
 
     def _write_run(self, run: RunRecord) -> None:

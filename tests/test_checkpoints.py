@@ -1,4 +1,4 @@
-"""Which checkpoints count, what is wrong with one that does not, and in which order they are removed."""
+"""Which checkpoints count, the faults of others, and the order of removal."""
 
 from collections.abc import Callable
 from pathlib import Path

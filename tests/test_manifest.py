@@ -1,4 +1,4 @@
-"""What a manifest says of a folder: a file is what was listed, or there is an error with a name."""
+"""A file of a folder is what its manifest lists, or an error names it."""
 
 import shutil
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Output that resumes: nothing finished is lost, and nothing is mixed with another run's."""
+"""Output that resumes loses nothing finished, and is never mixed with the output of another run."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A result is made of what the run recorded, to the digit, and comes back from its file unchanged or not at all."""
+"""A result holds what the run recorded, and comes back from its file unchanged or not at all."""
 
 import shutil
 
@@ -45,14 +45,13 @@ def test_prompts_hash_tells_other_problems_order_and_steps_apart(tmp_path):
         return _prompts_hash(open_run(folder.path, strict=False))
 
     usual = (1, ["p", "q"]), (3, ["r", "r"])
-    assert hashed("a", *usual) == hashed("b", *usual)
     others = [
-        hashed("order", (1, ["q", "p"]), (3, ["r", "r"])),
-        hashed("problem", (1, ["p", "q"]), (3, ["s", "r"])),
-        hashed("step", (1, ["p", "q"]), (2, ["r", "r"])),
-        hashed("shorter", (1, ["p", "q"])),
+        ((1, ["q", "p"]), (3, ["r", "r"])),
+        ((1, ["p", "q"]), (3, ["s", "r"])),
+        ((1, ["p", "q"]), (2, ["r", "r"])),
+        ((1, ["p", "q"]),),
     ]
-    assert len({hashed("c", *usual), *others}) == 5
+    assert len({hashed(f"run-{i}", *steps) for i, steps in enumerate([usual, usual, *others])}) == 5
     with raises(RecordError):
         hashed("none")
 

@@ -1,4 +1,4 @@
-"""Mistakes are told before anything is loaded: which sentence, how soon, and without a folder left behind."""
+"""Mistakes are errors before anything is loaded, and leave no folder."""
 
 import importlib.util
 import json

@@ -1,4 +1,4 @@
-"""The main job as a user runs it, what a resume verifies, and how both end. `tests/faults` kills and damages runs."""
+"""The main job as a user runs it, the checks of a resume, and how both end. `tests/faults` kills and damages runs."""
 
 import json
 import re
@@ -23,7 +23,7 @@ from gar.records.checkpoints import seal_checkpoint
 from gar.records.run_record import record_text
 from gar.train.inputs import RunInputs
 from gar.train.resume import resume_point, unchanged_config
-from gar.train.run import _status_of
+from gar.train.run import _check_reporters, _status_of
 from tests.support.errors import raises
 from tests.support.files import write_jsonl
 from tests.support.runs import assert_equal_runs
@@ -233,6 +233,11 @@ def test_a_model_of_ones_own_is_told_the_format():
         ({}, "plain"),
     ):
         assert with_template(make_config(changes)).data.template == template
+
+
+def test_an_unknown_tracker_is_an_error():
+    with raises(ConfigError, "trl.report_to"):
+        _check_reporters(["wandbb"])
 
 
 # Inputs.

@@ -7,7 +7,7 @@ import pytest
 
 from gar import errors
 from gar.errors import DataError, GarError, RecordError
-from gar.records.files import io_error
+from gar.records.files import system_errors
 from gar.records.manifest import DamageError
 from gar.verify.workers import WorkerError
 from tests.support.errors import raises
@@ -28,7 +28,8 @@ def test_an_error_between_processes_keeps_text_and_code(kind: type[GarError]):
 
 
 def test_an_error_of_records_keeps_the_errno_of_the_system():
-    error = io_error("runs/a", "written", OSError(errno.ENOSPC, "No space left on device"))
-    assert (type(error), error.errno) == (RecordError, errno.ENOSPC)
+    with pytest.raises(OSError) as caught, system_errors("runs/a", "written"):  # noqa: PT011  the number is asserted
+        raise OSError(errno.ENOSPC, "No space left on device")
+    assert (type(caught.value), caught.value.errno) == (RecordError, errno.ENOSPC)
     with pytest.raises(AssertionError), raises(DataError, "data"):  # the tests' own check of a code
         raise DataError("empty", code="empty-row")

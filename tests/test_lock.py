@@ -1,4 +1,4 @@
-"""One writer at a time, whatever becomes of it: real processes that end, are killed, or race."""
+"""One writer at a time: processes that end, are killed, or race."""
 
 import os
 import signal

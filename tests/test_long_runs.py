@@ -33,7 +33,7 @@ MIB = 2**20
 
 
 class Sample(NamedTuple):
-    """What the process held when `step` rows of metrics were logged; memory with that of its workers."""
+    """What the process and its workers held when `step` rows of metrics were logged."""
 
     step: int
     memory: int

@@ -117,7 +117,7 @@ TRIGGERS: dict[str, Callable[[], object]] = {
     # records
     "no run": partial(open_run, "missing"),
     "no run folder": partial(RunFolder.open, "missing"),
-    "a run with a name of several parts": partial(RunFolder.create, ".", "a/b"),
+    "a run with a name of several parts": partial(make_config, {"records": {"name": "a/b"}}),
     "a file that was changed": partial(damaged, lambda path: path.write_text("[]")),
     "a file that is gone": partial(damaged, Path.unlink),
     "a file of other settings": partial(damaged, lambda path: Manifest(path.parent, settings=["2"]).add(path)),

@@ -8,7 +8,7 @@ from typing import Any, cast
 from gar import DataError, DataSettings, Problem, Prompt, RunConfig, SignalSettings, Tags, TokenSequence, make_config
 from gar.data import arithmetic, encode_prompt, generate_responses, load_run_problems, prompt_text, render_problems
 from gar.models import ModelParts, find_parts, load_policy
-from gar.records import Run, is_run_folder, marked_checkpoints, open_run
+from gar.records import Run, RunFolder, is_run_folder, marked_checkpoints, open_run
 from gar.scoring import GroupReader, ResponseGroup, SpanRule, ends_in_thinking_tag, token_pieces
 from gar.verify import Verifier
 from paper.tasks.chains import TASKS, load_task, task_of_all, task_of_model
@@ -157,7 +157,7 @@ def _model_path(run: Run | None, config: RunConfig, subject: str) -> tuple[str, 
     final = run.path / "model"
     if (final / "config.json").is_file():
         return str(final), []
-    whole = [path for path in marked_checkpoints(run.folder) if (path / "config.json").is_file()]
+    whole = [path for path in marked_checkpoints(RunFolder(run.path)) if (path / "config.json").is_file()]
     if whole:
         return str(whole[-1]), [f"There is no final model: {whole[-1].name} is used instead."]
     return config.model.path, [

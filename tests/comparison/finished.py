@@ -1,4 +1,4 @@
-"""Runs that were never trained: what `gar train` leaves behind, written directly."""
+"""Run folders as `gar train` leaves them, written without training."""
 
 import shutil
 from collections.abc import Mapping, Sequence
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from gar.comparison.plan import PlannedRun
-from gar.comparison.result import RunResult, Usage, finished_result, write_result
+from gar.comparison.result import RunResult, finished_result, write_result
 from gar.config import RunConfig
 from gar.records import RolloutRecord, RunFolder
 from tests.support.rows import rollout
@@ -57,7 +57,7 @@ def result(
     """Write the run of `planned` and its result, in place of earlier ones."""
     shutil.rmtree(planned.folder, ignore_errors=True)
     write_run(planned.config, num_correct=num_correct, **run)
-    write_result(planned, Usage(60.0, 50.0, peak_memory_bytes))
+    write_result(planned, wall_seconds=60.0, cpu_seconds=50.0, peak_memory_bytes=peak_memory_bytes)
     made = finished_result(planned)
     assert made is not None
     return made

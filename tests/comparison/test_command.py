@@ -49,12 +49,12 @@ def test_compare_flags_reach_the_pool_and_the_cluster(monkeypatch, capsys):
     )
     assert main(["compare", "tiny.yaml", "--workers", "2", "--launch", "env x"]) == 1
     assert made.pop() == ([None, None], ["env", "x"])
-    flags = ["--executor", "slurm", "--slurm", "partition=gpu", "gpus_per_node=8"]
+    flags = ["--executor", "slurm", "--slurm", "slurm_partition=gpu", "gpus_per_node=8"]
     for given, number in (([], 4), (["--workers", "2"], 2), (["--workers", "9"], 4)):
         assert main(["compare", "tiny.yaml", *flags, *given]) == 0
         values, named = made.pop()
         assert values == (Job(source="tiny.yaml", launch=""), number)
-    parameters = {"partition": "gpu", "gpus_per_node": 8}
+    parameters = {"slurm_partition": "gpu", "gpus_per_node": 8}
     assert named == {"executor": "slurm", "parameters": parameters, "folder": Path("runs/compare/jobs")}
     assert "Jobs: 7, 8. Tables: gar compare tiny.yaml --report" in capsys.readouterr().out
 
@@ -66,6 +66,8 @@ def test_compare_rejects_wrong_usage(capsys):
         (["--launch", "torchrun 'a"], 1, "is no command"),
         (["--launch", "nowhere"], 1, "there is no command 'nowhere'"),
         (["--slurm", "partition=gpu"], 2, "add --executor slurm"),
+        (["--gpus", "9"], 1, "--gpus 9: "),
+        (["--executor", "slurm", "--gpus", "8"], 2, "--slurm gpus_per_node=N"),
         (["--report", "--dry-run"], 2, "choose one of --report and --dry-run."),
         (["--workers", "0"], 2, "workers"),
     ):

@@ -13,8 +13,6 @@ from tests.faults.jobs import COMPARE
 
 pytestmark = pytest.mark.slow  # in processes that import TRL
 SECONDS = 300
-
-
 ACCELERATE = (
     f"{shlex.quote(sys.executable)} -m accelerate.commands.launch --multi_gpu --num_processes 2 --num_machines 1 "
     "--main_process_port 0 --mixed_precision no --dynamo_backend no"

@@ -44,23 +44,20 @@ def started() -> list[str]:
     return [re.sub(r"-[0-9a-f]{12}", "", line) for line in ORDER.read_text().splitlines()]
 
 
-def test_cells_start_seed_by_seed_and_a_failed_one_is_tried_once_more(plan, capsys):
-    _, planned = plan(seeds=[0, 12, 13])
+def test_cells_start_seed_by_seed_and_failures_are_told_and_left(plan, capsys):
+    _, planned = plan(seeds=[0, 13])
     prepare(planned)
     said = run_here(capsys)
-    names = [f"{method}-seed-{seed}" for seed in (0, 12, 13) for method in ("grpo", "gar-grpo")]
-    assert started() == [f"{name} 1 None" for name in (*names, "grpo-seed-12", "gar-grpo-seed-12", "grpo-seed-13")]
+    names = [f"{method}-seed-{seed}" for seed in (0, 13) for method in ("grpo", "gar-grpo")]
+    assert started() == [f"{name} 1 None" for name in names]
     assert said[0] == "grpo, seed 0: started"
     assert re.match("grpo, seed 0: finished in . s.* test pass@1 0.375", said[1])
-    tried = [line.splitlines() for line in said if "seed 13: FAILED" in line]
-    assert [lines[0] for lines in tried] == [
-        "grpo, seed 13: FAILED, exit status 3; tried once more", "grpo, seed 13: FAILED, exit status 3",
-    ]  # fmt: skip
-    assert tried[0][1:] == ["    this line and", "    the next one"]
-    assert "| grpo | 2 of 3 |" in said[-1] + said[-2] + said[-3]
+    (failed,) = [line.splitlines() for line in said if "FAILED" in line]
+    assert failed == ["grpo, seed 13: FAILED, exit status 3", "    this line and", "    the next one"]
+    assert "| grpo | 1 of 2 |" in said[-1] + said[-2] + said[-3]
     results = finished_results(planned)
-    assert len(results) == 5
-    made = results["grpo", 12]
+    assert len(results) == 3
+    made = results["grpo", 0]
     assert (made.resumed, made.cpu_seconds > 0, made.peak_memory_bytes > 2**20) == (False, True, True)
     _, planned = plan(seeds=[14], runs=["grpo"])
     assert "grpo, seed 14: FAILED, killed by signal 9: was the machine out of memory?" in run_here(capsys)
@@ -69,11 +66,10 @@ def test_cells_start_seed_by_seed_and_a_failed_one_is_tried_once_more(plan, caps
 class Interrupted(LocalPool):
     """Ctrl-C comes once two cells sleep."""
 
-    @property
-    def has_room(self) -> bool:
+    def ended(self):
         if len(list(ORDER.parent.glob("*.asleep"))) == 2:
             raise KeyboardInterrupt
-        return super().has_room
+        return super().ended()
 
 
 def test_ctrl_c_interrupts_the_runs_that_are_under_way_each_on_its_devices(plan):
@@ -176,7 +172,7 @@ def test_a_job_runs_the_cells_that_nobody_runs(plan, tmp_path, capsys):
 def test_a_cluster_that_is_not_there_or_asked_for_too_much_is_explained(tmp_path, monkeypatch):
     for executor, parameters, text in (
         ("slurm", {}, "srun"),
-        ("local", {"partion": "gpu"}, "Unknown argument 'partion' for"),
+        ("local", {"partion": "gpu"}, "Parameter 'partion' need"),
         ("local", {"timeout_min": "ten"}, 'Parameter "timeout_min" expected type'),
     ):
         with raises(ConfigError) as caught:
@@ -186,4 +182,4 @@ def test_a_cluster_that_is_not_there_or_asked_for_too_much_is_explained(tmp_path
     monkeypatch.setitem(sys.modules, "submitit", None)
     with raises(ConfigError) as caught:
         submit(tmp_path)
-    assert "extra 'cluster'" in str(caught.value)
+    assert "pip install submitit" in str(caught.value)

@@ -1,4 +1,4 @@
-"""What a comparison may say, what goes over what, and what is rejected before it costs time."""
+"""The settings of a comparison: their order, and errors before a run starts."""
 
 from pathlib import Path
 
@@ -9,10 +9,6 @@ from gar.records import canonical_hash
 from tests.support.errors import raises
 
 HALF = {"method": "gar-grpo", "label": "half"}
-
-
-def test_the_comparison_that_ships_can_be_planned():
-    assert len(planned_runs(read_comparison("demo"), "demo")) == 6
 
 
 def test_rows_are_methods_or_mappings_and_stand_against_the_first_unless_they_say_otherwise(plan):
@@ -28,7 +24,7 @@ def test_rows_are_methods_or_mappings_and_stand_against_the_first_unless_they_sa
 
 
 def test_a_row_goes_over_the_comparison_and_that_over_the_base(plan):
-    row = {"method": "gar-grpo", "settings": {"reward": {"bonus_weight": 0.25}}}
+    row = {"method": "gar-grpo", "settings": {"reward": {"bonus_weight": 0.25}, "model": {"path": "other"}}}
     _, planned = plan(
         settings={"reward": {"bonus_weight": 2.0, "correct_reward": 3.0}, "trl": {"num_iterations": 2}},
         runs=["grpo", row],
@@ -37,13 +33,8 @@ def test_a_row_goes_over_the_comparison_and_that_over_the_base(plan):
     assert (grpo.reward.bonus_weight, gar.reward.bonus_weight, gar.reward.correct_reward) == (2.0, 0.25, 3.0)
     assert gar.trl == {"max_steps": 4, "num_iterations": 2}
     assert gar.evaluate.num_samples == 4
-
-
-def test_planned_run_has_the_template_that_its_run_folder_will_hold(plan):
-    """`gar train` writes down what auto stands for; if the plan said otherwise, no killed run would go on."""
-    base = {"evaluate": {"sources": ["test"], "num_samples": 4, "pass_at_k": [1]}}
-    _, planned = plan(base=base, runs=["grpo", {"method": "gar-grpo", "settings": {"model": {"path": "other"}}}])
-    assert planned[0].config.data.template == "plain"
+    # The template is decided, as `gar train` decides it. Otherwise no killed run could be resumed.
+    assert grpo.data.template == "plain"
     assert all(run.config == with_template(run.config) for run in planned)
 
 
@@ -58,6 +49,7 @@ def test_equal_cells_of_two_comparisons_have_one_folder(plan):
 
 
 def test_base_is_a_preset_a_file_beside_the_comparison_or_a_mapping(plan):
+    assert len(planned_runs(read_comparison("demo"), "demo")) == 6
     _, planned = plan(base="bench")
     assert planned[0].config.trl == make_config(read_preset("bench")).trl
     Path("mine.yaml").write_text("evaluate: {sources: [harder]}\nrecords: {output_dir: big/disk}\n")
@@ -76,7 +68,7 @@ def test_a_wrong_comparison_is_an_error_that_says_where(plan):
         ({"runs": [{"label": "a/b", "method": "grpo"}]}, "runs.0.label: String should match pattern"),
         ({"runs": ["grpo", HALF | {"against": "grp"}]}, "tested against 'grp'. Did you mean 'grpo'?"),
         ({"runs": [{"method": "grpo", "against": "grpo"}]}, "cannot be tested against 'grpo'. That is the row itself."),
-        ({"base": "bensh"}, "tiny.yaml: base: there is no file bensh and no preset 'bensh', only bench, "),
+        ({"base": "bensh"}, "tiny.yaml: base: no file bensh, and no preset of bench, "),
         ({"base": {"evaluate": {"sources": []}}}, "run 'grpo': evaluate.sources is empty"),
         ({"settings": {"seed": 1}}, "tiny.yaml: settings.seed is decided by"),
         ({"settings": {"reward": {"bonus_wait": 1}}}, "run 'grpo': unknown key 'reward.bonus_wait'. Did you mean"),

@@ -7,7 +7,6 @@ import re
 import pytest
 import torch
 import trl
-from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 from transformers.trainer_utils import rotate_checkpoints
 from trl import GRPOConfig, GRPOTrainer
 from trl.trainer import grpo_trainer
@@ -15,7 +14,6 @@ from trl.trainer.utils import RepeatSampler, nanstd
 
 from gar.integrations.trl.fields import check_fields, default_of, field_types
 from gar.rules import RULES
-from gar.train.checks import REPORTERS
 
 
 def parameters(name: str) -> list[str]:
@@ -109,7 +107,6 @@ def test_defaults_are_those_of_the_class_and_pass():
 
 
 def test_words_are_those_that_are_compared_with():
-    assert REPORTERS.keys() == INTEGRATION_TO_CALLBACK.keys()
     source = inspect.getsource(grpo_trainer) + inspect.getsource(inspect.getmodule(GRPOConfig))
     allowed = [rule.allowed for rule in RULES if rule.where == "gar train" and isinstance(rule.allowed, tuple)]
     words = [word for words in allowed for word in words if isinstance(word, str)]

@@ -1,4 +1,4 @@
-"""A grader of the user's own, so that the verifier's processes have work."""
+"""A custom grader, so that the verifier's processes have work."""
 
 
 def grade(response: str, gold: str) -> bool:

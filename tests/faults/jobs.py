@@ -1,4 +1,4 @@
-"""The commands that are tried: tiny, and equal however often they are run."""
+"""The commands that are tried: tiny, and with equal results each time."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -27,9 +27,9 @@ _RUN = "runs/run"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Job:
-    """One command, and what a user types to go on with it after it was interrupted.
+    """One command, and the command that continues it after an interrupt.
 
-    It runs in an empty folder, with relative names, so that two of them can be compared. `prepare` writes its input.
+    It runs in an empty folder with relative names, so that two folders can be compared. `prepare` writes its input.
     """
 
     name: str
@@ -71,7 +71,7 @@ def _write_comparison(folder: Path) -> None:
 
 
 def _again(name: str, prepare: Callable[[Path], None], *arguments: str) -> Job:
-    """A command that goes on when it is repeated."""
+    """A command that continues when it is repeated."""
     return Job(name=name, start=arguments, go_on=arguments, prepare=prepare)
 
 

@@ -1,4 +1,4 @@
-"""What a folder holds, apart from times, and how it differs from another."""
+"""The contents of a folder without times, and its differences from another."""
 
 import hashlib
 import json
@@ -14,24 +14,21 @@ VOLATILE = {
     "start_time", "end_time", "resume_times", "resumed", "seconds", "step_seconds", "step_time", "tokens_per_second",
     "gar_time_fraction", "wall_seconds", "cpu_seconds", "peak_memory_bytes", "seconds_per_step", "shares_of_step",
 }  # fmt: skip
-"""Fields of JSON files that say when, or how fast. So do all metrics under `time/`."""
+"""Fields of JSON files that are times, like all metrics under `time/`."""
 
-_NOT_COMPARED = {"manifest.jsonl", "complete", "table.md", "README.md"}
+_NOT_COMPARED = {"manifest.jsonl", "table.md", "README.md"}
 """Hashes of files with times in them, tables of times, and the model cards that TRL writes."""
-
-_NO_RESULTS = {".log", ".lock", ".db-wal", ".db-shm"}
 
 
 def contents(root: Path) -> dict[str, str]:
     """Every file under a folder by name, with a hash of what must not depend on faults.
 
-    JSON counts without times, the rollouts of a run as one table whatever files hold it, all else byte for byte.
-    Hidden files, those of writers and locks, do not count.
+    JSON counts without times, the rollouts of a run as one table, all else byte for byte. Hidden files do not count.
     """
     found: dict[str, str] = {}
     for path in sorted(root.rglob("*")):
         name = str(path.relative_to(root))
-        if not path.is_file() or path.name[0] == "." or path.name in _NOT_COMPARED or path.suffix in _NO_RESULTS:
+        if not path.is_file() or path.name[0] == "." or path.name in _NOT_COMPARED or path.suffix == ".log":
             continue
         name = str(path.parent.relative_to(root)) if path.parent.name == "rollouts" else name
         try:
@@ -42,7 +39,7 @@ def contents(root: Path) -> dict[str, str]:
 
 
 def differences(expected: Mapping[str, str], there: Mapping[str, str]) -> list[str]:
-    """How two folders differ, in words; empty if they are equal."""
+    """The differences of two folders in words. Empty if they are equal."""
     both = expected.keys() & there.keys()
     kinds = {
         "different": {name for name in both if expected[name] != there[name]},

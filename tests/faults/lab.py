@@ -24,16 +24,16 @@ _SECOND_SECONDS = 15.0
 
 Outcome = Literal["equal", "rejected", "wrong"]
 Change = tuple[str, str]
-"""A file, and what is done to it: delete, empty, half, zeros, flip, or cut:SIZE."""
+"""A file, and its damage: delete, empty, half, zeros or flip."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Try:
     """One try of a kind, which is a row of the table.
 
-    It begins in an empty folder, or in that of a run killed at operation `base`, and injects `fault`. Then it damages
-    files (`changes`). `second` starts a second writer while the first is held. `reads` is a command that reads the
-    folder instead of resuming, and must show it or say why not.
+    It begins in an empty folder, or in the folder of a run killed at operation `base`, and injects `fault`. Then
+    `change` damages a file. `second` starts a second writer while the first is held. `reads` is a command that reads
+    the folder instead of resuming, and must show it or print why it cannot.
     """
 
     kind: str
@@ -41,7 +41,7 @@ class Try:
     job: Job
     base: int | None = None
     fault: Fault | None = None
-    changes: Sequence[Change] = ()
+    change: Change | None = None
     second: bool = False
     reads: Sequence[str] | None = None
 
@@ -75,11 +75,11 @@ class Lab:
         shutil.rmtree(self.path)
 
     def operations(self, job: Job) -> list[Operation]:
-        """The operations of an uninterrupted run. Of writes that follow each other in one file, only the middle one."""
+        """The operations of an uninterrupted run. A series of writes to one file counts as the middle one."""
         return self._reference(job)[1]
 
     def base(self, job: Job, at: int) -> Path:
-        """The folder of a run that was killed at an operation; 0 for one that was not."""
+        """The folder of a run that was killed at an operation. 0 for an uninterrupted run."""
         folder = self.path / f"{job.name}-{at}"
         if not folder.exists():
             in_a_fork(lambda: run_whole(job, folder, Fault(at=at, action="kill") if at else None))
@@ -93,7 +93,7 @@ class Lab:
                 self.base(attempt.job, attempt.base)
 
     def judge(self, attempt: Try, *, keep: bool = False) -> Verdict:
-        """Do one try in a folder of its own."""
+        """Do one try in a new folder."""
         folder = Path(tempfile.mkdtemp(prefix=f"{attempt.kind}-".replace(" ", "-"), dir=self.path))
         try:
             return self._judge(attempt, folder)
@@ -119,7 +119,8 @@ class Lab:
                 wrong = _unexplained(second.end(), None) or wrong
             if wrong:
                 return Verdict(outcome="wrong", reason=wrong)
-        change_files(folder, attempt.changes)
+        if attempt.change is not None:
+            damage(folder / attempt.change[0], attempt.change[1])
         if attempt.reads is not None:
             shown = run(attempt.reads, folder)  # what there is, or why it cannot
             wrong, sentence = _unexplained(shown, None), shown.sentence or ""
@@ -137,7 +138,7 @@ class Lab:
         return Verdict(outcome="equal")
 
     def refer_to(self, jobs: Iterable[Job]) -> None:
-        """Run these jobs whole, in a process of its own: its hash seed shows what depends on a set's order."""
+        """Run these jobs whole, in an extra process: its hash seed shows what depends on a set's order."""
         names = [job.name for job in jobs]
         subprocess.run([sys.executable, "-m", "tests.faults", "--reference", str(self.path), *names], check=True)
         for name in names:
@@ -154,19 +155,13 @@ class Lab:
         return self._references[job.name]
 
 
-def change_files(folder: Path, changes: Sequence[Change]) -> None:
-    """Damage files."""
-    for name, how in changes:
-        path = folder / name
-        if how == "delete":
-            path.unlink(missing_ok=True)
-            continue
-        content = path.read_bytes()
-        middle = len(content) // 2
-        flipped = content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :] if content else b"x"
-        size = int(how.removeprefix("cut:")) if how.startswith("cut:") else middle
-        damaged = {"empty": b"", "half": content[:middle], "zeros": bytes(len(content)), "flip": flipped}
-        path.write_bytes(damaged.get(how, content[:size]))
+def damage(path: Path, how: str) -> None:
+    """Damage a file."""
+    content = path.read_bytes()
+    middle = len(content) // 2
+    flipped = content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :] if content else b"x"
+    damaged = {"empty": b"", "half": content[:middle], "zeros": bytes(len(content)), "flip": flipped}
+    path.unlink() if how == "delete" else path.write_bytes(damaged[how])
 
 
 def verdicts(lab: Lab, tries: Sequence[Try], *, lanes: int, keep: bool = False) -> Iterator[tuple[Try, Verdict]]:
@@ -187,7 +182,7 @@ def verdicts(lab: Lab, tries: Sequence[Try], *, lanes: int, keep: bool = False) 
 
 
 def in_a_fork(function: Callable[[], Any]) -> Any:
-    """Result of a function that may start threads, which this process must not have, since it forks again."""
+    """The result of a function that may start threads. This process must have none, because it forks again."""
     pid, result = _fork(function)
     os.waitpid(pid, 0)
     return _result(result)

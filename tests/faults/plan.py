@@ -20,7 +20,7 @@ def moments(operations: Sequence[Operation], every: int, last: int = 1) -> list[
 
 
 def at_share(operations: Sequence[Operation], share: float) -> int:
-    """The operation after so much of them."""
+    """The operation at this share of all."""
     return operations[min(int(share * len(operations)), len(operations) - 1)].at
 
 
@@ -41,24 +41,24 @@ def resume_kills(kind: str, job: Job, every: int, lab: Lab) -> Iterator[Try]:
 
 
 def damage(kind: str, job: Job, hows: Sequence[str], after: str, lab: Lab) -> Iterator[Try]:
-    """Every file of a run killed after a path was put in place is damaged: all that a resume reads, or writes again."""
+    """Damage every file of a run that was killed after a path was put in place, then resume it."""
     base = next(operation.at for operation in lab.operations(job) if operation.path.endswith(after)) + 1
     changes = _changes(lab.base(job, base), hows)
     if any("checkpoint-6" in name for name, _ in changes):  # then nobody goes on from the one before
         changes = [change for change in changes if "checkpoint-4" not in change[0]]
     for change in changes:
-        yield Try(kind=kind, name=f"{base} {' '.join(change)}", job=job, base=base, changes=(change,))
+        yield Try(kind=kind, name=f"{base} {' '.join(change)}", job=job, base=base, change=change)
 
 
 def damaged_reading(kind: str, reads: Sequence[str], hows: Sequence[str], lab: Lab) -> Iterator[Try]:
     """Every file of a finished run is damaged before it is read. `tests/report/test_read.py` tries more kinds."""
     for change in _changes(lab.base(jobs.TRAIN, 0), hows):
         if not change[0].startswith(f"{jobs.RUN}/checkpoints"):
-            yield Try(kind=kind, name=" ".join(change), job=jobs.TRAIN, base=0, changes=(change,), reads=reads)
+            yield Try(kind=kind, name=" ".join(change), job=jobs.TRAIN, base=0, change=change, reads=reads)
 
 
 def full_disks(kind: str, job: Job, lab: Lab) -> Iterator[Try]:
-    """From one of ten moments on files cannot grow, or none can be made."""
+    """From one of ten moments on, files cannot grow, or no file can be made."""
     operations = lab.operations(job)
     for tenth in range(10):
         at = at_share(operations, tenth / 10)
@@ -68,7 +68,7 @@ def full_disks(kind: str, job: Job, lab: Lab) -> Iterator[Try]:
 
 
 def signals(kind: str, job: Job, lab: Lab) -> Iterator[Try]:
-    """SIGTERM, SIGINT and SIGKILL some time after an operation, both drawn with a fixed seed."""
+    """SIGTERM, SIGINT and SIGKILL a while after an operation, drawn with a fixed seed."""
     draw = random.Random(0)
     operations = lab.operations(job)
     actions: tuple[Action, ...] = ("term", "interrupt", "kill")

@@ -26,6 +26,7 @@ from types import SimpleNamespace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+import psutil
 import torch
 
 from gar.cli import child
@@ -55,23 +56,20 @@ class Fault:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ending:
-    """How a command ended: its exit status, negative for a signal and None after the time limit, and its words."""
+    """The exit status of a command, negative for a signal and None after the time limit, and its output."""
 
     status: int | None
     text: str
 
     @property
     def sentence(self) -> str | None:
-        """The one line in which it explains itself, if it ended with status 1 and without a traceback."""
+        """The error message, if the command ended with status 1 and without a traceback."""
         last = (self.text.strip().splitlines() or [""])[-1]
         return last if self.status == 1 and "Traceback" not in self.text and last.startswith("gar ") else None
 
 
 class Command:
-    """A running `gar` command in a fork of this process, in a folder of its own, which exists.
-
-    The file `record` gets one JSON line per operation.
-    """
+    """A running `gar` command in a fork of this process, in a folder. `record` gets a JSON line per operation."""
 
     def __init__(self, arguments: Sequence[str], folder: Path, fault: Fault | None = None, record: Path | None = None):
         self._text: list[bytes] = []
@@ -90,11 +88,11 @@ class Command:
         self._reader = reader
 
     def wait_until_held(self) -> bool:
-        """Wait for the operation at which it is held; False where it ended before."""
+        """Wait for the operation at which it is held. Returns False if it ended before."""
         return os.read(self._held, 1) != b""
 
     def wait(self, seconds: float) -> None:
-        """Wait for its end, but not longer."""
+        """Wait for its end, at most so long."""
         deadline = time.monotonic() + seconds
         while self._status is None and time.monotonic() < deadline:
             self._read()
@@ -126,7 +124,7 @@ class Command:
 
 
 def run(arguments: Sequence[str], folder: Path, fault: Fault | None = None, record: Path | None = None) -> Ending:
-    """A command from its beginning to its end."""
+    """Run a command to its end."""
     return Command(arguments, folder, fault, record).end()
 
 
@@ -154,7 +152,7 @@ def _live(arguments: Sequence[str], folder: Path, watch: "_Watch", writer: int) 
 
 
 def _reseed() -> None:
-    """Give the fork a random state of its own, as new processes have: what must be repeatable sets its own seed."""
+    """Give the fork a new random state, as new processes have. What must be repeatable sets a seed."""
     seed = int.from_bytes(os.urandom(4))
     random.seed(seed)
     np.random.seed(seed)  # noqa: NPY002  what is trained may draw from it
@@ -210,26 +208,19 @@ class _Watch:
             os.write(self._held, b"x")
             os.read(self._release, 1)
         elif fault.action in ("kill-keeper", "kill-worker"):
-            keepers = [pid for pid in _children(os.getpid()) if b"gar.verify.keeper" in _command_line(pid)]
-            workers = [pid for keeper in keepers for pid in _children(keeper)]
-            for pid in keepers if fault.action == "kill-keeper" else workers:
-                os.kill(pid, signal.SIGKILL)
+            keepers = [
+                child for child in psutil.Process().children() if "gar.verify.keeper" in " ".join(child.cmdline())
+            ]
+            workers = [worker for keeper in keepers for worker in keeper.children()]
+            for process in keepers if fault.action == "kill-keeper" else workers:
+                process.kill()
 
 
 _MEET = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_long)
 
 
-def _children(pid: int) -> list[int]:
-    tasks = Path(f"/proc/{pid}/task").iterdir()
-    return [int(child) for task in tasks for child in (task / "children").read_text().split()]
-
-
-def _command_line(pid: int) -> bytes:
-    return Path(f"/proc/{pid}/cmdline").read_bytes()
-
-
 def _start_run(command: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
-    """Stands for the `Popen` of `gar compare`: a run in a fork, which has everything imported."""
+    """The `Popen` of `gar compare`: a run in a fork that has everything imported."""
     kept = {0, 1, 2, *options.get("pass_fds", ()), *_Watch.descriptors}
 
     def live() -> None:

@@ -26,6 +26,10 @@ def edit(path, before, after):
     path.write_text(text.replace(before, after, 1))
 
 
+def last_line(run):
+    return (run / "manifest.jsonl").read_text().splitlines(True)[-1]
+
+
 DAMAGE = {
     "one more right": lambda run: edit(run / "evaluation/after.json", '"num_correct": 3', '"num_correct": 4'),
     "before for after": lambda run: shutil.copy(run / "evaluation/before.json", run / "evaluation/after.json"),
@@ -37,6 +41,7 @@ DAMAGE = {
     "a lost step": lambda run: RunFolder(run).rollouts_path(3).unlink(),
     "run.json": lambda run: edit(run / "run.json", '"seed": 0', '"seed": 1'),
     "no manifest": lambda run: (run / "manifest.jsonl").unlink(),
+    "a manifest as before the end": lambda run: edit(run / "manifest.jsonl", last_line(run), ""),
     "half a manifest": lambda run: (run / "manifest.jsonl").write_bytes((run / "manifest.jsonl").read_bytes()[:700]),
 }
 

@@ -1,4 +1,4 @@
-"""One short run, which several tests look at or go on with."""
+"""One short run, which several tests read or resume."""
 
 import shutil
 from pathlib import Path

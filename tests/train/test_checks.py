@@ -1,4 +1,4 @@
-"""Mistakes are told before anything is loaded: which sentence, how soon, and without a folder left behind."""
+"""Mistakes are errors before anything is loaded, and leave no folder."""
 
 import importlib.util
 import json
@@ -34,8 +34,6 @@ def test_check_before_loading_rejects_fields_of_trl():
         ("num_generations", []),
     ):
         mistakes({"trl": {name: value}}, f"trl.{name}")
-    assert "Did you mean 'wandb'?" in mistakes({"trl": {"report_to": "wandbb"}})
-    assert "trl.report_to is nix, " in mistakes({"trl": {"report_to": ["none", "nix"]}})
 
 
 def test_check_before_loading_accepts_what_trl_does():
@@ -47,7 +45,6 @@ def test_check_before_loading_accepts_what_trl_does():
 def test_check_before_loading_names_packages_that_are_missing(monkeypatch):
     find, there = importlib.util.find_spec, ("trl", "transformers")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: find(name) if name in there else None)
-    assert "wandb, which is not installed: pip install wandb" in mistakes({"trl": {"report_to": "wandb"}})
     text = mistakes({"trl": {"use_vllm": True}, "adapter": {"rank": 8}})
     assert "adapter.rank is 8, expected False: peft is not installed: pip install peft" in text
     assert "pip install 'trl[vllm]'" in mistakes({"trl": {"use_vllm": True}})
@@ -55,12 +52,11 @@ def test_check_before_loading_names_packages_that_are_missing(monkeypatch):
 
 def test_check_before_loading_tells_every_missing_thing_at_once(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    text = mistakes(read_preset("paper-qwen3-4b") | {"model": {"path": "no/such/model"}, "records": {"name": "a/b"}})
+    text = mistakes(read_preset("paper-qwen3-4b") | {"model": {"path": "no/such/model"}})
     lines = text.splitlines()
     command = "gar data prepare AI-MO/NuminaMath-CoT numina-10k.jsonl --num-problems 10000 --seed 0"
     assert f"- numina-10k.jsonl: no such file. Make it with: {command}" in lines
     assert "- there is no folder 'no/such/model', and this is not the form of a Hub id." in lines
-    assert "- the name of a run must be one plain folder name, got 'a/b' in 'runs'" in lines
     assert lines[0] == ""
 
 
@@ -72,7 +68,7 @@ MISTAKES = {
     "train --resume nix": "nix: no such folder.",
     "train --trl.max_completion_length 1000": "trl.max_completion_length is 1000, but the context of embedded is 512 ",
     "train --trl.deepspeed zero3.json": "trl.deepspeed is zero3.json, ",
-    "eval run embedded --benchmark arithmetic --samples 4 --pass-at-k 8": "pass@8 needs at least 8 samples per problem",
+    "eval run embedded --benchmark arithmetic --samples 4 --pass-at-k 8": "pass@8 needs 8 samples per problem",
     "report runs --out nix/page.html": "nix: no such folder",
 }  # fmt: skip
 """Command lines, and how their only message begins."""

@@ -1,4 +1,4 @@
-"""The main job as a user runs it, what a resume verifies, and how both end. `tests/faults` kills and damages runs."""
+"""The main job as a user runs it, the checks of a resume, and how both end. `tests/faults` kills and damages runs."""
 
 import json
 import re
@@ -6,6 +6,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,8 +23,8 @@ from gar.records import RunFolder, open_run
 from gar.records.checkpoints import seal_checkpoint
 from gar.records.run_record import record_text
 from gar.train.inputs import RunInputs
-from gar.train.resume import read_resumption
-from gar.train.run import _status_of
+from gar.train.resume import resume_point, resumed_config
+from gar.train.run import _check_reporters, _status_of
 from tests.support.errors import raises
 from tests.support.files import write_jsonl
 from tests.support.runs import assert_equal_runs
@@ -142,7 +143,7 @@ def resumed(run: RunFolder, capsys: pytest.CaptureFixture[str], *flags: str) -> 
 
 def content(run: RunFolder) -> dict[str, bytes]:
     """Every file but run.json, which says how the run ended."""
-    files = (path for path in run.path.rglob("*") if path.is_file() and path != run.run_path)
+    files = (path for path in run.path.rglob("*") if path.is_file() and path != run.path / "run.json")
     return {str(path.relative_to(run.path)): path.read_bytes() for path in files}
 
 
@@ -180,18 +181,6 @@ def test_records_stay_until_the_checkpoint_is_loaded(trained, capsys):
     assert content(trained) == before
 
 
-def test_edited_settings_are_refused_unless_accepted_and_then_recorded(trained, capsys):
-    edit(trained.path / "config.yaml", "max_steps: 4", "max_steps: 5")
-    status, said = resumed(trained, capsys)
-    assert (status, "trl.max_steps was 4, is 5" in said) == (1, True)
-    assert resumed(trained, capsys, "--allow-config-change")[0] == 0
-    record = trained.read_run()
-    assert [entry["changes"] for entry in record.overrides] == [{"trl.max_steps": [4, 5]}]
-    assert record.overrides[0]["after_step"] == 4
-    assert [row["step"] for row in open_run(trained.path).metrics] == [1, 2, 3, 4, 5]
-    assert read_resumption(trained).changes == {}  # from now on these are the run's settings
-
-
 @pytest.mark.slow
 def test_a_run_counted_in_epochs_trains_no_step_too_many(tmp_path, capsys):
     """Its last step stands in no setting."""
@@ -207,42 +196,51 @@ def test_a_run_counted_in_epochs_trains_no_step_too_many(tmp_path, capsys):
 
 def test_lost_records_are_made_again_from_the_checkpoint_before_or_are_an_error(trained):
     trained.rollouts_path(3).write_bytes(b"PAR1")
-    resumption = read_resumption(trained).with_checkpoint(1)
-    assert resumption.checkpoint.step == 2
-    assert "checkpoint-4 cannot be resumed from:" in resumption.notes[0]
+    record = trained.read_run()
+    (trained.path / "run.json").write_text(record_text(replace(record, versions={**record.versions, "torch": "1.0"})))
+    point = partial(resume_point, trained, resumed_config(trained), num_ranks=1)
+    found = point(data_hash=record.data_hash)
+    assert (found.step, found.changes) == (2, {})
+    assert "checkpoint-4 cannot be resumed from:" in found.notes[0]
+    assert found.notes[1].startswith("Package versions have changed: torch was '1.0', is '2.")
+    with raises(DataError, "other-data"):
+        point(data_hash="e" * 64)
+    accepted = point(data_hash="e" * 64, allow_config_change=True)
+    assert accepted.changes == {"data_hash": [record.data_hash, "e" * 64]}
     edit(trained.metrics_path, '"step": 2,', '"step": 1,')
     with raises(RecordError, "no-checkpoint"):
-        read_resumption(trained).with_checkpoint(1)
+        point(data_hash=record.data_hash)
 
 
-def test_what_has_changed_is_an_error_unless_accepted(trained: RunFolder):
-    """A run whose settings, data or packages are other than at its start."""
-    path, hashed = trained.path / "config.yaml", trained.read_run().data_hash
-    whole, same = path.read_text(), read_resumption(trained).with_data(hashed)
-    assert (same.changes, same.notes) == ({}, [])
-    cut: tuple[Callable[[str], str], ...] = (
+def test_a_run_keeps_its_settings_unless_changes_are_accepted(trained: RunFolder):
+    path, data_hash = trained.path / "config.yaml", trained.read_run().data_hash
+    whole, config = path.read_text(), resumed_config(trained)
+    assert config.model_dump(mode="json") == trained.read_run().settings
+    changes: tuple[Callable[[str], str], ...] = (
         lambda text: "",
         lambda text: text[: text.index("reward:")],
         lambda text: text[: text.index("max_steps")],
+        lambda text: text.replace("learning_rate: 0.0002", "learning_rate: 0.02"),
     )
-    for change in cut:
+    for change in changes:
         path.write_text(change(whole))
-        with raises(ConfigError, "lost-settings"):  # nothing overrides that
-            read_resumption(trained, allow_config_change=True)
-    path.write_text(whole.replace("learning_rate: 0.0002", "learning_rate: 0.02"))
-    with raises(ConfigError, "other-settings"):
-        read_resumption(trained)
+        for allowed in (False, change is not changes[-1]):  # nothing accepts a file that was cut off
+            with raises(ConfigError, "other-settings"):
+                resumed_config(trained, allow_config_change=allowed)
+    config = resumed_config(trained, allow_config_change=True)
     with raises(ConfigError, "in-checkpoint"):
-        read_resumption(trained, allow_config_change=True).with_checkpoint(1)
-    path.write_text(whole)
-    with raises(DataError, "other-data"):
-        read_resumption(trained).with_data("e" * 64)
-    changed = read_resumption(trained, allow_config_change=True).with_data("e" * 64)
-    assert changed.changes == {"data_hash": [hashed, "e" * 64]}
-    record = trained.read_run()
-    trained.run_path.write_text(record_text(replace(record, versions={**record.versions, "torch": "1.0"})))
-    (note,) = read_resumption(trained).notes
-    assert note.startswith("Package versions have changed: torch was '1.0', is '2.")
+        resume_point(trained, config, data_hash=data_hash, num_ranks=1, allow_config_change=True)
+
+
+def test_accepted_changes_are_recorded(trained, capsys):
+    edit(trained.path / "config.yaml", "max_steps: 4", "max_steps: 5")
+    status, said = resumed(trained, capsys)
+    assert (status, "trl.max_steps was 4, is 5" in said) == (1, True)
+    assert resumed(trained, capsys, "--allow-config-change")[0] == 0
+    (entry,) = trained.read_run().overrides
+    assert (entry["changes"], entry["after_step"]) == ({"trl.max_steps": [4, 5]}, 4)
+    assert [row["step"] for row in open_run(trained.path).metrics] == [1, 2, 3, 4, 5]
+    assert resumed_config(trained).trl["max_steps"] == 5  # from now on these are the run's settings
 
 
 def test_a_model_of_ones_own_is_told_the_format():
@@ -254,6 +252,11 @@ def test_a_model_of_ones_own_is_told_the_format():
         ({}, "plain"),
     ):
         assert with_template(make_config(changes)).data.template == template
+
+
+def test_an_unknown_tracker_is_an_error():
+    with raises(ConfigError, "trl.report_to"):
+        _check_reporters(["wandbb"])
 
 
 # Inputs.

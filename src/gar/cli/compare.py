@@ -32,12 +32,14 @@ class _Compare(Settings):
     """A comparison, or one that ships with gar."""
     workers: Annotated[int, Field(ge=1)] | None = None
     """Runs at a time. By default one per GPU, else one per core. With --executor, jobs, by default one per run."""
+    gpus: Annotated[int, Field(ge=1)] | None = None
+    """GPUs to share among the workers. By default all visible ones."""
     launch: Annotated[str, tyro.conf.arg(metavar="COMMAND")] = ""
     """Start each run on several ranks, on all GPUs: 'accelerate launch --num_processes 8'."""
     executor: Literal["slurm", "local", "debug"] | None = None
     """Submit jobs that share the runs, through submitit (extra 'cluster')."""
     slurm: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME=VALUE ...")] = ()
-    """Parameters of the jobs: partition=gpu gpus_per_node=8 timeout_min=600. By default a day."""
+    """Parameters of the jobs: slurm_partition=gpu gpus_per_node=8 timeout_min=600. By default a day."""
     report: bool = False
     """Only write tables and curves of the results so far."""
     dry_run: bool = False
@@ -51,6 +53,8 @@ def main(arguments: list[str]) -> int:
         raise UsageError("choose one of --report and --dry-run.")
     if options.slurm and not options.executor:
         raise UsageError("--slurm is for jobs: add --executor slurm.")
+    if options.gpus and options.executor:
+        raise UsageError("--gpus is for this machine. Jobs ask for their own: --slurm gpus_per_node=N.")
     from gar.comparison.compare import Comparison
     from gar.comparison.pool import LocalPool, launcher_words, local_devices
 
@@ -62,7 +66,7 @@ def main(arguments: list[str]) -> int:
     elif options.executor:
         _submit(options, comparison)
     else:
-        devices = local_devices(options.workers, launch=bool(launcher))
+        devices = local_devices(options.workers, options.gpus, launch=bool(launcher))
         return 0 if comparison.run(LocalPool(devices, launcher)) else 1
     return 0
 
@@ -75,10 +79,11 @@ def _submit(options: _Compare, comparison: "Comparison") -> None:
     for parameter in options.slurm:
         name, equals, value = parameter.partition("=")
         if not equals:
-            raise ConfigError(f"--slurm {parameter}: expected NAME=VALUE, for example partition=gpu.")
+            raise ConfigError(f"--slurm {parameter}: expected NAME=VALUE, for example slurm_partition=gpu.")
         parameters[name] = parse_yaml(value, f"--slurm {name}")
     job, folder = Job(source=options.source, launch=options.launch), comparison.cells[0].folder.parent / "jobs"
-    number = min(options.workers or len(comparison.to_do), len(comparison.to_do))
+    number = len(comparison.to_do())
+    number = min(options.workers or number, number)
     assert options.executor is not None
     names = submit_jobs(job, number, executor=options.executor, parameters=parameters, folder=folder)
     show(f"Jobs: {', '.join(names) or 'none, every run has a result'}. Tables: gar compare {options.source} --report")

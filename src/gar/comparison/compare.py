@@ -9,11 +9,9 @@ from gar.comparison.plan import PlannedRun, planned_runs, read_comparison
 from gar.comparison.pool import LocalPool
 from gar.comparison.result import Results, check_paired, finished_result, finished_results
 from gar.comparison.tables import comparison_tables, result_notes, row_curves
-from gar.config import dump_config
 from gar.errors import LockedError
 from gar.evaluation.text_tables import markdown_text
 from gar.records import write_atomic
-from gar.records.files import system_errors
 from gar.records.lock import writer_lock
 
 _REPORT_SECONDS = 120.0  # longest wait while another `gar compare` writes the same report
@@ -29,39 +27,38 @@ class Comparison:
         self.settings = read_comparison(source)
         self.cells = planned_runs(self.settings, source)
         self._results: Results = {}
-        self._failed, self._elsewhere = set[str](), set[str]()
+        self._elsewhere: set[str] = set()
 
-    @property
     def to_do(self) -> list[PlannedRun]:
         """Cells without a result."""
-        results = finished_results(self.cells)
-        return [cell for cell in self.cells if (cell.label, cell.seed) not in results]
+        self._results = finished_results(self.cells)
+        check_paired(self._results)
+        return [cell for cell in self.cells if (cell.label, cell.seed) not in self._results]
 
     def run(self, pool: LocalPool, *, wait: bool = True) -> bool:
         """Run what is not finished, then write the report. Returns whether every cell has a result.
 
-        Cells run in order, as many at a time as the pool has room for. A failed cell is tried once more at the end. A
-        cell that a different process runs is left to it, and started if it ends without a result. Without `wait` this
-        ends if only such cells are left. If a result is damaged, or was trained on different problems than the others,
-        the running cells are interrupted, as by Ctrl-C.
+        Cells run in order, as many at a time as the pool has room for. A cell of a different process starts here if it
+        ends there without a result. Without `wait` this ends if only such cells are left. A damaged result, or one
+        trained on different problems, interrupts the running cells as Ctrl-C does.
         """
-        waiting, self._results = self.to_do, finished_results(self.cells)
-        check_paired(self._results)
+        waiting = self.to_do()
         try:
             while waiting or pool.running:
                 waiting = [cell for cell in waiting if not (self._add(cell) or self._start(cell, pool))]
                 if not (wait or pool.running):
                     break
                 time.sleep(_POLL_SECONDS)
-                waiting += [cell for cell, status in pool.ended() if not self._add(cell) and self._fail(cell, status)]
+                for cell, status in pool.ended():
+                    if not self._add(cell):
+                        self._tell_failure(cell, status)
         finally:
             pool.stop()
         return self.report()
 
     def report(self) -> bool:
         """Write `table.md` and the curves from the results so far. Returns whether every cell has a result."""
-        results = finished_results(self.cells)
-        check_paired(results)
+        missing, results = self.to_do(), self._results
         tables = comparison_tables(
             results,
             against={row.label: self.settings.against(row) for row in self.settings.runs},
@@ -69,24 +66,21 @@ class Comparison:
             ks=self.cells[0].config.evaluate.pass_at_k,
         )
         text = markdown_text(tables, result_notes(results), heading=(f"# {self.settings.name}", ""))
-        folder = Path("results") / self.settings.name
-        with system_errors(folder, "made"):
-            folder.mkdir(parents=True, exist_ok=True)  # the lock of a folder lies in it
-        with writer_lock(folder, wait_seconds=_REPORT_SECONDS):
-            write_atomic(folder / "table.md", text)
-            pictures = save_figure(row_curves(results), folder / "curves") if results else []
-        _say("\n".join([text, *map(str, [folder / "table.md", *pictures])]))
-        return len(results) == len(self.cells)
+        path = Path("results", self.settings.name, "table.md")
+        with writer_lock(path, wait_seconds=_REPORT_SECONDS):
+            write_atomic(path, text)
+            pictures = save_figure(row_curves(results), path.with_name("curves")) if results else []
+        _say("\n".join([text, *map(str, [path, *pictures])]))
+        return not missing
 
     def show_plan(self) -> None:
-        """Print the settings of the first cell, and what would run."""
-        first, to_do = self.cells[0], [cell.title for cell in self.to_do]
-        _say(f"{first.title}, in {first.folder}:\n\n{dump_config(first.config)}")
+        """Print what would run."""
+        to_do = [f"{cell.title}, in {cell.folder}" for cell in self.to_do()]
         _say("\n".join([*to_do, f"{len(to_do)} of {len(self.cells)} runs to do."]))
 
     def _start(self, cell: PlannedRun, pool: LocalPool) -> bool:
         """Start a cell. Returns False if there is no room, or a different process runs it."""
-        if not pool.has_room:
+        if not pool.free:
             return False
         try:
             if not pool.start(cell):
@@ -111,16 +105,13 @@ class Comparison:
         self._tell(cell, f"finished in {result.wall_seconds:.0f} s, {numbers}")
         return True
 
-    def _fail(self, cell: PlannedRun, status: int) -> bool:
-        """Print why a cell failed. Returns whether it is tried again."""
-        again = cell.title not in self._failed
-        self._failed.add(cell.title)
+    def _tell_failure(self, cell: PlannedRun, status: int) -> None:
+        """Print why a cell failed."""
         reason = f"exit status {status}" if status >= 0 else f"killed by signal {-status}"
         reason += ": was the machine out of memory?" if status == -9 else ""
         log = cell.log_path.read_text(encoding="utf-8", errors="replace")
         lines = [line.rstrip() for line in log.splitlines() if line.strip()][-_SHOWN_LINES:]
-        self._tell(cell, "\n    ".join([f"FAILED, {reason}{'; tried once more' * again}", *lines]))
-        return again
+        self._tell(cell, "\n    ".join([f"FAILED, {reason}", *lines]))
 
     def _tell(self, cell: PlannedRun, text: str) -> None:
         _say(f"{time.strftime('%H:%M:%S')} {len(self._results):>3}/{len(self.cells)} {cell.title}: {text}")

@@ -7,7 +7,7 @@ from typing import Any
 
 from gar.comparison.compare import Comparison
 from gar.comparison.pool import LocalPool, launcher_words, local_devices
-from gar.errors import ConfigError
+from gar.errors import ConfigError, install_command
 
 _DAY_MINUTES = 24 * 60
 
@@ -35,7 +35,7 @@ def submit_jobs(job: Job, number: int, *, executor: str, parameters: Mapping[str
     """Submit `number` copies of a job. Returns their ids.
 
     `executor` is slurm or, to try it out, local (processes of this machine) or debug (this process). `parameters` go to
-    submitit's `AutoExecutor.update_parameters`. The prefix `slurm_` may be left out. Logs go to `folder`.
+    submitit's `AutoExecutor.update_parameters`. Logs go to `folder`.
 
     Raises:
         ConfigError: submitit is not installed, there is no such cluster, or a parameter is wrong.
@@ -43,17 +43,10 @@ def submit_jobs(job: Job, number: int, *, executor: str, parameters: Mapping[str
     try:
         import submitit
     except ImportError as error:
-        raise ConfigError(
-            "--executor needs submitit, which is not installed: pip install submitit, or install gar with its extra "
-            "'cluster'."
-        ) from error
+        raise ConfigError(f"--executor needs submitit: {install_command('submitit')}") from error
     try:
         jobs = submitit.AutoExecutor(folder=folder / "%j", cluster=executor)
-        shared = jobs._typed_parameters()
-        named = {
-            key if key in shared else f"slurm_{key.removeprefix('slurm_')}": value for key, value in parameters.items()
-        }
-        jobs.update_parameters(**{"name": "gar-compare", "timeout_min": _DAY_MINUTES} | named)
+        jobs.update_parameters(**{"name": "gar-compare", "timeout_min": _DAY_MINUTES} | dict(parameters))
     except (RuntimeError, NameError, ValueError, AssertionError) as error:
         raise ConfigError(f"--executor {executor}: {str(error).partition(chr(10))[0]}") from error
     return [str(jobs.submit(job).job_id) for _ in range(number)]

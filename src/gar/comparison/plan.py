@@ -1,8 +1,8 @@
-"""Plan the runs of a comparison: rows, seeds and base run give one configuration for each row and seed."""
+"""Plan the runs of a comparison: one configuration for each row and seed."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -16,6 +16,7 @@ from gar.config import (
     preset_names,
     read_config,
     read_preset,
+    setting_of,
     with_template,
 )
 from gar.errors import ConfigError, did_you_mean
@@ -69,7 +70,7 @@ class ComparisonSettings(Settings):
                     raise ValueError(f"{word} {value!r} appears twice. Remove one, or give its row a different label.")
         for label, other in ((row.label, other) for row in self.runs for other in row.against or ()):
             if other not in labels or other == label:
-                hint = " That is the row itself." if other == label else _near(other, labels)
+                hint = " That is the row itself." if other == label else did_you_mean(other, labels)
                 raise ValueError(f"run {label!r} cannot be tested against {other!r}.{hint}")
         return self
 
@@ -148,7 +149,7 @@ def planned_runs(comparison: ComparisonSettings, source: str) -> list[PlannedRun
     """All runs, seed by seed, so that finished runs are paired early. A `base` may lie beside `source`.
 
     Raises:
-        ConfigError: A setting of the base run or of a row is wrong, or is decided by the comparison.
+        ConfigError: A setting of the base run or of a row is wrong.
     """
     base = _base(comparison, source)
     return [
@@ -166,7 +167,7 @@ def _planned_run(row: RowSettings, seed: int, base: Mapping[str, Any], where: st
     run = PlannedRun(label=row.label, config=with_template(config))
     name = f"{row.method}-seed-{seed}-{canonical_hash(run.settings)[:_HASH_DIGITS]}"
     records = config.records.model_copy(update={"output_dir": f"{config.records.output_dir}/compare", "name": name})
-    return PlannedRun(label=row.label, config=run.config.model_copy(update={"records": records}))
+    return replace(run, config=run.config.model_copy(update={"records": records}))
 
 
 def _base(comparison: ComparisonSettings, source: str) -> dict[str, Any]:
@@ -174,8 +175,7 @@ def _base(comparison: ComparisonSettings, source: str) -> dict[str, Any]:
     if isinstance(base, str):
         path = Path(source).parent / base
         if base not in preset_names() and not path.is_file():
-            known = ", ".join(preset_names())
-            raise ConfigError(f"{source}: base: there is no file {path} and no preset '{base}', only {known}")
+            raise ConfigError(f"{source}: base: no file {path}, and no preset of {', '.join(preset_names())}")
         base = read_preset(base) if base in preset_names() else read_config(path) or {}
         if not isinstance(base, Mapping):
             raise ConfigError(f"{source}: base {path}: expected a mapping of settings, got {type(base).__name__}")
@@ -189,15 +189,10 @@ def _check_undecided(settings: Mapping[str, Any], where: str) -> None:
 
 
 def _explain(error: Any) -> str:
-    where = ".".join(str(part) for part in error["loc"])
-    if error["type"] == "extra_forbidden":
-        section = RowSettings if "runs" in error["loc"][:-1] else ComparisonSettings
-        return f"unknown key '{where}'.{_near(str(error['loc'][-1]), section.model_fields)}"
     if error["type"] == "missing":
-        return f"{where} is missing."
-    return in_words(error)
-
-
-def _near(word: str, known: Iterable[str]) -> str:
-    """The nearest known word, or all of them, for an error text."""
-    return did_you_mean(word, known) or f" Known: {', '.join(known)}."
+        return f"{setting_of(error)} is missing."
+    if error["type"] != "extra_forbidden":
+        return in_words(error)
+    known = (RowSettings if "runs" in error["loc"][:-1] else ComparisonSettings).model_fields
+    hint = did_you_mean(str(error["loc"][-1]), known) or f" Known: {', '.join(known)}."
+    return f"unknown key '{setting_of(error)}'.{hint}"

@@ -1,12 +1,12 @@
 """Run cells as processes of this machine.
 
-A cell is run as `gar train` would, or resumed. Its process is a child of the one that holds the lock of its
-configuration file and writes its `result.json`. So two comparisons never run one cell at the same time.
+A cell is run as `gar train` would, or resumed. The process that starts it holds the lock of its configuration file
+until it has written `result.json`. So two comparisons never run one cell at the same time.
 """
 
 import contextlib
+import ctypes
 import os
-import resource
 import shlex
 import shutil
 import signal
@@ -18,9 +18,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
-from gar.comparison.parent import end_with_parent
 from gar.comparison.plan import PlannedRun
-from gar.comparison.result import Usage, finished_result, write_result
+from gar.comparison.result import finished_result, write_result
 from gar.config import dump_config
 from gar.errors import ConfigError, GarError
 from gar.methods import METHODS
@@ -28,26 +27,27 @@ from gar.records import RunFolder, write_atomic
 from gar.records.checkpoints import find_checkpoint
 from gar.records.files import system_errors
 from gar.records.lock import writer_lock
-from gar.train.resume import read_resumption
+from gar.train.resume import resumed_config
 
 _CHILD = ("-m", "gar.cli.child")
 _STOP_SECONDS = 30.0
+_KILL_WITH_PARENT = 1  # PR_SET_PDEATHSIG of prctl(2)
 _MEMORY_UNIT = 1 if sys.platform == "darwin" else 1024  # of ru_maxrss, in bytes
 
 
 def local_devices(number: int | None = None, gpus: int | None = None, *, launch: bool = False) -> list[str | None]:
     """CUDA_VISIBLE_DEVICES of each of `number` runs at a time on this machine. None leaves the variable unchanged.
 
-    Without a launcher a run trains on one GPU. With one, GPUs are divided evenly. If there are fewer GPUs than runs,
-    runs share them. By default one run with a launcher, else one per GPU, or one per core if there is no GPU.
+    A run trains on one GPU. If it has a launcher, GPUs are divided evenly. Runs share GPUs if there are too few. By
+    default one run with a launcher, else one per GPU, or one per core if there is no GPU. The first `gpus` are used.
     """
     import torch
 
     count, named = torch.cuda.device_count(), os.environ.get("CUDA_VISIBLE_DEVICES")
-    visible = named.split(",")[:count] if named else [str(i) for i in range(count)]
-    if gpus is not None and gpus > len(visible):
-        raise ConfigError(f"--gpus {gpus}: {len(visible)} are visible. CUDA_VISIBLE_DEVICES says which those are.")
-    names = visible[:gpus]
+    names = named.split(",")[:count] if named else [str(i) for i in range(count)]
+    if gpus is not None and gpus > len(names):
+        raise ConfigError(f"--gpus {gpus}: only {len(names)} are visible. Was CUDA_VISIBLE_DEVICES set?")
+    names = names[:gpus]
     number = number or (1 if launch else len(names) or _num_cores())
     size = len(names) // number if launch else 1
     shared: list[str | None] = [
@@ -67,6 +67,14 @@ def launcher_words(launch: str) -> list[str]:
     return words
 
 
+def end_with_parent(parent: int | None = None) -> None:
+    """Let the kernel kill this process when its parent ends. Linux only. Elsewhere it runs to its end."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_KILL_WITH_PARENT, signal.SIGKILL)
+        if parent not in (None, os.getppid()):  # it has ended already
+            os._exit(1)
+
+
 class _Process(NamedTuple):
     """A cell that runs, the devices it runs on, and the lock that keeps other comparisons out."""
 
@@ -78,19 +86,14 @@ class _Process(NamedTuple):
 
 
 class LocalPool:
-    """Run cells in processes of this machine, one at a time per entry of `local_devices`.
+    """Run cells in processes of this machine, one at a time per entry of `local_devices`. Those in no use are `free`.
 
     Each process has OMP_NUM_THREADS threads, by default one. `launcher` is the command that starts its ranks.
     """
 
     def __init__(self, devices: Sequence[str | None], launcher: Sequence[str] = ()):
-        self._free, self._launcher = deque(devices), launcher
+        self.free, self._launcher = deque(devices), launcher
         self.running: list[_Process] = []
-
-    @property
-    def has_room(self) -> bool:
-        """Whether a worker is free."""
-        return bool(self._free)
 
     def start(self, cell: PlannedRun) -> bool:
         """Train or resume a cell on free devices. Returns False if it has its result by now.
@@ -103,7 +106,7 @@ class LocalPool:
             arguments = _train_arguments(cell, launched=bool(self._launcher))
             if not arguments:
                 return False
-            devices, start = self._free.popleft(), time.perf_counter()
+            devices, start = self.free.popleft(), time.perf_counter()
             process = self._popen(cell, arguments, devices)
             self.running.append(_Process(cell, process, devices, start, lock.pop_all()))
         return True
@@ -130,10 +133,15 @@ class LocalPool:
             if process:
                 run.process.returncode = os.waitstatus_to_exitcode(status)
                 self.running.remove(run)
-                self._free.append(run.devices)
+                self.free.append(run.devices)
                 with run.lock:
                     if status == 0:
-                        write_result(run.cell, _usage(run, used))
+                        write_result(
+                            run.cell,
+                            wall_seconds=time.perf_counter() - run.start_time,
+                            cpu_seconds=used.ru_utime + used.ru_stime,
+                            peak_memory_bytes=used.ru_maxrss * _MEMORY_UNIT,
+                        )
                 done.append((run.cell, run.process.returncode))
         return done
 
@@ -150,14 +158,6 @@ class LocalPool:
                     run.process.wait()
 
 
-def _usage(run: _Process, used: resource.struct_rusage) -> Usage:
-    return Usage(
-        wall_seconds=time.perf_counter() - run.start_time,
-        cpu_seconds=used.ru_utime + used.ru_stime,
-        peak_memory_bytes=used.ru_maxrss * _MEMORY_UNIT,
-    )
-
-
 def _train_arguments(cell: PlannedRun, *, launched: bool) -> list[str]:
     """Arguments of `gar train` that finish a cell. Empty if its run has finished, and now has its result.
 
@@ -171,9 +171,9 @@ def _train_arguments(cell: PlannedRun, *, launched: bool) -> list[str]:
     with contextlib.suppress(GarError):
         folder = RunFolder.open(cell.folder)
         status = folder.read_run().status
-        if read_resumption(folder).config == cell.config:
+        if resumed_config(folder) == cell.config:
             if status == "finished":
-                write_result(cell, None)
+                write_result(cell)
                 return []
             can_resume = status != "failed" and not METHODS[cell.config.method].cannot_resume
             if can_resume and find_checkpoint(folder, num_ranks=None if launched else 1).path:

@@ -1,10 +1,10 @@
-"""The result of one cell of a comparison: `result.json` in its run folder, made from that folder alone."""
+"""The result of one cell of a comparison: `result.json` in its run folder, computed from this folder."""
 
 import os
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import pandas as pd
 
@@ -13,8 +13,7 @@ from gar.errors import RecordError
 from gar.evaluation.metrics import pass_at_k
 from gar.methods import find_method
 from gar.records import Run, canonical_hash, open_run
-from gar.records.checked import checked
-from gar.records.files import json_object, json_text, write_atomic
+from gar.records.files import checked, json_object, json_text, write_atomic
 from gar.records.manifest import DamageError, Manifest
 
 CURVES = (
@@ -58,15 +57,15 @@ class RunResult:
         settings: Every setting that decides the numbers. `settings_hash` is their `canonical_hash`.
         versions: As in `run.json`, like `platform`, `cpu_count`, `start_time` (UTC) and `data_hash`.
         resumed: The run was interrupted and resumed, so times and memory cover its last part alone.
-        wall_seconds: Wall time of the process, 0 if it is unknown, imports and evaluation included.
-        cpu_seconds: Processor time of the process, which depends less on the machine's other load.
+        wall_seconds: Wall time of the process, with imports and evaluation. 0 if unknown, like the next two.
+        cpu_seconds: Processor time of the process. It depends less on other load.
         peak_memory_bytes: Largest resident set of the process.
         prompts_hash: Hash of the problem ids of all rollouts, in order. Equal in all rows of a seed. "" if some
             optimizer steps have no rollouts.
         seconds_per_step: As `step_times`, like `shares_of_step`.
         sets: Evaluation after training.
-        curves: Metrics over steps, as at most 60 means of equally many logged values.
-        pass_at: Means over problems for the k of the settings, for human readers. Tables are computed from `sets`.
+        pass_at: Means over problems for the k of the settings.
+        curves: Metrics over steps, see `thinned`.
     """
 
     label: str
@@ -78,9 +77,9 @@ class RunResult:
     cpu_count: int | None
     start_time: str
     resumed: bool
-    wall_seconds: float
-    cpu_seconds: float
-    peak_memory_bytes: int
+    wall_seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    peak_memory_bytes: int = 0
     data_hash: str | None
     prompts_hash: str
     steps: int
@@ -101,8 +100,7 @@ def finished_results(cells: Sequence[PlannedRun]) -> dict[tuple[str, int], RunRe
     Raises:
         RecordError: A result is not what was written.
     """
-    found = ((cell, finished_result(cell)) for cell in cells)
-    return {(cell.label, cell.seed): result for cell, result in found if result}
+    return {(result.label, result.seed): result for result in map(finished_result, cells) if result}
 
 
 def finished_result(cell: PlannedRun) -> RunResult | None:
@@ -128,30 +126,17 @@ def finished_result(cell: PlannedRun) -> RunResult | None:
     return replace(result, label=cell.label)
 
 
-class Usage(NamedTuple):
-    """What the process of a run used."""
-
-    wall_seconds: float = 0.0
-    cpu_seconds: float = 0.0
-    peak_memory_bytes: int = 0
-
-
-def write_result(cell: PlannedRun, usage: Usage | None) -> None:
+def write_result(cell: PlannedRun, **usage: Any) -> None:
     """Write `result.json` of a finished run, and list it in the manifest: the cell is finished.
 
-    Without `usage` the run counts as resumed.
+    `usage` holds the three numbers of `RunResult` about its process. Without them the run counts as resumed.
 
     Raises:
         RecordError: The run is not finished, or something that the result needs is missing or damaged.
     """
     run = open_run(cell.folder)
-    record = run.folder.read_run()
-    if record.status != "finished":
-        raise RecordError(f"{run.path}: this run is {record.status}, not finished.", code="not-finished")
-    if not run.evaluations["after"]:
-        raise RecordError(
-            f"{run.path}: no evaluation after training: a comparison needs evaluate.sources.", code="not-evaluated"
-        )
+    if run.status != "finished":
+        raise RecordError(f"{run.path}: this run is {run.status}, not finished.", code="not-finished")
     sets = {
         name: SetCounts(
             num_samples=part.num_samples,
@@ -167,13 +152,12 @@ def write_result(cell: PlannedRun, usage: Usage | None) -> None:
         seed=cell.seed,
         settings_hash=canonical_hash(cell.settings),
         settings=cell.settings,
-        versions=record.versions,
-        platform=record.platform,
-        cpu_count=record.cpu_count,
-        start_time=record.start_time,
-        resumed=bool(record.resume_times) or usage is None,
-        **(usage or Usage())._asdict(),
-        data_hash=record.data_hash,
+        versions=run.record["versions"],
+        platform=run.record["platform"],
+        cpu_count=run.record["cpu_count"],
+        start_time=run.record["start_time"],
+        resumed=bool(run.record["resume_times"]) or not usage,
+        data_hash=run.record["data_hash"],
         prompts_hash=_prompts_hash(run) if find_method(cell.config.method).samples else "",
         steps=run.metrics[-1]["step"],
         seconds_per_step=seconds,
@@ -184,26 +168,25 @@ def write_result(cell: PlannedRun, usage: Usage | None) -> None:
             for name, counts in sets.items()
         },
         curves={name: curve for name in CURVES if (curve := thinned(run.metrics, name))},
+        **usage,
     )
     write_atomic(cell.folder / RESULT, json_text(asdict(result)) + "\n")
-    run.folder.manifest().add(RESULT)
+    run.manifest.add(RESULT)
 
 
 def _prompts_hash(run: Run) -> str:
     """Hash of the problems of all rollouts, in order, step by step: equal hashes mean equal prompts."""
     if not run.steps:
         raise RecordError(f"{run.path}: no rollouts, so it is unknown which problems the run saw.")
-    ids: dict[int, list[str]] = {step: [] for step in run.steps}
-    for row in run.rollouts(["step", "problem_id"]).to_pylist():
-        ids[row["step"]].append(row["problem_id"])
-    return canonical_hash([[step, problems] for step, problems in ids.items()])
+    rows = ((step, run.rollouts(["problem_id"], [step])) for step in run.steps)
+    return canonical_hash([[step, table["problem_id"].to_pylist()] for step, table in rows])
 
 
 def step_times(metrics: Sequence[Mapping[str, Any]]) -> tuple[dict[str, float], dict[str, float]]:
     """Seconds of an optimizer step and of its parts, and each part's share: medians over generations.
 
-    With several updates per generation only the first one generates: a median over steps would describe neither kind,
-    so a generation counts as one, the mean of its steps. The first one warms up and is left out if there are others.
+    If there are several updates per generation, only the first generates. So the steps of a generation are averaged
+    first. The first generation warms up and is left out if there are others.
 
     Returns:
         Seconds by part, "step" the whole. Shares by part.
@@ -223,26 +206,21 @@ def step_times(metrics: Sequence[Mapping[str, Any]]) -> tuple[dict[str, float], 
 def thinned(metrics: Sequence[Mapping[str, Any]], name: str, max_points: int = 60) -> dict[str, list[float | None]]:
     """A metric over steps, averaged over neighbors if it was logged more than `max_points` times.
 
-    The steps depend on when the metric was logged, not on its values, so they are the same for all seeds. A value is
-    None if there was nothing to average. Empty if the metric was never logged.
+    The steps are the same for all seeds. A mean of no value is None. Empty if the metric was never logged.
     """
-    rows = [(row["step"], row[name]) for row in metrics if name in row]
-    if not rows:
+    rows = pd.DataFrame([{"step": row["step"], "value": row[name]} for row in metrics if name in row], dtype=float)
+    if rows.empty:
         return {}
-    size = -(-len(rows) // max_points)
-    bins = [rows[i : i + size] for i in range(0, len(rows), size)]
-    values = [[value for _, value in pairs if value is not None] for pairs in bins]
-    return {
-        "step": [statistics.fmean(step for step, _ in pairs) for pairs in bins],
-        "value": [round(statistics.fmean(known), _DIGITS) if known else None for known in values],
-    }
+    means: Any = rows.groupby(rows.index // -(-len(rows) // max_points)).mean()
+    values = [None if pd.isna(value) else round(value, _DIGITS) for value in means["value"]]
+    return {"step": means["step"].tolist(), "value": values}
 
 
 def check_paired(results: Results) -> None:
     """Raise an error if results are not comparable, because they were trained or evaluated on different problems.
 
-    Rows that share a seed need the same problem order. The seeds of a row need the same prompts, answers and solutions,
-    which are compared if the same version of gar hashed them. All need the same evaluation. Unknown facts are left out.
+    Rows that share a seed need the same problem order. The seeds of a row need the same data, compared if the same
+    version of gar hashed it. All need the same evaluation. Unknown facts are left out.
 
     Raises:
         RecordError: Names the two runs, and what differs.
@@ -263,11 +241,9 @@ def check_paired(results: Results) -> None:
 
 
 _UNPAIRED = {
-    "other-prompts": "were not trained on the same problems in the same order, so that the methods cannot be compared. "
-    "Do their rows differ in data, batch, generations, updates per rollout or steps? Put such rows into separate "
-    "comparisons.",
-    "other-data": "were not trained on the same data, under the same ids and the same data.source. Was it changed in "
-    "between? Remove the run folders of the one or the other, and repeat the command.",
-    "other-evaluation": "were not evaluated on the same problems with the same number of samples. Was a file changed "
-    "in between?",
+    "other-prompts": "were not trained on the same problems in the same order. Do their rows differ in data, batch, "
+    "generations, updates per rollout or steps? Put such rows into separate comparisons.",
+    "other-data": "were not trained on the same data. Was the file changed in between? Remove the run folders of one, "
+    "and repeat the command.",
+    "other-evaluation": "were not evaluated on the same problems and number of samples. Was a file changed in between?",
 }

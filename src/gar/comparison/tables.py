@@ -16,7 +16,7 @@ from gar.evaluation.text_tables import NONE, difference_cells, number_text, p_te
 def comparison_tables(
     results: Results, *, against: Mapping[str, Sequence[str]], seeds: Sequence[int], ks: Sequence[int]
 ) -> dict[str, pd.DataFrame]:
-    """Scores, differences and costs from the counts of right responses, as texts: tables by title, none empty.
+    """Scores, differences and costs as texts: tables by title, none empty.
 
     p-values are corrected for the planned comparisons of one set and k.
 
@@ -52,7 +52,7 @@ def comparison_tables(
 
 
 def row_curves(results: Results) -> Figure:
-    """Training curves and final pass@1 of every row with a result, of which there is at least one."""
+    """Training curves and final pass@1 of every row with a result. There must be at least one."""
     rows: dict[str, list[Any]] = {}
     for (label, _), result in results.items():
         rows.setdefault(label, []).append(result)
@@ -74,7 +74,7 @@ def row_curves(results: Results) -> Figure:
 
 
 def result_notes(results: Results) -> list[str]:
-    """What a reader must know beside the numbers: resumed runs, mixed versions, machines and time."""
+    """Notes on the numbers: resumed runs, mixed versions, machines and time."""
     notes = []
     resumed = [f"{result.label} seed {result.seed}" for result in results.values() if result.resumed]
     if resumed:
@@ -137,7 +137,7 @@ def _difference_table(
 
 
 def _cost_table(labels: Sequence[str], results: Results) -> tuple[str, pd.DataFrame]:
-    """The cost of each method that ran. Resumed runs are left out: only the cost of their last part is known."""
+    """The cost of each method that ran, without resumed runs: only the cost of their last part is known."""
     whole = {key: result for key, result in results.items() if not result.resumed}
     parts = sorted({part for result in whole.values() for part in result.seconds_per_step})
     parts = sorted(parts, key=lambda part: part != "step")

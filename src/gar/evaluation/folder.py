@@ -2,15 +2,12 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
-
-from pydantic import Field
+from typing import Any
 
 from gar.errors import RecordError
 from gar.records.evaluations import NUMBERS, PROBLEMS, SAMPLES, SET, read_set
-from gar.records.files import canonical_hash, json_text, system_errors, whole_objects, write_atomic, write_parquet
+from gar.records.files import canonical_hash, json_text, read_jsonl, system_errors, write_atomic, write_parquet
 from gar.records.lock import writer_lock
 from gar.records.manifest import MANIFEST, Manifest
 from gar.records.resumable import FinishedLines, Line, ResumableOutput
@@ -31,7 +28,7 @@ class EvaluationFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.responses = FinishedLines(path / _RESPONSES, ResponseLine, path / SET)
+        self.responses = FinishedLines(path / _RESPONSES, path / SET)
         results = tuple(path / name for name in (MANIFEST, NUMBERS, SAMPLES))
         self.output = ResumableOutput(path / SET, (self.responses,), results=results, ignored=_INDIFFERENT)
 
@@ -49,7 +46,7 @@ class EvaluationFolder:
         def prepare() -> None:
             lines = [{"id": each.id, "prompt": each.prompt, "answer": each.answer} for each in problems]
             write_atomic(self.path / PROBLEMS, "".join(json_text(line) + "\n" for line in lines))
-            Manifest(self.path, [canonical_hash(identity)]).add(PROBLEMS)
+            Manifest(self.path, settings=[canonical_hash(identity)]).add(PROBLEMS)
 
         if overwrite:
             self.output.remove()
@@ -62,7 +59,7 @@ class EvaluationFolder:
     def problems(self) -> list[Problem]:
         """The problems with their prompts."""
         read_set(self.path)[1].check(PROBLEMS)
-        return [Problem(**line) for line in whole_objects(self.path / PROBLEMS, Problem)]
+        return [Problem(**line) for line in read_jsonl(self.path / PROBLEMS)]
 
     def all_responses(self, problems: Sequence[Problem], num_samples: int) -> list[list[Line]]:
         """The responses to each problem, in the order of the samples. Lists the file once all are there."""
@@ -100,16 +97,3 @@ def evaluation_folders(path: Path) -> list[EvaluationFolder]:
 
 def _is_evaluation(path: Path) -> bool:
     return any((path / name).is_file() for name in (SET, PROBLEMS, _RESPONSES))
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ResponseLine:
-    """A line of `responses.jsonl`."""
-
-    problem: str
-    sample: Annotated[int, Field(ge=0)]
-    text: str
-    tokens: Sequence[int]
-    stop: Literal["length", "end"]
-    seed: int
-    prefilled_think: bool

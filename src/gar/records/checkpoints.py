@@ -1,6 +1,4 @@
-"""Checkpoints. Only whole ones count.
-
-    checkpoints/checkpoint-12/model.safetensors, optimizer.pt, ...   what the trainer writes
+"""Checkpoints: `checkpoints/checkpoint-12/` with what the trainer writes. Only whole ones count.
 
 The run's manifest lists the files of a whole checkpoint in one line, with the metrics and its own lines so far.
 """
@@ -11,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gar.errors import RecordError
-from gar.records.files import files_below, sync_file, sync_tree
+from gar.records.files import files_below, sync, sync_tree
 from gar.records.manifest import MANIFEST
 from gar.records.run_folder import METRICS, RunFolder, checkpoint_name, step_of
 
@@ -20,10 +18,7 @@ _NAME = re.compile(r"checkpoint-\d+")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FoundCheckpoint:
-    """The checkpoint from which a run resumes. None if it starts from its first step.
-
-    `notes` name the skipped checkpoints, with the reasons.
-    """
+    """The checkpoint from which a run resumes, None for its first step. `notes` give reasons for skipped ones."""
 
     path: Path | None = None
     step: int = 0
@@ -35,10 +30,9 @@ def seal_checkpoint(run: RunFolder, step: int) -> None:
     path, manifest = run.path / checkpoint_name(step), run.manifest()
     growing = [known.name for known in (run.metrics_path, manifest.path) if known.exists()]
     for name in growing:
-        sync_file(run.path / name)
+        sync(run.path / name)
     sync_tree(path)
     manifest.add(*files_below(path), grows=growing)
-    sync_file(manifest.path)
 
 
 def rotate_checkpoints(run: RunFolder, keep: int | None) -> None:
@@ -47,11 +41,6 @@ def rotate_checkpoints(run: RunFolder, keep: int | None) -> None:
     outdated = marked[: -max(1, keep)] if keep and keep > 0 else []
     for path in [*(path for path in _folders(run) if path not in marked), *outdated]:
         shutil.rmtree(path, ignore_errors=True)
-
-
-def last_checkpoint(run: RunFolder) -> Path | None:
-    """The newest checkpoint marked as whole, not verified. None without one."""
-    return next(reversed(marked_checkpoints(run)), None)
 
 
 def marked_checkpoints(run: RunFolder) -> list[Path]:
@@ -98,27 +87,16 @@ def checkpoint_fault(run: RunFolder, path: Path, *, num_ranks: int | None) -> st
     steps = [name for name in manifest.entries if step_of(name) is not None]
     there = [file.relative_to(run.path).as_posix() for file in files_below(path)]
     faults = map(manifest.fault, dict.fromkeys([*listed, *steps, *there]))
-    return next((str(fault) for fault in faults if fault), None) or _missing_state(path, num_ranks)
+    return next((str(fault) for fault in faults if fault), None) or _other_ranks(path, num_ranks)
 
 
-def _missing_state(path: Path, num_ranks: int | None) -> str | None:
-    """State that an exact resume needs and the checkpoint lacks. The trainer would silently continue without it."""
-    names = {file.name for file in path.iterdir()}
-    needed = {"trainer_state.json": "the trainer's state", "rng_state": "the random state"}
-    if not any(name.startswith("global_step") for name in names):  # DeepSpeed's own folder holds both
-        needed |= {"optimizer": "the optimizer's state", "scheduler.pt": "the learning-rate scheduler's state"}
-    for beginning, what in needed.items():
-        if not any(name.startswith(beginning) for name in names):
-            return f"{what} is missing. Was trl.save_only_model set?"
-    if num_ranks is None:
+def _other_ranks(path: Path, num_ranks: int | None) -> str | None:
+    """The fault of a checkpoint of more or fewer ranks. The trainer would silently continue without random state."""
+    random_states = {file.name for file in path.glob("rng_state*")}
+    expected = {"rng_state.pth"} if num_ranks == 1 else {f"rng_state_{rank}.pth" for rank in range(num_ranks or 0)}
+    if num_ranks is None or random_states == expected:
         return None
-    random_states = {name for name in names if name.startswith("rng_state")}
-    expected = {"rng_state.pth"} if num_ranks == 1 else {f"rng_state_{rank}.pth" for rank in range(num_ranks)}
-    if random_states != expected:
-        return (
-            f"it holds the random state of {len(random_states)} ranks and this job has {num_ranks}: resume with as many"
-        )
-    return None
+    return f"it holds the random state of {len(random_states)} ranks and this job has {num_ranks}: resume with as many"
 
 
 def _folders(run: RunFolder) -> list[Path]:

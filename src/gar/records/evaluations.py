@@ -18,11 +18,8 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from gar.errors import RecordError
-from gar.records.checked import checked
-from gar.records.files import read_json
+from gar.records.files import canonical_hash, checked, read_json
 from gar.records.manifest import MANIFEST, DamageError, Fault, Manifest
-from gar.records.run_record import settings_hash
 from gar.types import ResponseFormat
 
 SET, PROBLEMS, NUMBERS, SAMPLES = "set.json", "problems.jsonl", "metrics.json", "samples.parquet"
@@ -33,10 +30,10 @@ _Rate = Annotated[float, Field(ge=0, le=1)]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProblemCount:
-    """One problem, and the counts of its samples.
+    """Counts of the samples of one problem.
 
-    `num_correct` have the right answer in the required format, and each votes for it. `wrong_votes` are those for each
-    other answer, most frequent first. None if they were not counted.
+    `num_correct` samples have the right answer in the required format. `wrong_votes` counts the samples of each other
+    answer, most frequent first. None if they were not counted.
     """
 
     id: str
@@ -68,26 +65,15 @@ class EvaluatedSet:
         return {problem.id: problem.num_correct for problem in self.problems}
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Evaluation:
-    sets: Mapping[str, EvaluatedSet]
-
-
 def evaluated_sets(values: Any, place: str) -> dict[str, EvaluatedSet]:
-    """The sets of one evaluation, by name. A `RecordError` if a problem has more votes than samples."""
-    sets = dict(checked(_Evaluation, values, place).sets)
-    for name, part in sets.items():
-        votes = [problem.num_correct + sum(problem.wrong_votes or ()) for problem in part.problems]
-        most = max(votes, default=0)
-        if most > part.num_samples:
-            raise RecordError(f"{place}: sets.{name}: {most} votes of {part.num_samples} samples of one problem.")
-    return sets
+    """The sets of one evaluation, by name. A `RecordError` if they are not what was described."""
+    return checked(dict[str, EvaluatedSet], values.get("sets"), place)
 
 
 def read_set(path: Path) -> tuple[dict[str, Any], Manifest]:
     """The content of `set.json`, and the manifest of its folder, every line of which holds the hash of that content."""
     values = read_json(path / SET)
-    manifest = Manifest(path, [str(settings_hash(values))])
+    manifest = Manifest(path, settings=[canonical_hash(values)])
     fault = manifest.fault(PROBLEMS)
     if fault is not None and fault.kind == "foreign":
         fault = Fault(kind="changed", file=SET, text=f"{SET} is not what was written: its hash differs from {MANIFEST}")

@@ -4,35 +4,40 @@ import errno
 import hashlib
 import json
 import os
+import reprlib
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from functools import cache
 from numbers import Real
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_jsonable_python
 
 from gar.errors import RecordError, first_line
-from gar.records.checked import checked
 
 _FULL = "The disk, the quota or the allowed file size is used up: make room, then resume."
 _DENIED = "Does the folder belong to another user, or is it mounted read-only?"
 _HINTS = {
     errno.ENOSPC: _FULL, errno.EDQUOT: _FULL, errno.EFBIG: _FULL,
     errno.EACCES: _DENIED, errno.EPERM: _DENIED, errno.EROFS: _DENIED,
-}  # fmt: skip # what has one cause on one line
+}  # fmt: skip # one cause a line
+
+Checked = TypeVar("Checked")
+_adapter = cache(TypeAdapter)
 
 
 @contextmanager
 def atomic_file(path: str | Path) -> Iterator[IO[bytes]]:
-    """A binary file to write, which appears under its name complete or not at all.
+    """A binary file to write, which appears under its name complete or not at all. Missing parent folders are made.
 
-    Missing parent folders are made. The content goes to `.NAME.partial` beside it first. A killed process may leave
-    that file behind, and the next write of the same name replaces it. One writer at a time.
+    The content goes to `.NAME.partial` beside it first. A killed process may leave that file. The next write replaces
+    it. One writer at a time.
 
     Raises:
         RecordError: The system reports an error. An earlier file of that name is untouched.
@@ -47,16 +52,10 @@ def atomic_file(path: str | Path) -> Iterator[IO[bytes]]:
                 file.flush()
                 os.fsync(file.fileno())  # some file systems report a full disk only here
             os.replace(partial, path)
-            sync_folder(path.parent)
+            sync(path.parent)
     finally:
         with suppress(OSError):
             partial.unlink(missing_ok=True)
-
-
-def sync_file(path: Path) -> None:
-    """Flush a file's content to the disk."""
-    with system_errors(path, "written"), path.open("rb") as file:
-        os.fsync(file.fileno())
 
 
 def write_atomic(path: str | Path, content: bytes | str) -> None:
@@ -90,9 +89,9 @@ def remove_file(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def sync_folder(path: Path) -> None:
-    """Flush a folder's entries to the disk: only then does a new name survive a loss of power."""
-    with system_errors(path, "synchronized"):
+def sync(path: Path) -> None:
+    """Flush a file, or the names in a folder, to the disk. Only then do they survive a loss of power."""
+    with system_errors(path, "written"):
         handle = os.open(path, os.O_RDONLY)
         try:
             os.fsync(handle)
@@ -107,41 +106,30 @@ def files_below(folder: Path) -> list[Path]:
 
 def sync_tree(folder: Path) -> None:
     """Flush every file and folder below `folder`, and the entry of `folder` itself, to the disk."""
-    for path in files_below(folder):
-        sync_file(path)
-    for path in [*(path for path in folder.rglob("*") if path.is_dir()), folder, folder.parent]:
-        sync_folder(path)
+    for path in [*folder.rglob("*"), folder, folder.parent]:
+        sync(path)
 
 
-def staging_folder(target: Path) -> Path:
-    """An empty folder beside `target` to write into, for `publish_folder`. Leftovers of a killed writer are removed."""
-    staged = target.with_name(f".{target.name}.partial")
-    with system_errors(staged, "replaced"):
+@contextmanager
+def atomic_folder(target: Path) -> Iterator[Path]:
+    """A folder to write, which appears under its name when everything is written, in place of an earlier one.
+
+    A killed process leaves the target complete or absent, and the folder that it wrote to, which the next one replaces.
+    """
+    staged, earlier = (target.with_name(f".{target.name}.{word}") for word in ("partial", "earlier"))
+    with system_errors(target, "replaced"):
         if staged.exists():
             shutil.rmtree(staged)
         staged.mkdir(parents=True)
-    return staged
-
-
-def publish_folder(staged: Path, target: Path) -> None:
-    """Rename a finished folder to `target`, in place of an earlier one. A kill leaves `target` complete or absent."""
+    yield staged
     sync_tree(staged)
-    earlier = target.with_name(f".{target.name}.earlier")
     with system_errors(target, "replaced"):
         shutil.rmtree(earlier, ignore_errors=True)
         if target.exists():
             os.replace(target, earlier)
         os.replace(staged, target)
         shutil.rmtree(earlier, ignore_errors=True)
-    sync_folder(target.parent)
-
-
-@contextmanager
-def atomic_folder(target: Path) -> Iterator[Path]:
-    """A folder to write, which appears under its name complete or not at all."""
-    staged = staging_folder(target)
-    yield staged
-    publish_folder(staged, target)
+    sync(target.parent)
 
 
 def append_line(path: str | Path, line: bytes) -> None:
@@ -178,24 +166,6 @@ def read_jsonl(path: str | Path) -> list[dict[str, Any]]:
     return [json_object(line, f"{path}:{number}") for number, line in enumerate(lines, start=1)]
 
 
-def whole_objects(path: Path, kind: type | None = None) -> Iterator[dict[str, Any]]:
-    """The JSON objects of an append-only file, in bounded memory. None if there is no such file.
-
-    A last line without its line end comes from a killed writer, and does not count. Each object must have the fields of
-    the dataclass `kind`, and may have others.
-    """
-    if not os.path.lexists(path):
-        return
-    with system_errors(path, "read"), path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
-            if not line.endswith(b"\n"):
-                return
-            value = json_object(line, f"{path}:{number}")
-            if kind is not None:
-                checked(kind, value, f"{path}:{number}")
-            yield value
-
-
 def read_json(path: str | Path) -> dict[str, Any]:
     """Read a file that holds one JSON object."""
     return json_object(read_bytes(path), str(path))
@@ -212,6 +182,23 @@ def json_object(text: bytes, place: str) -> dict[str, Any]:
     return value
 
 
+def checked(kind: type[Checked], value: Any, place: str) -> Checked:
+    """The value as an instance of a dataclass. Every field must have its annotated type. Nothing is converted.
+
+    Raises:
+        RecordError: A field is missing or has another type. The text begins with `place`.
+    """
+    try:
+        # Through JSON once more: strict validation of Python values takes only instances of a dataclass.
+        return _adapter(kind).validate_json(json.dumps(value), strict=True)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"]) or "the whole"
+        got = "" if first["type"] == "missing" else f", got {reprlib.repr(first['input'])}"
+        text = f"{field}: {first['msg'][:1].lower()}{first['msg'][1:]}{got}"
+        raise RecordError(f"{place}: {text}. Was the file changed by hand?") from error
+
+
 def json_text(value: Any, indent: int | None = None) -> str:
     """`value` as JSON: NaN and infinity become null, NumPy's numbers become Python's."""
     values = to_jsonable_python(value, inf_nan_mode="null", fallback=_plain)
@@ -225,7 +212,7 @@ def canonical_hash(value: Any) -> str:
         >>> canonical_hash({"b": 1, "a": 2}) == canonical_hash({"a": 2, "b": 1})
         True
     """
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -236,24 +223,19 @@ def utc_now() -> str:
 
 @contextmanager
 def system_errors(path: str | Path, done: str) -> Iterator[None]:
-    """Turn an `OSError` about a file into the `RecordError` of `io_error`."""
+    """Turn an `OSError` about a file into a `RecordError`: which file, why, what is intact, what to do."""
     try:
         yield
     except RecordError:
         raise
     except OSError as error:
-        raise io_error(path, done, error) from error
-
-
-def io_error(path: str | Path, done: str, error: OSError) -> RecordError:
-    """The error to raise when the system rejects a file: which file, why, what is intact, what to do. Keeps `errno`."""
-    code = error.errno or 0
-    reason = f"{error.strerror} ({errno.errorcode[code]})" if code in errno.errorcode else " ".join(str(error).split())
-    intact = "Nothing was lost: what was written before is intact." if done == "written" else ""
-    parts = (f"{path}: cannot be {done}: {reason}.", intact, _HINTS.get(code, ""))
-    failure = RecordError(" ".join(part for part in parts if part))
-    failure.errno = error.errno
-    return failure
+        code, text = error.errno or 0, " ".join(str(error).split())
+        reason = f"{error.strerror} ({errno.errorcode[code]})" if code in errno.errorcode else text
+        intact = "Nothing was lost: what was written before is intact." if done == "written" else ""
+        parts = (f"{path}: cannot be {done}: {reason}.", intact, _HINTS.get(code, ""))
+        failure = RecordError(" ".join(part for part in parts if part))
+        failure.errno = error.errno
+        raise failure from error
 
 
 def _end_of_whole_lines(file: Any) -> int:

@@ -4,10 +4,11 @@
     manifest.add("evaluation/after.json", "evaluation/after.parquet")
     content = manifest.read("evaluation/after.json")
 
-A line is written after its files, whole or not at all: a file that no line lists does not count. The last line that
-names a file is valid. Whoever reads a file compares it with its line. A changed file is an error, never a number.
+A line is written after its files, whole or not at all. A file without a line does not count. The last line of a file
+is valid. Readers compare a file with its line, so a changed file is an error, never a number.
 """
 
+import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -19,22 +20,28 @@ import xxhash
 from pydantic import Field
 
 from gar.errors import RecordError
-from gar.records.checked import checked
-from gar.records.files import append_line, json_object, json_text, read_bytes, sync_file, system_errors, write_atomic
+from gar.records.files import (
+    append_line,
+    checked,
+    json_object,
+    read_bytes,
+    sync,
+    system_errors,
+    write_atomic,
+)
 
 MANIFEST = "manifest.jsonl"
 _BLOCK_BYTES = 2**20
-_CHANGED = f"is not what was written: its size or checksum differs from {MANIFEST}"
 
 FaultKind = Literal["missing", "changed", "unlisted", "foreign", "unreadable"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fault:
-    """One thing that is wrong with a folder, in words in `text`.
+    """A fault of a folder, in words in `text`. `file` is a path inside the folder.
 
     Kinds are missing (listed and gone), changed (not what was listed), unlisted, foreign (written under other settings)
-    and unreadable (not in its format). `file` is a path inside the folder.
+    and unreadable (not in its format).
     """
 
     kind: FaultKind
@@ -82,7 +89,7 @@ class Manifest:
         until: The beginning of a name. Lines after the last that lists such a file do not count. None: all count.
     """
 
-    def __init__(self, folder: str | Path, settings: Sequence[str] = (), *, until: str | None = None):
+    def __init__(self, folder: str | Path, *, settings: Sequence[str] = (), until: str | None = None):
         self.folder = Path(folder)
         self.path = self.folder / MANIFEST
         self._settings = tuple(settings)
@@ -90,30 +97,23 @@ class Manifest:
         self._sound: set[str] = set()
 
     def add(self, *paths: str | Path, grows: Sequence[str] = ()) -> None:
-        """List finished files, as paths below the folder or relative to it, in one line.
+        """List finished files in one line, as paths below the folder or relative to it.
 
-        Of the files in `grows` only what they hold now is listed. More may be appended to them. The manifest itself
-        may be one of them: then its earlier lines are verified, too.
+        Files in `grows` may grow later: only their present content is listed. The manifest may be one of them. A line
+        with such files is flushed to the disk.
         """
         names = {self._name(path): False for path in paths} | dict.fromkeys(grows, True)
+        if not names:
+            return
         files = {name: file_facts(self.folder / name, grows=more) for name, more in names.items()}
-        line = json_text(asdict(_Line(files=files, settings=next(iter(self._settings), None))))
+        line = json.dumps(asdict(_Line(files=files, settings=next(iter(self._settings), None))))
         if self.path.exists():
             append_line(self.path, line.encode())
+            if grows:
+                sync(self.path)
         else:
             write_atomic(self.path, line + "\n")
         self._forget()
-
-    def state(self) -> FileFacts | None:
-        """The manifest as it is now, flushed to the disk. None if nothing is listed."""
-        if not self.path.exists():
-            return None
-        sync_file(self.path)
-        return file_facts(self.path)
-
-    def begins_with(self, state: FileFacts) -> bool:
-        """Whether the manifest still begins with an earlier `state`."""
-        return self.path.exists() and file_facts(self.path, size=state.size) == state
 
     def cut(self, *, only: tuple[str, ...]) -> None:
         """Drop damaged lines after `until`, and lines with a file name that begins with one of `only`."""
@@ -130,13 +130,8 @@ class Manifest:
 
     def read(self, path: str | Path) -> bytes:
         """The content of a file. A `DamageError` if it is not what was listed."""
-        name = self._name(path)
-        facts, content = self._listed(name), read_bytes(self.folder / name)
-        part = content[: facts.size] if facts.grows else content
-        if len(part) != facts.size or xxhash.xxh3_128_hexdigest(part) != facts.xxh3:
-            raise self._damage("changed", name, _CHANGED)
-        self._sound.add(name)
-        return content
+        self.check(path)
+        return read_bytes(self.folder / self._name(path))
 
     def check(self, path: str | Path) -> None:
         """Raise a `DamageError` if a file is not what was listed. Reads it once, in bounded memory."""
@@ -149,7 +144,8 @@ class Manifest:
             except RecordError as error:
                 raise self._damage("unreadable", name, f"cannot be read ({error})") from error
             if now != facts:
-                raise self._damage("changed", name, _CHANGED)
+                text = f"is not what was written: its size or checksum differs from {MANIFEST}"
+                raise self._damage("changed", name, text)
             self._sound.add(name)
 
     def fault(self, path: str | Path) -> Fault | None:

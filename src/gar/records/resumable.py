@@ -3,6 +3,7 @@
 The identity holds everything that the output depends on, as nested mappings: input, model, settings.
 """
 
+import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,29 +14,37 @@ from xxhash import xxh3_64_hexdigest
 
 from gar.errors import ConfigError, RecordError
 from gar.records.dotted import differences, in_words
-from gar.records.files import append_line, json_text, read_bytes, read_json, remove_file, whole_objects, write_atomic
+from gar.records.files import (
+    append_line,
+    json_object,
+    json_text,
+    read_bytes,
+    read_json,
+    remove_file,
+    system_errors,
+    write_atomic,
+)
 
 Line = dict[str, Any]
 
 
 class FinishedLines:
-    """A JSONL file with a line for each finished piece of work, with the fields of the dataclass `kind` and others.
+    """A JSONL file with a line for each finished piece of work.
 
-    The field `check` of a line is a checksum of the identity, of all lines before it and of its other fields. A line
-    that was edited, moved, repeated, taken out or copied from another output is an error. A killed writer leaves each
-    line whole or torn. A torn line does not count, and the next `append` cuts it off.
+    The field `check` of a line is a checksum of the identity, of all lines before it and of its other fields. So a line
+    that was edited, moved, repeated, removed or copied from another output is an error. A torn line of a killed writer
+    does not count, and the next `append` cuts it off.
     """
 
-    def __init__(self, path: Path, kind: type, identity_path: Path) -> None:
+    def __init__(self, path: Path, identity_path: Path) -> None:
         self.path = path
-        self._kind = kind
         self._identity_path = identity_path
         self._last: str | None = None  # the checksum of the last line, once it is known
 
     def __iter__(self) -> Iterator[Line]:
         """The whole lines, in bounded memory. A `RecordError` names a line that is not what was written."""
         last = xxh3_64_hexdigest(read_bytes(self._identity_path) if self._identity_path.exists() else b"")
-        for number, line in enumerate(whole_objects(self.path, self._kind), start=1):
+        for number, line in enumerate(self._whole_lines(), start=1):
             check = line.pop("check", None)
             last = _next_check(last, line)
             if check != last:
@@ -46,6 +55,14 @@ class FinishedLines:
                 )
             yield line
         self._last = last
+
+    def _whole_lines(self) -> Iterator[Line]:
+        if not os.path.lexists(self.path):
+            return
+        with system_errors(self.path, "read"), self.path.open("rb") as file:
+            for number, line in enumerate(file, start=1):
+                if line.endswith(b"\n"):
+                    yield json_object(line, f"{self.path}:{number}")
 
     def append(self, lines: Iterable[Mapping[str, Any]]) -> None:
         """Add lines: all of them, or none. Earlier lines are intact whatever happens."""
@@ -84,7 +101,7 @@ class ResumableOutput:
     ignored: Collection[str] = ()
 
     def exists(self) -> bool:
-        """Whether a run has begun."""
+        """Whether an output was begun."""
         return self.identity_path.exists()
 
     def refuse_other(self, identity: Mapping[str, Any]) -> None:

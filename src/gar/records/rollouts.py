@@ -93,15 +93,9 @@ def record_table(records: Sequence[Any], schema: pa.Schema = ROLLOUT_SCHEMA) -> 
     """The records as a table with the schema of their class, in their order.
 
     Raises:
-        ValueError: A value has the wrong type, or is None in a column without nulls. Names column and row.
+        ValueError: A value is None in a column without nulls, or has the wrong type. That may be a TypeError, too.
     """
-    columns = []
-    for field in schema:
-        values = [getattr(record, field.name) for record in records]
-        try:
-            columns.append(pa.array(values, field.type))
-        except (pa.ArrowException, TypeError) as error:
-            raise ValueError(f"rollout records: column {field.name!r} must hold {field.type}: {error}") from error
-        if not field.nullable and columns[-1].null_count:
-            raise ValueError(f"rollout records: {field.name!r} must not be None, got None in row {values.index(None)}")
-    return pa.table(columns, schema=schema)
+    table = pa.table({name: [getattr(record, name) for record in records] for name in schema.names}, schema=schema)
+    if empty := [field.name for field in schema if not field.nullable and table[field.name].null_count]:
+        raise ValueError(f"{', '.join(empty)} must not be None in a record")
+    return table

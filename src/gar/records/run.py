@@ -4,8 +4,8 @@
     run.counts()                                   # right samples by moment, set and problem
     run.rollouts(["step", "alignment"])            # a pyarrow table
 
-Every file is checked against the run's manifest before it is used. With `strict` the first fault is an error. Without,
-what is at fault is left out and listed in `faults`: no number takes its place.
+Every file is checked against the run's manifest before it is used. If `strict`, the first fault is an error. Otherwise
+files at fault are left out and listed in `faults`: no number takes their place.
 """
 
 import os
@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from gar.config import RunConfig, dump_yaml, make_config
+from gar.config import RunConfig, make_config
 from gar.errors import ConfigError, RecordError
 from gar.records.evaluations import NUMBERS, SAMPLES, SET, EvaluatedSet, evaluated_sets, read_set
 from gar.records.files import json_object, read_bytes, read_parquet
 from gar.records.manifest import MANIFEST, DamageError, Fault, Manifest
 from gar.records.rollouts import ROLLOUT_SCHEMA, SAMPLE_SCHEMA
-from gar.records.run_folder import METRICS, RUN, RunFolder, check_run_folder, rollouts_name, step_of
-from gar.records.run_record import read_record, settings_hashes
+from gar.records.run_folder import METRICS, RUN, check_run_folder, rollouts_name, step_of
+from gar.records.run_record import read_record
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -73,16 +73,6 @@ class Run:
         """Name of the folder, or MODEL/BENCHMARK of an evaluation."""
         path = self.path.resolve()
         return path.name if self.trained else f"{path.parent.name}/{path.name}"
-
-    @property
-    def folder(self) -> RunFolder:
-        """The writer of this folder."""
-        return RunFolder(self.path)
-
-    @property
-    def config_text(self) -> str:
-        """The settings as YAML. Empty without any."""
-        return dump_yaml(self.settings) if self.settings else ""
 
     @property
     def seed(self) -> int | None:
@@ -247,11 +237,8 @@ def open_run(path: str | Path, *, strict: bool = True) -> Run:
 def _read_record(run: Run) -> None:
     with run._reading(RUN, ", so settings, versions, machine and status are unknown"):
         record = read_record(run.path / RUN)
-        run.record, run.manifest = asdict(record), Manifest(run.path, settings_hashes(record))
+        run.record, run.manifest = asdict(record), Manifest(run.path, settings=record.settings_hashes)
         run.settings = record.settings
-        if record.manifest and not run.manifest.begins_with(record.manifest):
-            text = f"{MANIFEST} no longer begins with what it was at the end of the run"
-            run._at_fault(Fault(kind="changed", file=MANIFEST, text=text))
 
 
 def _checked_settings(run: Run) -> RunConfig | None:
@@ -274,13 +261,16 @@ def _read_set(run: Run) -> None:
 
 
 def _check_manifest(run: Run) -> None:
-    for fault in run.manifest.own_faults:
+    manifest, finished = run.manifest, run.status == "finished"
+    own = [manifest.fault(MANIFEST)] if MANIFEST in manifest.entries else []
+    for fault in [*manifest.own_faults, *filter(None, own)]:
         run._at_fault(fault)
-    finished = run.status == "finished"
-    if finished or not run.manifest.path.exists():
-        for name in run.manifest.unlisted():
-            if name.startswith(("rollouts/", "evaluation/")) or (finished and name == METRICS):
-                run._at_fault(Fault(kind="unlisted", file=name, text=f"{name} is not listed in {MANIFEST}"))
+    names = manifest.unlisted() if finished or not manifest.path.exists() else []
+    lost = [name for name in names if name.startswith(("rollouts/", "evaluation/"))]
+    if finished and (METRICS not in manifest.entries or manifest.entries[METRICS].grows):
+        lost.append(METRICS)  # the last line is not that of a finished run
+    for name in lost:
+        run._at_fault(Fault(kind="unlisted", file=name, text=f"{name} is not listed in {MANIFEST}"))
 
 
 def _metrics(run: Run) -> list[dict[str, Any]]:

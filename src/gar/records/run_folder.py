@@ -1,4 +1,4 @@
-"""The folder of one run, as it is written. `gar.records.run` reads it.
+"""The folder of one run. This module writes it, `gar.records.run` reads it.
 
     runs/NAME/
       run.json                      versions, machine, seed, command, hashes, times, status, summary
@@ -19,6 +19,7 @@ import platform
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
@@ -29,33 +30,20 @@ from gar.errors import RecordError
 from gar.records.files import (
     append_line,
     canonical_hash,
-    io_error,
     json_text,
     read_bytes,
     remove_file,
+    system_errors,
     utc_now,
     write_atomic,
     write_parquet,
 )
-from gar.records.manifest import Manifest
+from gar.records.manifest import MANIFEST, Manifest
 from gar.records.rollouts import SAMPLE_SCHEMA, RolloutRecord, SampleRecord, record_table
-from gar.records.run_record import (
-    RunRecord,
-    RunStatus,
-    package_versions,
-    read_record,
-    record_text,
-    settings_hashes,
-)
+from gar.records.run_record import RunRecord, RunStatus, package_versions, read_record, record_text
 
 RUN, METRICS = "run.json", "metrics.jsonl"
 _ROLLOUTS = re.compile(r"rollouts/step-(\d{6,})\.parquet")
-
-
-def check_name(parent: str | Path, name: str) -> None:
-    """Raise a `RecordError` for a name that is not a plain folder name."""
-    if not name or name.startswith(".") or Path(name).name != name or "\0" in f"{parent}{name}":
-        raise RecordError(f"the name of a run must be one plain folder name, got {name!r} in {str(parent)!r}")
 
 
 def check_run_folder(path: str | Path, *names: str) -> None:
@@ -101,18 +89,14 @@ class RunFolder:
         """Make the folder `parent/name`, or `name-2`, `name-3`, ... if that exists.
 
         Raises:
-            RecordError: The name is not a plain folder name, or the system reports an error.
+            RecordError: The system reports an error.
         """
-        check_name(parent, name)
         path = Path(parent) / name
         for number in count(2):
-            try:
+            with system_errors(path, "made"), suppress(FileExistsError):
                 path.mkdir(parents=True)
                 break
-            except FileExistsError:
-                path = Path(parent) / f"{name}-{number}"
-            except OSError as error:
-                raise io_error(path, "made", error) from error
+            path = Path(parent) / f"{name}-{number}"
         return cls(path)
 
     @classmethod
@@ -122,11 +106,6 @@ class RunFolder:
         folder = cls(Path(path))
         folder.read_run()
         return folder
-
-    @property
-    def run_path(self) -> Path:
-        """`run.json`."""
-        return self.path / RUN
 
     @property
     def metrics_path(self) -> Path:
@@ -143,9 +122,9 @@ class RunFolder:
         return self.path / rollouts_name(step)
 
     def manifest(self, *, until: str | None = None) -> Manifest:
-        """The manifest, for lines under the run's present settings."""
-        settings = settings_hashes(self.read_run()) if self.run_path.exists() else ()
-        return Manifest(self.path, settings, until=until)
+        """The manifest, for lines under the run's settings."""
+        settings = self.read_run().settings_hashes if (self.path / RUN).exists() else ()
+        return Manifest(self.path, settings=settings, until=until)
 
     def write_run(
         self,
@@ -179,7 +158,7 @@ class RunFolder:
 
     def read_run(self) -> RunRecord:
         """The record in `run.json`."""
-        return read_record(self.run_path)
+        return read_record(self.path / RUN)
 
     def update_run(
         self,
@@ -191,18 +170,19 @@ class RunFolder:
         """Change `run.json`. Arguments that are None change nothing.
 
         Status "running" is a resume: its time is added to `resume_times`, `end_time` and `error` are cleared. Any other
-        status sets `end_time`, and `error` to what ended the run. At "finished", the metrics are listed as a whole.
+        status sets `end_time`, and `error` to what ended the run. At "finished", the manifest lists the whole metrics
+        and its own lines so far.
         """
         run = self.read_run()
         if status == "running":
             times = [*run.resume_times, utc_now()]
-            run = replace(run, status=status, resume_times=times, end_time=None, error=None, manifest=None)
+            run = replace(run, status=status, resume_times=times, end_time=None, error=None)
         elif status is not None:
             run = replace(run, status=status, end_time=utc_now(), error=error)
         if status == "finished":
-            if self.metrics_path.exists():
-                self.manifest().add(METRICS)
-            run = replace(run, manifest=self.manifest().state())
+            manifest = self.manifest()
+            whole = [METRICS] if self.metrics_path.exists() else []
+            manifest.add(*whole, grows=[MANIFEST] if manifest.path.exists() else [])
         self._write_run(run if summary is None else replace(run, summary=summary))
 
     def record_override(
@@ -211,18 +191,11 @@ class RunFolder:
         """Record in `run.json` that the run was resumed after `step` with `changes`: old and new value by name."""
         run = self.read_run()
         entry = {"time": utc_now(), "after_step": step, "changes": changes, "config_hash": run.config_hash}
-        self._write_run(
-            replace(
-                run,
-                config_hash=canonical_hash(config),
-                settings=config,
-                data_hash=data_hash,
-                overrides=[*run.overrides, entry],
-            )
-        )
+        overrides, hashed = [*run.overrides, entry], canonical_hash(config)
+        self._write_run(replace(run, config_hash=hashed, settings=config, data_hash=data_hash, overrides=overrides))
 
     def _write_run(self, run: RunRecord) -> None:
-        write_atomic(self.run_path, record_text(run))
+        write_atomic(self.path / RUN, record_text(run))
 
     def append_metrics(self, metrics: Mapping[str, Any]) -> None:
         """Add a line to `metrics.jsonl`. It survives a kill as soon as this returns. NaN and infinity become null.

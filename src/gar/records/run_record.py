@@ -10,9 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from gar.errors import RecordError
-from gar.records.checked import checked
-from gar.records.files import canonical_hash, json_text, read_json
-from gar.records.manifest import FileFacts
+from gar.records.files import canonical_hash, checked, json_text, read_json
 
 RunStatus = Literal["running", "finished", "failed", "interrupted"]
 
@@ -25,10 +23,9 @@ class RunRecord:
 
     Times are UTC in ISO 8601. `config_hash` is `canonical_hash` of the resolved configuration. `data_hash` comes
     from the caller. The version of a package that is not installed is None. `summary` holds the results of a finished
-    run. `settings` is the resolved configuration. `overrides` has an entry for each
-    resume with changes: its time, the step, and the old and new value of everything that changed. `error` is the
-    cause of an early end: `kind`, `text` and `place` in the code.
-    `manifest` is the state of the manifest at the end of a finished run.
+    run. `settings` is the resolved configuration. `overrides` has an entry for each resume with changes: its time, the
+    step, the changes, and the hash of the settings before them. `error` is the cause of an early end: `kind`, `text`
+    and `place` in the code.
     """
 
     status: RunStatus
@@ -46,7 +43,11 @@ class RunRecord:
     settings: Mapping[str, Any]
     overrides: Sequence[Mapping[str, Any]] = ()
     error: Mapping[str, Any] | None = None
-    manifest: FileFacts | None = None
+
+    @property
+    def settings_hashes(self) -> list[str]:
+        """Hashes of the settings that files of the run were written under, the present one first."""
+        return [self.config_hash, *(entry["config_hash"] for entry in self.overrides)]
 
 
 def record_text(record: RunRecord) -> str:
@@ -60,23 +61,9 @@ def read_record(path: Path) -> RunRecord:
     values = read_json(path)
     checksum = values.pop("checksum", None)
     record = checked(RunRecord, values, str(path))
-    if settings_hash(values) != checksum:
+    if canonical_hash(values) != checksum:
         raise RecordError(f"{path}: not what was written: its checksum differs. Was the file edited? Put it back.")
     return record
-
-
-def settings_hashes(record: RunRecord) -> list[str]:
-    """Hashes of the settings that files of the run were written under: the present one first, then those before."""
-    before = [entry["config_hash"] for entry in record.overrides if "config_hash" in entry]
-    return list(dict.fromkeys([record.config_hash, *before]))
-
-
-def settings_hash(values: Mapping[str, Any]) -> str | None:
-    """`canonical_hash` of settings from a file. None for values that no resolved configuration holds, such as NaN."""
-    try:
-        return canonical_hash(values)
-    except (TypeError, ValueError):
-        return None
 
 
 def error_record(error: BaseException) -> dict[str, Any]:

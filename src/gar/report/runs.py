@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from gar.config import dump_yaml
 from gar.errors import ConfigError, RecordError
 from gar.records import ROLLOUT_SCHEMA, Run, canonical_hash, is_run_folder, leaves, open_run
 from gar.report.page import RunFacts
@@ -136,4 +137,4 @@ def run_facts(label: str, run: Run) -> RunFacts:
         for name, value in leaves(record)
         if value or value == 0
     }
-    return RunFacts(name=run.name, label=label, facts=facts, config=run.config_text)
+    return RunFacts(name=run.name, label=label, facts=facts, config=dump_yaml(run.settings) if run.settings else "")

@@ -37,7 +37,6 @@ ScoreRow = make_dataclass(
 )
 """A row of the output: the origin of a response, and its `ResponseScore` without the token columns."""
 
-_FINISHED_LINE = make_dataclass("FinishedLine", [("line", int), ("rows", Sequence[ScoreRow])])
 _TOKEN_COLUMNS = [pa.field("tokens", pa.list_(pa.string())), pa.field("token_shares", pa.list_(pa.float64()))]
 
 
@@ -73,7 +72,7 @@ class ScoreFiles:
     def finished(self) -> FinishedLines:
         """The finished rows of the input: `line`, and the output rows of the responses."""
         identity = self.out.with_suffix(".partial.json")
-        return FinishedLines(self.out.with_suffix(".partial.jsonl"), _FINISHED_LINE, identity)
+        return FinishedLines(self.out.with_suffix(".partial.jsonl"), identity)
 
     @property
     def unfinished(self) -> ResumableOutput:

@@ -1,8 +1,6 @@
 """Checks of a run before anything is loaded. This module imports neither torch nor transformers nor TRL."""
 
-from collections.abc import Callable
 from importlib import resources
-from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
 from typing import get_args
@@ -10,7 +8,7 @@ from typing import get_args
 from gar.config import RunConfig
 from gar.data.problems import evaluation_data
 from gar.data.rows import check_hub, check_source
-from gar.errors import ConfigError, DataError, GarError, ModelError, did_you_mean, install_command
+from gar.errors import ConfigError, DataError, GarError, ModelError
 from gar.integrations.trl.fields import batch_of, check_fields, missing_packages
 from gar.models.hub import check_model_name, context_before_loading
 from gar.settings import EMBEDDED_TASKS, MethodName
@@ -64,13 +62,6 @@ def _check_sources(config: RunConfig) -> None:
             raise DataError(_with_hint(error, source)) from None
 
 
-def _check_name(config: RunConfig) -> None:
-    if config.records.name is not None:
-        from gar.records.run_folder import check_name  # with pyarrow
-
-        check_name(config.records.output_dir, config.records.name)
-
-
 def _check_model(config: RunConfig) -> None:
     model, length = config.model, config.trl.get("max_completion_length")
     try:
@@ -85,36 +76,7 @@ def _check_model(config: RunConfig) -> None:
         )
 
 
-def _check_reporters(config: RunConfig) -> None:
-    """Check the trackers now. transformers checks them when the trainer is made, minutes later."""
-    chosen = config.trl.get("report_to")
-    for name in chosen if isinstance(chosen, list) else [chosen]:
-        if name in (None, "none", "all"):
-            continue
-        if name not in REPORTERS:
-            text = f"trl.report_to is {name}, expected none or some of {', '.join(REPORTERS)}."
-            raise ConfigError(text + did_you_mean(str(name), REPORTERS), code="trl.report_to")
-        packages = REPORTERS[name].split()
-        if packages and not any(map(find_spec, packages)):
-            text = f"trl.report_to is {name}, which is not installed: {install_command(packages[0])}."
-            raise ConfigError(text, code="trl.report_to")
-
-
-REPORTERS = {
-    "azure_ml": "azureml", "clearml": "clearml", "codecarbon": "codecarbon", "comet_ml": "comet_ml",
-    "dagshub": "dagshub", "dvclive": "dvclive", "flyte": "flytekit", "kubeflow": "", "mlflow": "mlflow",
-    "neptune": "neptune", "swanlab": "swanlab", "tensorboard": "tensorboard tensorboardX", "trackio": "trackio",
-    "wandb": "wandb",
-}  # fmt: skip  # a table
-"""Values of `trl.report_to`, each with the packages of which it needs one."""
-
-_CHECKS: tuple[Callable[[RunConfig], None], ...] = (
-    _check_rules,
-    _check_sources,
-    _check_name,
-    _check_reporters,
-    _check_model,
-)
+_CHECKS = (_check_rules, _check_sources, _check_model)
 
 
 def _with_hint(error: GarError, name: str) -> str:

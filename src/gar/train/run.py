@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,13 +41,13 @@ from gar.methods import METHODS, unread_settings
 from gar.models.adapters import is_adapted, save_adapter, save_merged
 from gar.models.load import quiet_libraries
 from gar.records import RolloutRecord, RunFolder, open_run
-from gar.records.checkpoints import last_checkpoint
-from gar.records.files import atomic_folder, publish_folder, staging_folder
+from gar.records.checkpoints import marked_checkpoints
+from gar.records.files import atomic_folder
 from gar.records.lock import writer_lock
 from gar.records.run_record import RunStatus, error_record
 from gar.train.checks import check_before_loading
 from gar.train.inputs import RunInputs, Say
-from gar.train.resume import Resumption, checkpoint_errors, read_resumption
+from gar.train.resume import ResumePoint, checkpoint_errors, resume_point, resumed_config
 
 
 def train(config: RunConfig, *, command: Sequence[str] = (), say: Say = rich.print) -> RunFolder:
@@ -81,7 +82,7 @@ def resume(path: str | Path, *, allow_config_change: bool = False, say: Say = ri
         say: As in `train`.
 
     Raises:
-        ConfigError: `config.yaml` is empty, cut off, or edited without `allow_config_change`.
+        ConfigError: `config.yaml` was cut off, or edited without `allow_config_change`.
         DataError: The training problems have changed, without `allow_config_change`.
         LockedError: Another process is writing to that folder.
         RecordError: `path` is not a run folder, its run is finished, or none of its checkpoints is whole.
@@ -89,12 +90,12 @@ def resume(path: str | Path, *, allow_config_change: bool = False, say: Say = ri
     folder = RunFolder.open(path)
     if folder.read_run().status == "finished":
         raise RecordError(f"{path}: this run is finished. There is nothing to resume. Its model is in {path}/model.")
-    resumption = read_resumption(folder, allow_config_change=allow_config_change)
-    reason = METHODS[resumption.config.method].cannot_resume
+    config = resumed_config(folder, allow_config_change=allow_config_change)
+    reason = METHODS[config.method].cannot_resume
     if reason:
-        raise RecordError(f"{path}: a run of {resumption.config.method} cannot be resumed: {reason} Start a new run.")
+        raise RecordError(f"{path}: a run of {config.method} cannot be resumed: {reason} Start a new run.")
     with lost_rank_named():
-        return _Run(resumption.config, say).resume(resumption)
+        return _Run(config, say).resume(folder, allow_config_change=allow_config_change)
 
 
 def dry_run(config: RunConfig, *, say: Say = rich.print) -> None:
@@ -137,15 +138,22 @@ class _Run:
         with _writer_lock(folder):
             return self._run(folder, None)
 
-    def resume(self, resumption: Resumption) -> RunFolder:
+    def resume(self, folder: RunFolder, *, allow_config_change: bool) -> RunFolder:
         """Run from the last whole checkpoint of an interrupted run."""
-        ranks = PartialState().num_processes
-        with _writer_lock(resumption.folder):
-            ready = on_main(lambda: resumption.with_data(self.inputs.data_hash()).with_checkpoint(ranks))
-            for note in ready.notes:
+        find = partial(
+            resume_point,
+            folder,
+            self.config,
+            data_hash=self.inputs.data_hash(),
+            num_ranks=PartialState().num_processes,
+            allow_config_change=allow_config_change,
+        )
+        with _writer_lock(folder):
+            found = on_main(find)
+            for note in found.notes:
                 self.say(f"[yellow]{escape(note)}[/]")
-            self.say(f"Resuming {ready.folder.path} after step {ready.checkpoint.step}.")
-            return self._run(ready.folder, ready)
+            self.say(f"Resuming {folder.path} after step {found.step}.")
+            return self._run(folder, found)
 
     def preflight(self) -> None:
         """Run the preflight, if it is on."""
@@ -170,29 +178,29 @@ class _Run:
         )
         return folder.path
 
-    def _run(self, folder: RunFolder, resumption: Resumption | None) -> RunFolder:
+    def _run(self, folder: RunFolder, found: ResumePoint | None) -> RunFolder:
         status = _status_of(folder, self.say) if is_main() else contextlib.nullcontext()
         with status, lost_rank_named(), self.inputs.verifier:
             self.arguments = grpo_arguments(self.config, folder.path)
             if self.config.evaluate.eval_on_start:
                 self._sample(lambda: self.inputs.evaluate(folder, "before", step=0))
-            callback = self._callback(folder, resumption)
-            trainer = self._train(folder, callback, resumption)
+            callback = self._callback(folder, found)
+            trainer = self._train(folder, callback, found and found.path)
             if not is_adapted(self.inputs.model):
                 self._write_folder(folder.path / "model", lambda staged: trainer.save_model(str(staged)))
             self._sample(lambda: self._finish(folder, step=callback.steps_before))
         return folder
 
-    def _train(self, folder: RunFolder, callback: RunCallback, resumption: Resumption | None) -> Any:
+    def _train(self, folder: RunFolder, callback: RunCallback, checkpoint: Path | None) -> Any:
         """Train with the method's trainers, one after the other. Returns the last one."""
-        trainer, path = None, resumption.checkpoint.path if resumption else None
+        trainer = None
         for trainer in self._trainers(folder, callback):
             callback.trainer = trainer
             self._take_model(trainer)
-            with checkpoint_errors(resumption, lambda: callback.loaded), lost_rank_named():
-                trainer.train(resume_from_checkpoint=path and str(path))
+            with checkpoint_errors(checkpoint, lambda: callback.loaded), lost_rank_named():
+                trainer.train(resume_from_checkpoint=checkpoint and str(checkpoint))
             callback.steps_before += trainer.state.global_step
-            path = None
+            checkpoint = None
         if trainer is None:
             raise ConfigError(f"the trainer of method '{self.config.method}' returned no phase. Expected at least one.")
         return trainer
@@ -220,10 +228,9 @@ class _Run:
 
     def _write_folder(self, target: Path, write: Callable[[Path], None]) -> None:
         """Write a folder on all ranks. Whenever the run is killed, the folder is complete or absent."""
-        staged = on_main(lambda: staging_folder(target))
-        write(staged)
-        PartialState().wait_for_everyone()
-        on_main(lambda: publish_folder(staged, target))
+        with contextlib.ExitStack() as stack:
+            write(on_main(lambda: stack.enter_context(atomic_folder(target))))
+            PartialState().wait_for_everyone()
 
     def _finish(self, folder: RunFolder, *, step: int) -> None:
         """After training: adapter and merged model, if there is an adapter, evaluation, summary."""
@@ -237,25 +244,24 @@ class _Run:
                 save_merged(model, tokenizer, staged)
         self._summarize(folder)
 
-    def _callback(self, folder: RunFolder, resumption: Resumption | None) -> RunCallback:
+    def _callback(self, folder: RunFolder, found: ResumePoint | None) -> RunCallback:
         """The callback rotates checkpoints: the Trainer would remove an old one before the new one is whole."""
+
+        def drop_later_records() -> None:
+            if found and found.changes:
+                config, data_hash = self.config.model_dump(mode="json"), self.inputs.data_hash()
+                folder.record_override(found.changes, step=found.step, config=config, data_hash=data_hash)
+            folder.cut(found.step if found else 0)
+            folder.update_run(status="running")
+
         keep, self.arguments.save_total_limit = self.arguments.save_total_limit, None
         return RunCallback(
             folder,
             evaluate=lambda step: self._sample(self.inputs.evaluation_metrics),
             evaluate_every=self.config.evaluate.eval_steps if self.inputs.evaluation_sets else 0,
             keep_checkpoints=keep,
-            on_loaded=(lambda: self._drop_later_records(resumption)) if resumption else None,
+            on_loaded=drop_later_records if found else None,
         )
-
-    def _drop_later_records(self, resumption: Resumption) -> None:
-        """Drop records and checkpoints after the resumed checkpoint, once everything is loaded."""
-        folder, step = resumption.folder, resumption.checkpoint.step
-        if resumption.changes:
-            config = self.config.model_dump(mode="json")
-            folder.record_override(resumption.changes, step=step, config=config, data_hash=self.inputs.data_hash())
-        folder.cut(step)
-        folder.update_run(status="running")
 
     def _on_rollouts(self, folder: RunFolder, callback: RunCallback) -> Callable[[int, list[RolloutRecord]], None]:
         """A function that writes each generation and watches for a collapse of the policy, on the main process."""
@@ -333,8 +339,8 @@ def _status_of(folder: RunFolder, say: Say) -> Iterator[None]:
         yield
     except KeyboardInterrupt as interrupt:
         _record_end(folder, "interrupted", interrupt)
-        checkpoint = last_checkpoint(folder)
-        kept = f"its last whole checkpoint is {checkpoint.name}" if checkpoint else "it has no whole checkpoint yet"
+        whole = marked_checkpoints(folder)
+        kept = f"its last whole checkpoint is {whole[-1].name}" if whole else "it has no whole checkpoint yet"
         say(f"[yellow]Interrupted; {kept}. Resume with: gar train --resume {folder.path}[/]")
         raise KeyboardInterrupt("interrupted") from interrupt
     except BaseException as error:

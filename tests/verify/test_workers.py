@@ -175,9 +175,9 @@ def kill_when_told(note: Path, which: int, *, times: int = 1) -> threading.Threa
     return thread
 
 
-def test_run_starts_a_killed_keeper_again_but_not_for_ever(tmp_path: Path) -> None:
+def test_run_tries_again_what_was_killed_from_outside_but_not_for_ever(tmp_path: Path) -> None:
     # Which process is killed, how often, and what becomes of the item.
-    for which, times, status in ((0, 1, Status.ERROR), (1, 1, Status.OK), (1, 4, None)):
+    for which, times, status in ((0, 1, Status.OK), (0, 2, Status.ERROR), (1, 1, Status.OK), (1, 4, None)):
         note = tmp_path / f"{which}-{times}"
         killer = kill_when_told(note, which, times=times)
         with hostile_pool(timeout_seconds=20.0, num_workers=1) as pool:

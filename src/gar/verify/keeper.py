@@ -27,6 +27,7 @@ from gar.types import Status
 from gar.verify.answers import Graded, error_text
 
 START_SECONDS = 60.0  # time to import math-verify, or the module of a user's grader, on a busy machine
+_FROM_OUTSIDE = {signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT}
 _PR_SET_PDEATHSIG = 1
 _OBJECTS_PER_COLLECTION = 50_000
 """A parser makes thousands of objects per answer. Python's default of 700 costs a sixth of the grading time."""
@@ -106,8 +107,8 @@ class _Keeper:
         finally:
             self._bury()
 
-    def _outcome(self, item: tuple[str, ...], seconds: float) -> Graded | str:
-        """The outcome of an item, or why no worker starts."""
+    def _outcome(self, item: tuple[str, ...], seconds: float, *, again: bool = True) -> Graded | str:
+        """The outcome of an item, tried again if something else killed its worker, or why no worker starts."""
         if self._worker is not None and self._worker.poll():  # it exited while idle
             self._bury()
         starts, limit = self._worker is None, START_SECONDS
@@ -124,7 +125,10 @@ class _Keeper:
             self._bury()
             outcome = Graded(status=Status.TIMEOUT, detail=f"killed after {limit:g} s")
         except (EOFError, OSError, pickle.UnpicklingError):
-            outcome = Graded(status=Status.ERROR, detail=f"the worker {_cause_of_death(self._bury())}")
+            exit_code = self._bury()
+            if again and -exit_code in _FROM_OUTSIDE:
+                return self._outcome(item, seconds, again=False)
+            outcome = Graded(status=Status.ERROR, detail=f"the worker {_cause_of_death(exit_code)}")
         if not starts:
             return outcome
         return (

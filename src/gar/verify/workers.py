@@ -61,8 +61,8 @@ class WorkerPool:
         """Call the function on every item, and return the outcomes in their order.
 
         TIMEOUT for an item that was killed at its limit or was not tried. ERROR if the function raised or the worker
-        died, with the kind and text of the error or the signal. A `WorkerError` if the processes cannot be started, or
-        are killed again and again.
+        died, with the kind and text of the error or the signal. If a worker is killed from outside, its item is tried
+        twice. A `WorkerError` if the processes cannot be started, or are killed again and again.
         """
         if not items:
             return []

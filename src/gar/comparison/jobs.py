@@ -35,10 +35,7 @@ def submit_jobs(job: Job, number: int, *, executor: str, parameters: Mapping[str
     """Submit `number` copies of a job. Returns their ids.
 
     `executor` is slurm or, to try it out, local (processes of this machine) or debug (this process). `parameters` go to
-    submitit's `AutoExecutor.update_parameters`. Logs go to `folder`.
-
-    Raises:
-        ConfigError: submitit is not installed, there is no such cluster, or a parameter is wrong.
+    submitit's `AutoExecutor.update_parameters`. Logs go to `folder`. A `ConfigError` if submitit rejects something.
     """
     try:
         import submitit

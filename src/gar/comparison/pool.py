@@ -96,11 +96,7 @@ class LocalPool:
         self.running: list[_Process] = []
 
     def start(self, cell: PlannedRun) -> bool:
-        """Train or resume a cell on free devices. Returns False if it has its result by now.
-
-        Raises:
-            LockedError: Another process runs it.
-        """
+        """Train or resume a cell, unless another process does (`LockedError`). False if it has its result by now."""
         with contextlib.ExitStack() as lock:
             lock.enter_context(writer_lock(cell.config_path))
             arguments = _train_arguments(cell, launched=bool(self._launcher))

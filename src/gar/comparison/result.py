@@ -104,11 +104,7 @@ def finished_results(cells: Sequence[PlannedRun]) -> dict[tuple[str, int], RunRe
 
 
 def finished_result(cell: PlannedRun) -> RunResult | None:
-    """The result of a cell. None if it is not finished.
-
-    Raises:
-        RecordError: The result is not what was written, or of other settings.
-    """
+    """The result of a cell. None if it is not finished. A `RecordError` if it is not what was written."""
     path = cell.folder / RESULT
     if not os.path.lexists(path):
         return None
@@ -129,10 +125,8 @@ def finished_result(cell: PlannedRun) -> RunResult | None:
 def write_result(cell: PlannedRun, **usage: Any) -> None:
     """Write `result.json` of a finished run, and list it in the manifest: the cell is finished.
 
-    `usage` holds the three numbers of `RunResult` about its process. Without them the run counts as resumed.
-
-    Raises:
-        RecordError: The run is not finished, or something that the result needs is missing or damaged.
+    `usage` holds the three numbers of `RunResult` about its process. Without them the run counts as resumed. A
+    `RecordError` if something that the result needs is missing or damaged.
     """
     run = open_run(cell.folder)
     if run.status != "finished":

@@ -63,6 +63,7 @@ def test_check_before_loading_tells_every_missing_thing_at_once(tmp_path, monkey
 MISTAKES = {
     "train --trl.max_steps abc": "trl.max_steps is 'abc', expected a whole number",
     "train --trl.optim adamw_troch": "trl.optim is adamw_troch, expected adamw_torch, ",
+    "train --trl.report_to wandbb": "trl.report_to is wandbb, expected none or some of azure_ml, ",
     "train --data.source nix.jsonl": "nix.jsonl: no such file.",
     "train --model.path embeded": "no model 'embeded' on this machine",
     "train --resume nix": "nix: no such folder.",

@@ -3,10 +3,10 @@
 import ast
 import importlib.util
 import os
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from gar import rules
 from gar.errors import did_you_mean
@@ -32,6 +32,7 @@ def check_fields(values: Mapping[str, Any], more: Mapping[str, Any] | None = Non
     """Reject fields that no `trl.GRPOConfig` can hold, and values that break a rule. `more` adds facts."""
     types = field_types()
     wrong = [(f"trl.{name}", text) for name, value in values.items() if (text := _type_fault(name, value, types))]
+    wrong += [("trl.report_to", text) for text in _tracker_faults(values.get("report_to"))]
     facts = {f"trl.{name}": value for name, value in values.items()} | dict(more or {})
     facts["the optimizers of transformers"] = _optimizers()
     rules.raise_all([*wrong, *rules.faults("gar train", facts)])
@@ -87,12 +88,27 @@ def _fields() -> dict[str, tuple[str, str]]:
 
 
 @cache
-def _classes(package: str, file: str) -> dict[str, ast.ClassDef]:
-    """The classes of a source file of a package. None if there is no such file."""
+def _nodes(package: str, file: str) -> Sequence[ast.stmt]:
+    """The statements of a source file of a package. None if there is no such file."""
     spec = importlib.util.find_spec(package)
     path = Path(*(spec.submodule_search_locations if spec else None) or ("",)) / file
-    nodes = ast.parse(path.read_bytes()).body if path.is_file() else []
-    return {node.name: node for node in nodes if isinstance(node, ast.ClassDef)}
+    return ast.parse(path.read_bytes()).body if path.is_file() else []
+
+
+def _classes(package: str, file: str) -> dict[str, ast.ClassDef]:
+    return {node.name: node for node in _nodes(package, file) if isinstance(node, ast.ClassDef)}
+
+
+def _tracker_faults(chosen: Any) -> Iterable[str]:
+    """Values of `report_to` that transformers does not know. Its own check comes after the imports."""
+    names = [name for name in (chosen if isinstance(chosen, list) else [chosen]) if name not in (None, "none", "all")]
+    for node in _nodes("transformers", "integrations/integration_utils.py") if names else ():
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "INTEGRATION_TO_CALLBACK":
+            known = [ast.literal_eval(key) for key in cast(ast.Dict, node.value).keys if key]
+            expected = f"expected none or some of {', '.join(known)}."
+            yield from (
+                f"trl.report_to is {name}, {expected}{did_you_mean(name, known)}" for name in names if name not in known
+            )
 
 
 def _optimizers() -> tuple[str | None, ...]:

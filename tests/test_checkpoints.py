@@ -96,6 +96,9 @@ def test_the_random_state_of_other_ranks_is_a_fault(run: RunFolder):
     assert checkpoint_fault(run, two, num_ranks=2) is None
     for ranks in (1, 4):
         assert "random state of 2 ranks" in str(checkpoint_fault(run, two, num_ranks=ranks))
+    alone = write(run, 12, ("model.safetensors",))
+    seal_checkpoint(run, 12)
+    assert "Was trl.save_only_model set?" in str(checkpoint_fault(run, alone, num_ranks=None))
 
 
 def test_rotation_keeps_the_newest_and_removes_leftovers(run: RunFolder):

@@ -46,7 +46,7 @@ def run(tmp_path: Path) -> RunFolder:
 def test_a_run_folder_has_a_plain_name_and_a_record(tmp_path, run):
     paths = [RunFolder.create(tmp_path / "runs", "demo").path.name for _ in range(3)]
     assert paths == ["demo", "demo-2", "demo-3"]
-    for name in ("", ".", "..", ".hidden", "a/b", "/a"):
+    for name in ("", ".", "..", ".hidden", "a/b", "/a", "a\0b"):
         with raises(ConfigError):
             make_config({"records": {"name": name}})
     for path in (tmp_path / "nowhere", tmp_path):
@@ -77,6 +77,8 @@ def test_run_json_records_how_the_run_came_about_and_changes_only_where_told(run
     resumed = run.read_run()
     assert (resumed.status, resumed.end_time, len(resumed.resume_times)) == ("running", None, 1)
     assert resumed.start_time == before.start_time
+    run.update_run(status="finished")  # nothing was logged, which is no damage
+    assert open_run(run.path).metrics == []
 
 
 def test_canonical_hash_is_the_sha256_of_sorted_json():

@@ -239,7 +239,7 @@ class RecordSettings(Settings):
 
     output_dir: str = "runs"
     """Parent of the run folders."""
-    name: Annotated[str, Field(pattern=r"^[^./][^/]*$")] | None = None
+    name: Annotated[str, Field(pattern=r"^[^./\x00][^/\x00]*$")] | None = None
     """Name of the run folder. None makes one from method, data and time."""
     tags: tuple[str, ...] = ()
     """Words to find the run by in `gar report`."""

@@ -93,6 +93,8 @@ class Tags:
 
     def __post_init__(self) -> None:
         """Raise a ValueError if a tag is empty or part of another."""
+        if not all(astuple(self)):
+            raise ValueError("a tag is empty")
         for tag, other in permutations(astuple(self), 2):
             if tag in other:
                 raise ValueError(f"'{tag}' is part of another tag. Choose tags that do not contain each other.")

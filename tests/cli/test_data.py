@@ -78,6 +78,8 @@ def test_prepare_writes_a_subset_in_our_columns_and_counts_what_it_leaves_out(wr
     assert out.read_bytes() == first
     assert main([*command, "99", "--overwrite"]) == 0
     assert "Fewer than the 99 requested: the source has no more." in capsys.readouterr().out
+    with raises(ConfigError):
+        main(["prepare", path, path, "--num-problems", "1", "--overwrite"])
 
 
 def test_prepare_writes_nothing_over_what_it_would_spoil(write_rows, tmp_path, capsys):

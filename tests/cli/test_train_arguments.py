@@ -95,6 +95,7 @@ def test_train_reads_the_names_of_trl_and_hugging_face(parse_train):
     short = ["--learning-rate", "1e-5", "--steps=3", "--model_name_or_path", "embedded", "--lora_r", "8", "--use_peft"]
     full = ["--trl.learning_rate", "1e-5", "--trl.max_steps", "3", "--model.path", "embedded", "--adapter.rank", "8"]
     assert parse_train(*short, "--lora_alpha=4") == parse_train(*full, "--adapter.alpha", "4")
+    assert parse_train("--records.name", "mymodel").records.name == "mymodel"  # a value is no alias
     assert {setting.partition("=")[0] for setting in ALIASES.values()} <= ALL
     assert len(ALIASES) <= 20
 

@@ -16,6 +16,7 @@ from gar.comparison.jobs import Job, submit_jobs
 from gar.comparison.pool import LocalPool, _train_arguments
 from gar.comparison.result import finished_result, finished_results
 from gar.errors import ConfigError, LockedError, RecordError
+from gar.records import RunFolder
 from gar.records.lock import writer_lock
 from tests.comparison import stand_in
 from tests.comparison.finished import prepare, result, write_run
@@ -150,6 +151,9 @@ def test_a_finished_run_gets_its_result_without_its_cost_and_is_not_trained_agai
     for lock in (planned.config_path, planned.folder):
         with writer_lock(lock), raises(LockedError):
             LocalPool([None]).start(planned)
+    folder = RunFolder.open(planned.folder)  # trained in part under other settings, which were accepted
+    folder.record_override({"seed": [1, 0]}, step=2, config=folder.read_run().settings, data_hash="d")
+    assert _train_arguments(planned, launched=False) == [str(planned.config_path)]
 
 
 def submit(folder: Path, executor: str = "debug", **parameters: object) -> list[str]:

@@ -70,7 +70,8 @@ def in_full(arguments: Sequence[str]) -> list[str]:
     first, rest = [], []
     for argument in arguments:
         name, equals, value = argument.partition("=")
-        setting = ALIASES.get(f"--{name[2:].replace('-', '_')}", name)
+        flag = f"--{name[2:].replace('-', '_')}" if name.startswith("--") else name
+        setting = ALIASES.get(flag, name)
         if "=" in setting:
             first.append(setting)
         else:

@@ -76,8 +76,10 @@ class _Files(_Source):
     """Replace an existing file."""
 
     def check(self, suffix: str) -> None:
-        """Reject an output that exists, or has the wrong suffix."""
+        """Reject an output that exists, is the source, or has the wrong suffix."""
         check_suffix(self.out, suffix)
+        if self.out.exists() and Path(self.source).exists() and self.out.samefile(self.source):
+            raise ConfigError(f"{self.out} is the source itself. Write to a different file.")
         if self.out.exists() and not self.overwrite:
             raise ConfigError(f"{self.out} exists. Add --overwrite to replace it.")
 

@@ -166,12 +166,12 @@ def _train_arguments(cell: PlannedRun, *, launched: bool) -> list[str]:
             pass
     with contextlib.suppress(GarError):
         folder = RunFolder.open(cell.folder)
-        status = folder.read_run().status
-        if resumed_config(folder) == cell.config:
-            if status == "finished":
+        record = folder.read_run()
+        if resumed_config(folder) == cell.config and not record.overrides:
+            if record.status == "finished":
                 write_result(cell)
                 return []
-            can_resume = status != "failed" and not METHODS[cell.config.method].cannot_resume
+            can_resume = record.status != "failed" and not METHODS[cell.config.method].cannot_resume
             if can_resume and find_checkpoint(folder, num_ranks=None if launched else 1).path:
                 return ["--resume", str(cell.folder)]
     if cell.folder.exists():

@@ -8,12 +8,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from tqdm import tqdm
+
 from gar.data.problems import iter_problems, prompt_hash, schema_of
 from gar.errors import DataError
 from gar.settings import DEFAULT_SOURCE, SourceSettings
 from gar.types import Status, Tags
 from gar.verify import Verifier, parse_response
 
+_BATCH = 512
 Usability = Literal["usable", "usable for GRPO only", "not usable"]
 
 
@@ -104,10 +107,12 @@ def _final_answer(solution: str) -> str | None:
 
 def _compare(answers: Sequence[tuple[str | None, str, str]], report: DataReport) -> None:
     """Compare the final answers of expert solutions with the gold answers. The third text names the row."""
-    with Verifier() as verifier:
-        graded = verifier.grade_answers([row[0] for row in answers], [row[1] for row in answers], [""] * len(answers))
-    for (answer, gold, example), outcome in zip(answers, graded, strict=True):
-        detail = f" ({outcome.detail})" if outcome.detail else ""
-        report.comparisons[outcome.status].append(
-            f"{example}: expert solution ends in {answer!r}, gold is {gold!r}{detail}"
-        )
+    with Verifier() as verifier:  # answers that hang use up the time of their batch, not of all
+        for start in tqdm(range(0, len(answers), _BATCH), desc="comparing", delay=2, disable=None):
+            found, golds, examples = zip(*answers[start : start + _BATCH], strict=True)
+            graded = verifier.grade_answers(found, golds, [""] * len(found))
+            for answer, gold, example, outcome in zip(found, golds, examples, graded, strict=True):
+                detail = f" ({outcome.detail})" if outcome.detail else ""
+                report.comparisons[outcome.status].append(
+                    f"{example}: expert solution ends in {answer!r}, gold is {gold!r}{detail}"
+                )

@@ -138,9 +138,11 @@ def _parsed(line: bytes, number: int) -> object:
     try:
         return json.loads(line.decode("utf-8-sig" if number == 1 else "utf-8"))
     except (ValueError, RecursionError) as error:
-        text = f"{error.msg} at column {error.colno}" if isinstance(error, json.JSONDecodeError) else str(error)
+        text = f"not readable as JSON: {error}"
+        if isinstance(error, json.JSONDecodeError):
+            text = f"not valid JSON: {error.msg} at column {error.colno}"
         hint = "" if line.endswith(b"\n") else " It has no line end: was the file cut off?"
-        raise ValueError(f"not valid JSON: {text}.{hint}") from None
+        raise ValueError(f"{text}.{hint}") from None
 
 
 def _csv_rows(path: Path, source: str, torn_ids: Collection[str], on_error: OnError) -> Iterator[tuple[int, Row]]:

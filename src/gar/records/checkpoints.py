@@ -93,6 +93,8 @@ def checkpoint_fault(run: RunFolder, path: Path, *, num_ranks: int | None) -> st
 def _other_ranks(path: Path, num_ranks: int | None) -> str | None:
     """The fault of a checkpoint of more or fewer ranks. The trainer would silently continue without random state."""
     random_states = {file.name for file in path.glob("rng_state*")}
+    if not random_states:
+        return "the random state is missing. Was trl.save_only_model set?"
     expected = {"rng_state.pth"} if num_ranks == 1 else {f"rng_state_{rank}.pth" for rank in range(num_ranks or 0)}
     if num_ranks is None or random_states == expected:
         return None

@@ -267,7 +267,8 @@ def _check_manifest(run: Run) -> None:
         run._at_fault(fault)
     names = manifest.unlisted() if finished or not manifest.path.exists() else []
     lost = [name for name in names if name.startswith(("rollouts/", "evaluation/"))]
-    if finished and (METRICS not in manifest.entries or manifest.entries[METRICS].grows):
+    listed = manifest.entries.get(METRICS)
+    if finished and (listed.grows if listed else os.path.lexists(run.path / METRICS)):
         lost.append(METRICS)  # the last line is not that of a finished run
     for name in lost:
         run._at_fault(Fault(kind="unlisted", file=name, text=f"{name} is not listed in {MANIFEST}"))

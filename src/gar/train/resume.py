@@ -37,13 +37,16 @@ def resumed_config(folder: RunFolder, *, allow_config_change: bool = False) -> R
     path, started = folder.path / "config.yaml", folder.read_run().settings
     values = read_config(path)
     there = dict(leaves(values)) if isinstance(values, Mapping) else {}
-    is_cut_off = any(name not in there for name, _ in leaves(started))
-    if values != started and (is_cut_off or not allow_config_change):
-        changes = in_words(differences(started, values)) if isinstance(values, Mapping) else ""
-        accept = "" if is_cut_off else " Or accept the new values with --allow-config-change, which run.json records."
+    missing = [name for name, _ in leaves(started) if name not in there]
+    if values != started and (missing or not allow_config_change):
+        if missing:
+            what, accept = f"{len(missing)} settings are missing, such as {missing[0]}", ""
+        else:
+            what = in_words(differences(started, values))
+            accept = " Or accept the new values with --allow-config-change, which run.json records."
         raise ConfigError(
-            f"{path}: edited or cut off since the run was started{f': {changes}' if changes else ''}. Restore it: "
-            f"run.json has all values under 'settings'.{accept}",
+            f"{path}: edited or cut off since the run was started: {what}. Restore it: run.json has all values under "
+            f"'settings'.{accept}",
             code="other-settings",
         )
     return make_config(values, source=str(path))

@@ -152,6 +152,11 @@ class _Run:
             found = on_main(find)
             for note in found.notes:
                 self.say(f"[yellow]{escape(note)}[/]")
+            if found.changes:  # before anything is written under the new settings
+                config, data_hash = self.config.model_dump(mode="json"), self.inputs.data_hash()
+                on_main(
+                    lambda: folder.record_override(found.changes, step=found.step, config=config, data_hash=data_hash)
+                )
             self.say(f"Resuming {folder.path} after step {found.step}.")
             return self._run(folder, found)
 
@@ -248,9 +253,6 @@ class _Run:
         """The callback rotates checkpoints: the Trainer would remove an old one before the new one is whole."""
 
         def drop_later_records() -> None:
-            if found and found.changes:
-                config, data_hash = self.config.model_dump(mode="json"), self.inputs.data_hash()
-                folder.record_override(found.changes, step=found.step, config=config, data_hash=data_hash)
             folder.cut(found.step if found else 0)
             folder.update_run(status="running")
 

@@ -53,7 +53,7 @@ class Verifier:
         from gar.settings import VerifySettings
 
         try:
-            VerifySettings(
+            settings = VerifySettings(
                 format=format,
                 tags=tags,
                 num_workers=num_workers,
@@ -63,7 +63,7 @@ class Verifier:
         except ValidationError as error:
             raise ConfigError(str(error)) from None
         self.format: ResponseFormat = format
-        self.tags = tags
+        self.tags = settings.tags
         self._custom = custom is not None
         setup = Setup(
             function=pickle.dumps(grade_answer if custom is None else custom_grader(custom)),

@@ -106,9 +106,8 @@ def _tracker_faults(chosen: Any) -> Iterable[str]:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "INTEGRATION_TO_CALLBACK":
             known = [ast.literal_eval(key) for key in cast(ast.Dict, node.value).keys if key]
             expected = f"expected none or some of {', '.join(known)}."
-            yield from (
-                f"trl.report_to is {name}, {expected}{did_you_mean(name, known)}" for name in names if name not in known
-            )
+            unknown = [name for name in names if name not in known]
+            yield from (f"trl.report_to is {name}, {expected}{did_you_mean(str(name), known)}" for name in unknown)
 
 
 def _optimizers() -> tuple[str | None, ...]:

@@ -1,6 +1,7 @@
 """`gar eval`: the stages on the embedded model and task, and what the command rejects."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,7 @@ def test_report_and_score_say_again_what_run_said_and_score_takes_other_ks(finis
     assert said.startswith(f"arithmetic, pass@1: {rate:.3f}")
     assert "all 192 samples of evaluations" in said
     assert ["pass@1", f"{rate:.3f}"] in [row[:2] for row in cells]
+    finished = shutil.copytree(finished.parent, tmp_path / "copy") / finished.name
     assert main(["eval", "score", str(finished), "--pass-at-k", "3", "5"]) == 0
     assert list(open_run(finished).evaluations["after"]["arithmetic"].pass_at) == ["3", "5"]
     assert main(["eval", "score", str(finished), "--pass-at-k", "9"]) == 1

@@ -19,7 +19,6 @@ from gar.models.embedded import embedded_path, load_embedded
 from gar.models.load import load_policy
 from gar.records import open_run
 from gar.records.dotted import leaves
-from gar.report.tables import tags
 from gar.step import ResponseFacts, Row, Step, plan_shaping
 from gar.train.inputs import RunInputs
 from gar.train.run import train
@@ -98,7 +97,6 @@ def trace(config: RunConfig) -> dict[str, Any]:
         "evaluate.eval_on_start": (folder / "evaluation" / "before.json").exists(),
         "records.output_dir": folder.parent.name,
         "records.name": folder.name,
-        "records.tags": tags(found),
     }
 
 
@@ -145,7 +143,7 @@ RUN = {
 }  # fmt: skip
 OTHER_RUN = {
     "preflight.num_problems": 1, "preflight.num_samples": 4, "evaluate.eval_steps": 1, "evaluate.eval_on_start": False,
-    "records.output_dir": "others", "records.name": "b", "records.tags": ["mine"],
+    "records.output_dir": "others", "records.name": "b",
 }  # fmt: skip
 
 

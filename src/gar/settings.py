@@ -241,5 +241,3 @@ class RecordSettings(Settings):
     """Parent of the run folders."""
     name: Annotated[str, Field(pattern=r"^[^./\x00][^/\x00]*$")] | None = None
     """Name of the run folder. None makes one from method, data and time."""
-    tags: tuple[str, ...] = ()
-    """Words to find the run by in `gar report`."""

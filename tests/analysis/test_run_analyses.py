@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gar.analysis.rollouts import alignment_figure, zero_std_groups, zero_std_groups_figure
+from gar.analysis.rollouts import alignment_figure
 from gar.analysis.summary import render_summary, summarize, summary_texts
 from gar.records import RolloutRecord, Run, RunFolder, open_run
 from tests.report.runs import make_run
@@ -44,22 +44,9 @@ def test_alignment_histograms_are_of_a_tenth_of_the_run_at_the_chosen_steps(tmp_
     assert f"mean {0.195:.2f}" in words(figure)
 
 
-def test_a_run_without_alignment_has_no_figure_and_one_without_rollouts_no_groups(tmp_path):
+def test_a_run_without_alignment_has_no_figure(tmp_path):
     wrong = [rollout(1, 0, i, eligible=False, alignment=None, reward=0.0) for i in range(2)]
     assert alignment_figure(run_of(tmp_path, wrong)) is None
-    assert zero_std_groups_figure(run_of(tmp_path, [])) is None
-
-
-def test_zero_std_groups_by_hand(tmp_path):
-    bonus = [rollout(1, 0, 0, bonus=0.1, reward=1.1), rollout(1, 0, 1)]
-    equal = [rollout(1, 1, i) for i in range(2)]
-    wrong = [rollout(2, 0, i, eligible=False, reward=0.0) for i in range(2)]
-    mixed = [rollout(2, 3, 0), rollout(2, 3, 1, eligible=False, reward=0.0)]
-    penalty = [rollout(2, 4, i, eligible=False, reward=-0.6 * i, penalty=-0.6 * i) for i in range(2)]
-    run = run_of(tmp_path, [*bonus, *equal, *wrong, *mixed, *penalty])
-    groups = zero_std_groups(run)
-    assert groups.to_numpy().tolist() == [[i == j for j in range(3)] for i in (0, 1, 2, 3, 3)]
-    assert "5 groups, 1 of them rescued by the bonus" in words(zero_std_groups_figure(run))
 
 
 @pytest.mark.parametrize(("scored", "charged"), [(0.0, False), (0.25, True)])

@@ -51,7 +51,7 @@ def browser(tmp_path_factory) -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory) -> Path:
-    """Two runs. The first has odd responses, evaluation samples and tags."""
+    """Two runs. The first has odd responses and evaluation samples, the name of the second is HTML."""
     folder = tmp_path_factory.mktemp("page")
     odd = [
         rollout(1, 0, 0, response=HOSTILE, prompt=HOSTILE, problem_id=HOSTILE, answer=HOSTILE, alignment=0.9),
@@ -60,9 +60,8 @@ def page(tmp_path_factory) -> Path:
         wrong(1, 0, 3, response=FORMULAS),
     ]
     usual = {step: [rollout(step, g, 0) for g in range(60)] + [wrong(step, g, 1) for g in range(60)] for step in (2, 3)}
-    tags = {"records": {"tags": (HOSTILE, "night")}}
     runs = [
-        make_run(folder, "first", rollouts={1: odd, **usual}, settings=tags),
+        make_run(folder, "first", rollouts={1: odd, **usual}),
         make_run(folder, HOSTILE.replace("/", "|")[:80], settings={"method": "grpo"}, rollouts={}),
     ]
     wrong_before = {"status": Status.WRONG, "verified": False, "response": "2+2=5"}

@@ -143,7 +143,7 @@ def test_every_number_on_the_page_has_a_definition(tmp_path):
     several, one = (make_report([read_run(run) for run in some], ReportOptions()) for some in (runs, runs[:1]))
     labels = {label for report in (several, one) for table in report.tables.values() for label in table.columns}
     labels |= {*one.all_runs.columns, *(chart.title for chart in several.charts)}
-    labels -= {"run", "runs", "on", "tags", "status", "method", "model", "data", "start", "wrong"}
+    labels -= {"run", "runs", "on", "status", "method", "model", "data", "start", "wrong"}
     facts = re.findall(r"\['\w+', '([^']+)'\]", _asset("rollouts.js").split("const FACTS")[1].split(";")[0])
     assert len(facts) == 8
     terms = {key for name in SCRIPTS for key in re.findall(r"term\('[^']+', '([^']+)'\)", _asset(name))}
@@ -198,7 +198,7 @@ def test_token_shares_sum_to_the_alignment_under_the_named_weights(tmp_path):
 
 def test_pictures_are_images_from_all_rollouts(tmp_path):
     report, _ = write(tmp_path, make_run(tmp_path), histogram_steps=(2,))
-    assert [title for title, _ in report.pictures] == ["Alignment of correct responses, run", "Groups of run"]
+    assert [title for title, _ in report.pictures] == ["Alignment of correct responses, run"]
     assert all(source.startswith("data:image/svg+xml;base64,") for _, source in report.pictures)
 
 

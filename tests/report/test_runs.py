@@ -4,7 +4,7 @@ from gar.errors import ConfigError, RecordError
 from gar.records import open_run
 from gar.report.runs import find_runs
 from gar.report.shares import recorded_prompt
-from gar.report.tables import runs_table, tags
+from gar.report.tables import runs_table
 from tests.report.runs import make_run
 from tests.support.errors import raises
 
@@ -24,21 +24,19 @@ def test_find_runs_takes_runs_and_folders_of_them(tmp_path):
 
 def test_runs_table_says_where_a_run_is_and_how_good_it_was(tmp_path):
     runs = {
-        "new": make_run(tmp_path, "new", status="running", evaluations={"before": [1, 2]},
-                        settings={"records": {"tags": ("night", "a")}}),
+        "new": make_run(tmp_path, "new", status="running", evaluations={"before": [1, 2]}),
         "bare": make_run(tmp_path, "bare", steps=0, evaluations={}),
-    }  # fmt: skip
+    }
     (runs["bare"] / "run.json").write_text("")
     read = {name: open_run(path, strict=False) for name, path in runs.items()}
     new, bare = runs_table([*read.values()]).to_dict("records")
-    assert tags(read["new"]) == ["night", "a"]
     assert new | {"start": ""} == {
-        "run": "new", "tags": "night, a", "status": "running", "method": "gar-grpo", "model": "embedded",
+        "run": "new", "status": "running", "method": "gar-grpo", "model": "embedded",
         "data": "arithmetic", "seed": "0", "steps": "6", "rollouts": "24", "right": "1% → 6%",
         "alignment": "0.05 → 0.30", "zero-std groups": "50.0% → 25.0%", "seconds per step": "2.00",
         "GAR’s share": "25.0%", "test pass@1": "0.375 → –", "start": "",
     }  # fmt: skip
-    assert [bare[name] for name in ("tags", "method", "steps", "right", "test pass@1")] == ["", "–", "0", "–", "–"]
+    assert [bare[name] for name in ("method", "steps", "right", "test pass@1")] == ["–", "0", "–", "–"]
 
 
 def test_recorded_prompt_gives_chat_messages_back_and_leaves_other_texts_as_they_are():

@@ -1,15 +1,11 @@
-"""Figures of the rollouts of a run: the alignment of correct responses, and the groups that are equal in outcome."""
+"""A figure of the rollouts of a run: the alignment of correct responses."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-import pandas as pd
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from gar.analysis.curves import window_size
-from gar.analysis.style import COLORS, INK, MUTED, paper_figure
+from gar.analysis.style import COLORS, INK, paper_figure
 from gar.records import Run
 
 _BINS = 25
@@ -53,42 +49,3 @@ def _windows(steps: Sequence[int], at_steps: Sequence[int]) -> list[tuple[int, i
     if not at_steps:
         starts = np.unique(np.linspace(0, len(steps) - size, _NUM_WINDOWS).round().astype(int))
     return [(steps[start], steps[min(start + size, len(steps)) - 1]) for start in starts]
-
-
-def zero_std_groups(run: Run) -> pd.DataFrame:
-    """Which groups of a run are equal in outcome, a row for each group. Rescued: the rewards differ by the bonus."""
-    table: Any = run.rollouts(["step", "group_index", "eligible", "bonus", "reward"]).to_pandas()
-    groups = table.assign(outcome=table["reward"] - table["bonus"]).groupby(["step", "group_index"])
-    low, high = groups.min(), groups.max()
-    equal, zero_std = high["outcome"] - low["outcome"] < 1e-9, high["reward"] - low["reward"] < 1e-12
-    correct = equal & low["eligible"]
-    return pd.DataFrame(
-        {
-            "all correct, rescued": correct & ~zero_std,
-            "all correct, zero std": correct & zero_std,
-            "all wrong, zero std": equal & zero_std & ~correct,
-        }
-    )
-
-
-def zero_std_groups_figure(run: Run) -> Figure | None:
-    """Shares of the groups that are equal in outcome, over the steps. None without rollouts."""
-    groups: Any = zero_std_groups(run)
-    if groups.empty:
-        return None
-    shares = groups.groupby("step").mean()
-    window = window_size(len(shares))
-    layers = shares.rolling(window, center=True, min_periods=1).mean()
-    looks: Any = {"colors": (COLORS[0], COLORS[5], MUTED), "hatch": ("", "////", ""), "edgecolor": "white"}
-    with paper_figure(2.5) as figure:
-        axes = figure.subplots()
-        axes.stackplot(layers.index, layers.T, labels=layers.columns, linewidth=0.5, **looks)
-        axes.set(ylim=(0, 1), ylabel="share of groups", title="Groups equal in outcome")
-        axes.set_xlabel("training step" + (f" (mean over {window})" if window > 1 else ""))
-        axes.yaxis.set_major_formatter(PercentFormatter(1))
-        axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
-        axes.margins(x=0)
-        figure.legend(loc="outside upper right", ncols=3, frameon=False, handlelength=1.2)
-        caption = f"{len(groups):,} groups, {groups['all correct, rescued'].sum():,} of them rescued by the bonus"
-        figure.supxlabel(caption, x=0.995, ha="right", size=6.5, color=MUTED)
-    return figure

@@ -12,7 +12,7 @@ from gar.report.definitions import DEFINITIONS
 from gar.report.page import MAX_BYTES, Report, page
 from gar.report.rollouts import browser_rollouts
 from gar.report.runs import differing_settings, find_runs, group_runs, missing, read_run, run_facts
-from gar.report.tables import runs_table, setting, status_table, tags, verdict_counts
+from gar.report.tables import runs_table, setting, status_table, verdict_counts
 from gar.report.verdicts import changes, contests, contrast_table, headline, scope
 
 _SPARE_BYTES = 200_000
@@ -53,7 +53,6 @@ def make_report(runs: Sequence[Run], options: ReportOptions) -> Report:
     report = Report(
         title=runs[0].name if len(runs) == 1 else " · ".join(groups),
         subtitle=_subtitle(runs, len(groups)),
-        tags=list(dict.fromkeys(tag for run in runs for tag in tags(run))),
         headline=_measured(runs) or headline(tested, [*reasons, *ends]),
         scope=scope(tested, len(groups)),
         notes=[f"{note}." for note in (*notes, *reasons)],

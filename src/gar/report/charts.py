@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from gar.analysis.curves import Panel, logged, window_size
-from gar.analysis.rollouts import alignment_figure, zero_std_groups_figure
+from gar.analysis.rollouts import alignment_figure
 from gar.analysis.style import COLORS, STYLE
 from gar.report.page import Chart, Series
 from gar.report.runs import Groups
@@ -94,20 +94,17 @@ def _plain(values: Any) -> list[float | None]:
 
 
 def pictures(groups: Groups, steps: Sequence[int] = ()) -> list[tuple[str, str]]:
-    """Histograms of the alignment from `steps` on, and zero-std groups, of the first run of each group.
+    """Histograms of the alignment from `steps` on, of the first run of each group.
 
     An SVG inside an image cannot run scripts or load anything.
     """
     shown = []
     for run in (runs[0] for runs in groups.values() if runs[0].num_rows):
-        for title, figure in (
-            (f"Alignment of correct responses, {run.name}", alignment_figure(run, steps)),
-            (f"Groups of {run.name}", zero_std_groups_figure(run)),
-        ):
-            if figure is not None:
-                file = io.BytesIO()
-                with matplotlib.rc_context(STYLE):
-                    figure.savefig(file, format="svg", metadata={"Date": None})
-                encoded = base64.b64encode(file.getvalue()).decode("ascii")
-                shown.append((title, f"data:image/svg+xml;base64,{encoded}"))
+        figure = alignment_figure(run, steps)
+        if figure is not None:
+            file = io.BytesIO()
+            with matplotlib.rc_context(STYLE):
+                figure.savefig(file, format="svg", metadata={"Date": None})
+            encoded = base64.b64encode(file.getvalue()).decode("ascii")
+            shown.append((f"Alignment of correct responses, {run.name}", f"data:image/svg+xml;base64,{encoded}"))
     return shown

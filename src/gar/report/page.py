@@ -108,7 +108,6 @@ class Report:
 
     title: str
     subtitle: str
-    tags: Sequence[str]
     headline: str
     scope: str
     notes: Sequence[str]

@@ -17,7 +17,6 @@ def runs_table(runs: Sequence[Run]) -> pd.DataFrame:
     rows = [
         {
             "run": run.name if names.count(run.name) == 1 else str(run.path),
-            "tags": ", ".join(tags(run)),
             "status": run.status,
             "method": run.settings.get("method"),
             "model": setting(run, "model.path"),
@@ -51,11 +50,6 @@ def verdict_counts(run: Run) -> Counter[str]:
     for row in run.rollouts(columns).group_by(columns).aggregate([([], "count_all")]).to_pylist():
         counts[verdict_word(row)] += row["count_all"]
     return counts
-
-
-def tags(run: Run) -> list[str]:
-    """Tags of a run, from its settings."""
-    return [str(tag) for tag in setting(run, "records.tags") or ()]
 
 
 def setting(run: Run, name: str) -> Any:

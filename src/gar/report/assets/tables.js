@@ -65,7 +65,7 @@ function drawTable(title, table) {
 
 function summaryPanel(params) {
   const { columns, rows } = report.all_runs;
-  const numbers = columns.flatMap((heading, j) => (rows.length === 1 && !['tags', 'seed'].includes(heading) && kindOf(report.all_runs, j) === 'number' ? [[heading, rows[0][j]]] : []));
+  const numbers = columns.flatMap((heading, j) => (rows.length === 1 && heading !== 'seed' && kindOf(report.all_runs, j) === 'number' ? [[heading, rows[0][j]]] : []));
   const tiles = numbers.filter(([, value]) => value !== '–').map(([heading, value]) => h('div', { class: 'tile' }, h('span', {}, term(heading)), h('b', {}, value)));
   const first = report.charts.slice(0, 2);
   return [

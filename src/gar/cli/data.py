@@ -193,9 +193,7 @@ class _Guide(_Prompts):
 
         problems = self.load().problems
         policy, tokenizer = load_policy(ModelSettings(path=self.model))
-        sampling = Sampling(
-            max_new_tokens=self.max_new_tokens, temperature=1.0, top_p=1.0, seed=self.seed, batch_size=256
-        )
+        sampling = Sampling(max_new_tokens=self.max_new_tokens, temperature=1.0, seed=self.seed, batch_size=256)
         with Verifier(format="boxed" if self.template == "boxed" else "think-answer", tags=self.tags) as verifier:
 
             def count_right(problems: Sequence[Problem]) -> list[int]:

@@ -92,10 +92,9 @@ def iter_response_rows(source: str, columns: ResponseColumns) -> Iterator[Respon
         yield from broken
         broken.clear()
         try:
-            item = read_response_row(row, columns, source=source, line=number)
+            yield read_response_row(row, columns, source=source, line=number)
         except DataError as error:
-            item = error
-        yield item
+            yield error
     yield from broken
 
 
@@ -112,8 +111,7 @@ def read_response_row(row: Row, columns: ResponseColumns, *, source: str, line: 
     )
     if columns.answer_in_solution:
         schema = replace(schema, answer_of=stated_answer, no_answer=_NOT_STATED)
-    default_id = f"{source_name(source)}-{line}"
-    problem = read_problem(row, schema, place=place, default_id=default_id, default_source="")
+    problem = read_problem(row, schema, place=place, default_id=f"{source_name(source)}-{line}", default_source="")
     if isinstance(problem, str):
         raise DataError(f"{place}: {problem}.")
     found = list(_responses(row, columns, place))

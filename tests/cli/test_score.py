@@ -100,7 +100,7 @@ def test_score_writes_beside_nobody_and_prints_a_summary(tmp_path, monkeypatch, 
 
 def test_score_ends_with_a_status_and_a_reason_above_the_table(tmp_path, capsys):
     for responses, flags, status, words in (
-        (["", [99]], [], 3, "None of 2 responses is in the format 'think-answer'"),
+        (["", "99"], [], 3, "None of 2 responses is in the format 'think-answer'"),
         (["7", "8"], ["--allow-degenerate"], 0, "None of 2 responses is in the format 'think-answer'"),
         (["Natalia sold clips in April. 7"] * 2, ["--format", "none"], 3, "unknown to the tokenizer"),
     ):

@@ -1,11 +1,10 @@
-"""Prompts as the policy sees them, and as slime 0.3 reads them with --input-key prompt --label-key label."""
+"""Prompts as the policy sees them."""
 
 import re
 
 import pytest
 from tokenizers import processors
 
-from gar.data.prepare import slime_row
 from gar.data.prompts import drop_long_prompts, format_instruction, render_problems, render_prompt
 from gar.errors import DataError, ModelError
 from gar.types import Anchor, Problem, Tags
@@ -87,13 +86,3 @@ def test_drop_long_prompts_counts_what_an_engine_would_encode(tokenizer, chat_to
             drop_long_prompts(given, chat_tokenizer, length - 1)
     problems = [problem("w " * length) for length in (3, 5, 4, 9)]
     assert drop_long_prompts(problems, tokenizer, 4) == ([problems[0], problems[2]], 2)
-
-
-def test_slime_row_asks_for_the_format_and_keeps_the_anchors():
-    row = slime_row(problem("3+4="), "think-answer", chat=True, tags=Tags(think_open="<t>", think_close="</t>"))
-    assert row["prompt"][0]["content"].startswith("3+4=\n\nFirst work the problem out between <t> and </t>.")
-    assert (row["label"], row["metadata"]) == ("7", {"id": "n-7", "anchors": ["3 + 4"]})
-    assert slime_row(problem("3+4="), "plain", chat=True)["prompt"] == TALK
-    assert slime_row(problem("3+4="), "plain", chat=False)["prompt"] == "3+4="
-    with raises(DataError, None, "'n-7'"):  # only a chat template makes text of messages
-        slime_row(problem(TALK), "plain", chat=False)

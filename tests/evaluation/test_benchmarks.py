@@ -5,7 +5,7 @@ import json
 import pytest
 
 from gar.errors import ConfigError, DataError
-from gar.evaluation.benchmarks.load import load_benchmark, load_sets
+from gar.evaluation.benchmarks.load import load_benchmark, load_sets, problems_hash
 from gar.evaluation.benchmarks.registry import BENCHMARKS
 from gar.evaluation.job import GenerateJob
 from gar.settings import ModelSettings
@@ -63,7 +63,7 @@ def test_load_benchmark_reads_the_embedded_task_and_any_file_of_problems(tmp_pat
 def test_load_benchmark_hash_follows_what_is_asked(tmp_path):
     def sha256(**change):
         rows = [MATHARENA[0] | change, MATHARENA[1]]
-        return load_benchmark(f"aime-2026={write_jsonl(tmp_path / 'rows.jsonl', rows)}").sha256
+        return problems_hash(load_benchmark(f"aime-2026={write_jsonl(tmp_path / 'rows.jsonl', rows)}").problems)
 
     assert sha256() == sha256(problem_type=["Geometry"])
     assert len({sha256(), sha256(answer=3), sha256(problem="What?"), sha256(problem_idx=9)}) == 4

@@ -109,7 +109,7 @@ def test_score_file_reads_the_rows_columns_and_prompts_that_it_is_told(write_row
     scored = score(write_rows(row, row | {"prompt": [3, 4]}), template="think-answer", out="template.jsonl")
     rendered = row | {"prompt": render_prompt(row["prompt"], "think-answer", chat=False)}
     assert read(scored) == read(score(write_rows(rendered), out="rendered.jsonl"))
-    assert "token ids as prompt take no template, got --template think-answer" in scored.files.errors.read_text()
+    assert "each entry must be a chat message" in scored.files.errors.read_text()
 
 
 def test_score_file_summary_by_hand(write_rows, score):

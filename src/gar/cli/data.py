@@ -14,7 +14,7 @@ from gar.cli.console import show, show_table
 from gar.cli.outcomes import DEGENERATE, DONE, REFUSED
 from gar.data.check import DataReport, Usability, check_problems
 from gar.data.guide import WORDING, guide_problems
-from gar.data.prepare import draw_subset, problem_row, slime_row, write_json_lines, write_problems
+from gar.data.prepare import draw_subset, problem_row, write_json_lines, write_problems
 from gar.data.problems import LoadedProblems, iter_problems, load_problems, prompt_text
 from gar.data.prompts import PromptTemplate, render_problems
 from gar.data.rows import check_source, check_suffix
@@ -139,6 +139,8 @@ class _Slime(_Prompts):
     """Prompts as chat messages, for slime's --apply-chat-template. Otherwise text."""
 
     def run(self) -> int:
+        from gar.integrations.slime.data import slime_row
+
         self.check(".jsonl")
         rows = (slime_row(problem, self.template, chat=self.chat, tags=self.tags) for problem in self.load())
         write_json_lines(rows, self.out)
@@ -191,9 +193,7 @@ class _Guide(_Prompts):
 
         problems = self.load().problems
         policy, tokenizer = load_policy(ModelSettings(path=self.model))
-        sampling = Sampling(
-            max_new_tokens=self.max_new_tokens, temperature=1.0, top_p=1.0, seed=self.seed, batch_size=256
-        )
+        sampling = Sampling(max_new_tokens=self.max_new_tokens, temperature=1.0, seed=self.seed, batch_size=256)
         with Verifier(format="boxed" if self.template == "boxed" else "think-answer", tags=self.tags) as verifier:
 
             def count_right(problems: Sequence[Problem]) -> list[int]:

@@ -85,7 +85,9 @@ def check_problems(source: str, *, options: SourceSettings = DEFAULT_SOURCE, com
             if _seen(prompts, prompt_hash(problem.prompt)):
                 report.repeated_prompts.append(example)
             if compare:
-                answers += [(_final_answer(anchor.text), problem.answer, example) for anchor in problem.anchors]
+                for anchor in problem.anchors:
+                    format = "think-answer" if Tags().answer_open in anchor.text else "none"
+                    answers.append((parse_response(anchor.text, format=format).answer, problem.answer, example))
         report.column_schema = schema_of(source, options).name
     except DataError as error:  # no rows, missing columns, a source that cannot be read: nothing follows
         report.errors.append(error)
@@ -99,10 +101,6 @@ def _seen(hashes: set[int], new: int) -> bool:
     known = new in hashes
     hashes.add(new)
     return known
-
-
-def _final_answer(solution: str) -> str | None:
-    return parse_response(solution, format="think-answer" if Tags().answer_open in solution else "none").answer
 
 
 def _compare(answers: Sequence[tuple[str | None, str, str]], report: DataReport) -> None:

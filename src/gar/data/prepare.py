@@ -15,12 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from gar.data.problems import distinct_problems, iter_problems, no_problems, prompt_hash
-from gar.data.prompts import PromptTemplate, as_messages, render_prompt
 from gar.data.rows import check_suffix
-from gar.errors import DataError
 from gar.records.files import atomic_file
 from gar.settings import DEFAULT_SOURCE, SourceSettings
-from gar.types import Problem, Tags
+from gar.types import Problem
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -92,22 +90,3 @@ def problem_row(problem: Problem) -> dict[str, Any]:
         "expert_solution": solutions if len(solutions) > 1 else next(iter(solutions), None),
         "source": problem.source,
     }
-
-
-def slime_row(problem: Problem, template: PromptTemplate, *, chat: bool, tags: Tags | None = None) -> dict[str, Any]:
-    """A line for slime's --prompt-data: `prompt`, `label`, and `metadata` with the problem's `id` and its `anchors`.
-
-    With `chat` the prompt is chat messages, for slime's --apply-chat-template. Else the policy continues its text.
-
-    Raises:
-        DataError: Chat messages without a user message, or without `chat`.
-    """
-    prompt = render_prompt(problem.prompt, template, chat=chat, tags=tags)
-    if chat:
-        prompt = as_messages(prompt)
-    elif not isinstance(prompt, str):
-        raise DataError(
-            f"problem {problem.id!r} is chat messages, which only a chat template makes text of: use --chat"
-        )
-    anchors = [anchor.text for anchor in problem.anchors if anchor.text.strip()]
-    return {"prompt": prompt, "label": problem.answer, "metadata": {"id": problem.id, "anchors": anchors}}

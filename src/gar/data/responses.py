@@ -14,8 +14,6 @@ from gar.settings import Settings
 from gar.types import Prompt
 from gar.verify import answer_line, last_boxed
 
-Ids = tuple[int, ...]
-
 _NOT_STATED = "the solution states no answer (\\boxed{}, or a line that starts with #### or A:)"
 
 
@@ -23,9 +21,9 @@ class ResponseColumns(Settings):
     """The columns of a row. A dotted name reaches into objects: `6b_finetuning.solution`."""
 
     prompt_field: str = "prompt"
-    """Column of the prompt: text as the policy saw it, chat messages, or token ids."""
+    """Column of the prompt: text as the policy saw it, or chat messages."""
     responses_fields: Annotated[tuple[str, ...], Field(min_length=1)] = ("responses",)
-    """Column of a list of responses (text or token ids), or columns of one each. a.b is field b of column a."""
+    """Column of a list of responses, or columns of one each. a.b is field b of column a."""
     answer_field: str = "answer"
     """Column of the gold answer."""
     answer_in_solution: bool = False
@@ -50,8 +48,8 @@ class ResponseRow:
     line: int
     place: str
     id: str
-    prompt: Prompt | Ids
-    responses: tuple[str | Ids, ...]
+    prompt: Prompt
+    responses: tuple[str, ...]
     response_fields: tuple[str, ...]
     answer: str
     anchors: tuple[str, ...]
@@ -82,7 +80,7 @@ def survey_rows(rows: Iterable[ResponseRow | DataError]) -> ResponseSurvey:
             continue
         survey.num_responses += len(row.responses)
         survey.num_anchored += bool(row.anchors)
-        prompts.add(prompt_hash(str(row.prompt) if isinstance(row.prompt, tuple) else row.prompt))
+        prompts.add(prompt_hash(row.prompt))
     survey.num_repeated = survey.num_rows - len(survey.errors) - len(prompts)
     return survey
 
@@ -94,17 +92,15 @@ def iter_response_rows(source: str, columns: ResponseColumns) -> Iterator[Respon
         yield from broken
         broken.clear()
         try:
-            item = read_response_row(row, columns, source=source, line=number)
+            yield read_response_row(row, columns, source=source, line=number)
         except DataError as error:
-            item = error
-        yield item
+            yield error
     yield from broken
 
 
 def read_response_row(row: Row, columns: ResponseColumns, *, source: str, line: int) -> ResponseRow:
     """Turn row number `line` of `source` into a problem and its responses, or raise a `DataError`."""
     place = row_place(source, line)
-    prompt = column_value(row, columns.prompt_field, place)
     schema = ColumnSchema(
         name="responses",
         prompt=columns.prompt_field,
@@ -115,9 +111,7 @@ def read_response_row(row: Row, columns: ResponseColumns, *, source: str, line: 
     )
     if columns.answer_in_solution:
         schema = replace(schema, answer_of=stated_answer, no_answer=_NOT_STATED)
-    stand_in = {columns.prompt_field: "token ids"} if _is_ids(prompt) else {}
-    default_id = f"{source_name(source)}-{line}"
-    problem = read_problem(row | stand_in, schema, place=place, default_id=default_id, default_source="")
+    problem = read_problem(row, schema, place=place, default_id=f"{source_name(source)}-{line}", default_source="")
     if isinstance(problem, str):
         raise DataError(f"{place}: {problem}.")
     found = list(_responses(row, columns, place))
@@ -127,7 +121,7 @@ def read_response_row(row: Row, columns: ResponseColumns, *, source: str, line: 
         line=line,
         place=place,
         id=problem.id,
-        prompt=tuple(prompt) if _is_ids(prompt) else problem.prompt,
+        prompt=problem.prompt,
         responses=tuple(response for response, _ in found),
         response_fields=tuple(name for _, name in found),
         answer=problem.answer,
@@ -143,23 +137,14 @@ def stated_answer(solution: str) -> str:
     return last_boxed(solution) or answer_line(solution).rstrip("*")
 
 
-def _responses(row: Row, columns: ResponseColumns, place: str) -> Iterator[tuple[str | Ids, str]]:
+def _responses(row: Row, columns: ResponseColumns, place: str) -> Iterator[tuple[str, str]]:
     """The responses, and the column of each."""
     for name in columns.responses_fields:
         value = column_value(row, name, place)
-        # Each of several columns may hold the token ids of one response. In a single column [7, 8] would be a mistake.
-        is_list = isinstance(value, list) and (len(columns.responses_fields) == 1 or not _is_ids(value))
-        for response in value if is_list else [value]:
-            if isinstance(response, list) and (not response or _is_ids(response)):
-                yield tuple(response), name
-            elif isinstance(response, str):
-                yield checked_text(response, place, name), name
-            else:
+        for response in value if isinstance(value, list) else [value]:
+            if not isinstance(response, str):
                 raise DataError(
-                    f"{place}: column {name!r} must hold responses, each text or a list of token ids, got "
-                    f"{type(response).__name__}: {str(response)[:60]}."
+                    f"{place}: column {name!r} must hold responses as text, one or a list of them, got "
+                    f"{type(response).__name__}: {str(response)[:60]}. Decode token ids first."
                 )
-
-
-def _is_ids(value: object) -> bool:
-    return isinstance(value, list) and bool(value) and all(type(token) is int for token in value)
+            yield checked_text(response, place, name), name

@@ -85,8 +85,7 @@ def check_source(source: str) -> None:
 
 
 def check_suffix(path: Path, *suffixes: str) -> None:
-    """Raise a `ConfigError` for an output that ends in none of `suffixes`, by default .jsonl and .parquet."""
-    suffixes = suffixes or (".jsonl", ".parquet")
+    """Raise a `ConfigError` for an output that ends in none of `suffixes`."""
     if path.suffix not in suffixes:
         raise ConfigError(f"{path}: expected a name that ends in {' or '.join(suffixes)}.")
 

@@ -67,14 +67,6 @@ def _before_hashes(text: str) -> str:
     return re.sub(r"<<[^<>]*>>", "", text.rpartition("####")[0] if "####" in text else text).strip()
 
 
-def _last_box(text: str) -> str:
-    return last_boxed(text) or ""
-
-
-def _checkable_answer(text: str) -> str:
-    return "" if text.strip().lower() in ("proof", "notfound") else text.strip()
-
-
 def _numina_unusable(row: Row) -> str:
     for column in ("problem_is_valid", "solution_is_valid"):
         if column in row and row[column] not in ("Yes", True):
@@ -114,7 +106,7 @@ _DETECTED = (
         answer="answer",
         anchors=("solution",),
         needs=("solution",),
-        answer_of=_checkable_answer,
+        answer_of=lambda text: "" if text.strip().lower() in ("proof", "notfound") else text.strip(),
         unusable=_numina_unusable,
         no_answer="the answer is empty, 'proof' or 'notfound'",
     ),
@@ -123,7 +115,7 @@ _DETECTED = (
         prompt="problem",
         answer="solution",
         anchors=("solution",),
-        answer_of=_last_box,
+        answer_of=lambda text: last_boxed(text) or "",
         no_answer="no \\boxed{} in the solution",
     ),
     ColumnSchema(

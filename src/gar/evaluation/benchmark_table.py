@@ -120,15 +120,11 @@ def text_tables(scores: pd.DataFrame, tests: pd.DataFrame) -> dict[str, pd.DataF
 
 def _counts(models: Sequence[Model]) -> pd.DataFrame:
     """The counts of all evaluations. An evaluation's seed is its place among the model's."""
-    parts = (
-        (model.label, seed, name, _result(run))
+    return problem_counts(
+        (model.label, seed, name, each.id, part.num_samples, each.num_correct, each.wrong_votes or ())
         for model in models
         for name, runs in model.evaluations.items()
-        for seed, run in enumerate(runs)
-    )
-    return problem_counts(
-        (label, seed, name, each.id, part.num_samples, each.num_correct, each.wrong_votes or ())
-        for label, seed, name, part in parts
+        for seed, part in enumerate(map(_result, runs))
         for each in part.problems
     )
 

@@ -3,7 +3,7 @@
 import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from transformers import PreTrainedModel
@@ -16,7 +16,7 @@ from gar.records.rollouts import SampleRecord
 from gar.rollouts.generate import Response, encode_prompt, generate_responses
 from gar.sequences import ends_in_thinking_tag, token_pieces
 from gar.settings import EvaluateSettings
-from gar.types import Problem, Prompt, ResponseFormat, ResponseVerifier, Status, Tags, Verdict
+from gar.types import Problem, ResponseFormat, ResponseVerifier, Status, Tags, Verdict
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -30,6 +30,10 @@ class Sampling:
     batch_size: int = 64
     chat_template_kwargs: Mapping[str, Any] | None = None
     generation_kwargs: Mapping[str, Any] | None = None
+
+    def arguments(self) -> dict[str, Any]:
+        """The arguments of `generate_responses`."""
+        return {each.name: getattr(self, each.name) for each in fields(self) if each.name != "chat_template_kwargs"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -97,7 +101,7 @@ class SetResult:
                 problem_id=group.problem.id,
                 group_index=number,
                 response_index=index,
-                prompt=group.problem.prompt if isinstance(group.problem.prompt, str) else str(group.problem.prompt),
+                prompt=str(group.problem.prompt),
                 response=response.text,
                 gold=group.problem.answer,
                 answer=verdict.answer,
@@ -158,31 +162,25 @@ def sample_groups(
     """
     if not problems:
         raise DataError("there are no problems to sample responses to. Is the file empty, or was every row dropped?")
-    prompts = [problem.prompt for problem in problems]
-    prompt_ids, prefilled = encode_prompts(tokenizer, prompts, verifier.tags, sampling.chat_template_kwargs)
+    prompt_ids, prefilled = encode_prompts(tokenizer, problems, verifier.tags, sampling.chat_template_kwargs)
     sampled = generate_responses(
         model,
         tokenizer,
         prompt_ids,
         num_samples=num_samples,
-        max_new_tokens=sampling.max_new_tokens,
-        temperature=sampling.temperature,
-        top_p=sampling.top_p,
-        batch_size=sampling.batch_size,
-        seed=sampling.seed,
         tags=verifier.tags,
-        generation_kwargs=sampling.generation_kwargs,
         progress=progress,
+        **sampling.arguments(),
     )
     return graded_groups(verifier, problems, sampled, prefilled=prefilled)
 
 
 def encode_prompts(
-    tokenizer: Any, prompts: Sequence[Prompt], tags: Tags, template: Mapping[str, Any] | None = None
+    tokenizer: Any, problems: Sequence[Problem], tags: Tags, template: Mapping[str, Any] | None = None
 ) -> tuple[list[list[int]], list[bool]]:
     """The token ids of each prompt, and whether it ends in the opening thinking tag. Raises as `encode_prompt`."""
     pieces = token_pieces(tokenizer)
-    prompt_ids = [encode_prompt(tokenizer, prompt, chat_template_kwargs=template) for prompt in prompts]
+    prompt_ids = [encode_prompt(tokenizer, problem.prompt, chat_template_kwargs=template) for problem in problems]
     return prompt_ids, [ends_in_thinking_tag(ids, pieces, tags) for ids in prompt_ids]
 
 

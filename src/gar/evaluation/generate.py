@@ -54,18 +54,10 @@ class TransformersEngine:
 
     def respond(self, prompt_ids: Sequence[Sequence[int]], sampling: Sampling) -> list[Response]:
         """Write one response to each prompt, all from one random stream. Temperature 0 is greedy."""
+        drawn = sampling if sampling.temperature else replace(sampling, temperature=1.0, top_p=GREEDY_TOP_P)
+        options = replace(drawn, batch_size=len(prompt_ids)).arguments()
         try:
-            written = generate_responses(
-                self._model,
-                self.tokenizer,
-                prompt_ids,
-                num_samples=1,
-                max_new_tokens=sampling.max_new_tokens,
-                temperature=sampling.temperature or 1.0,
-                top_p=sampling.top_p if sampling.temperature else GREEDY_TOP_P,
-                batch_size=len(prompt_ids),
-                seed=sampling.seed,
-            )
+            written = generate_responses(self._model, self.tokenizer, prompt_ids, num_samples=1, **options)
         except torch.OutOfMemoryError as error:
             raise ModelError(
                 f"the device's memory does not suffice for {len(prompt_ids)} responses of up to "
@@ -147,7 +139,7 @@ def _generate_set(job: GenerateJob, asked: EvaluationSet, folder: EvaluationFold
     """Draw the missing samples of one benchmark."""
     name, template = asked.identity["benchmark"]["name"], asked.identity["prompt"]["template"]
     problems = render_problems(asked.problems, template, engine.tokenizer)
-    prompt_ids, prefilled = encode_prompts(engine.tokenizer, [problem.prompt for problem in problems], Tags())
+    prompt_ids, prefilled = encode_prompts(engine.tokenizer, problems, Tags())
     lengths = [len(ids) for ids in prompt_ids]
     model = {"path": job.model.path, "revision": job.model.revision, **engine.identity}
     room = DEFAULT_MAX_NEW_TOKENS if engine.context is None else engine.context - max(lengths)
@@ -160,8 +152,7 @@ def _generate_set(job: GenerateJob, asked: EvaluationSet, folder: EvaluationFold
     places = {problem.id: i for i, problem in enumerate(problems)}
     done = {(places[line["problem"]], line["sample"]) for line in folder.responses}
     sampling = Sampling(max_new_tokens=limit, temperature=job.temperature, top_p=job.top_p, seed=job.seed)
-    total = len(problems) * num_samples
-    with tqdm(total=total, initial=len(done), desc=name, unit=" samples", disable=None) as bar:
+    with tqdm(total=len(problems) * num_samples, initial=len(done), desc=name, unit=" samples", disable=None) as bar:
         for batch in plan_batches(lengths, num_samples, job.batch_size):
             if done.issuperset(batch):
                 continue

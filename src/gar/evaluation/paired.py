@@ -99,7 +99,7 @@ def scores(counts: pd.DataFrame, *, measures: Measures, intervals: bool = False)
     rows = []
     for label, set_name, part in _parts(counts):
         for measure, k in measures.get(set_name, ()):
-            rates = _wide(part, _rates(part, measure, k))
+            rates = _rates(part, measure, k)
             ends = bootstrap_interval(rates) if intervals and np.ptp(rates) else (np.nan, np.nan)
             rows.append((label, set_name, measure, k, *rates.shape, *mean_and_sd(rates.mean(axis=1)), *ends))
     names = ["label", "set_name", "measure", "k", "num_seeds", "num_problems", "mean", "sd", "low", "high"]
@@ -127,7 +127,7 @@ def _uncorrected(
             for measure, k in columns:
                 both = sides[0].merge(sides[1], on=list(_KEY), suffixes=("", "_reference"))
                 both = both.query(f"num_samples >= {k} and num_samples_reference >= {k}")
-                rates = [_wide(both, _rates(both, measure, k, suffix)) for suffix in ("", "_reference")]
+                rates = [_rates(both, measure, k, suffix) for suffix in ("", "_reference")]
                 if rates[0].size:
                     yield label, other, set_name, measure, k, *_difference(rates[0], rates[1], test_problems)
 
@@ -152,14 +152,10 @@ def _parts(counts: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame]]:
         yield label, set_name, part
 
 
-def _rates(counts: pd.DataFrame, measure: Measure, k: int, suffix: str = "") -> list[float]:
-    """pass@k or maj@k of each row."""
+def _rates(counts: pd.DataFrame, measure: Measure, k: int, suffix: str = "") -> NDArray[np.float64]:
+    """pass@k or maj@k [seeds, problems] of the problems that every seed has, in the order of the rows."""
     columns = (counts[f"{name}{suffix}"] for name in ("num_samples", "num_correct", "wrong_votes"))
-    return [rate(measure, k, *values) for values in zip(*columns, strict=True)]
-
-
-def _wide(counts: pd.DataFrame, rates: Sequence[float]) -> NDArray[np.float64]:
-    """Rates [seeds, problems] of the problems that every seed has, in the order of the rows."""
+    rates = [rate(measure, k, *values) for values in zip(*columns, strict=True)]
     seeds, problems = (counts[name].unique() for name in _KEY)
     wide = counts.assign(rate=rates).pivot(index="seed", columns="problem_id", values="rate")
     return wide.reindex(index=seeds, columns=problems).dropna(axis="columns").to_numpy(dtype=float)

@@ -13,8 +13,8 @@ from jinja2 import TemplateError
 from tqdm import tqdm
 
 from gar import __version__
-from gar.data.prompts import PromptTemplate, render_prompt
-from gar.data.responses import Ids, ResponseRow, ResponseSurvey, iter_response_rows, survey_rows
+from gar.data.prompts import render_prompt
+from gar.data.responses import ResponseRow, ResponseSurvey, iter_response_rows, survey_rows
 from gar.data.rows import source_name
 from gar.errors import DataError, ModelError
 from gar.models.load import load_policy
@@ -32,7 +32,6 @@ from gar.scoring.scorer import SCORER, GARScorer
 from gar.scoring.scores import ResponseGroup
 from gar.scoring.summary import ScoreTally
 from gar.step import plan_shaping
-from gar.types import Prompt, Tags
 from gar.verify import Verifier
 
 _FIRST_ROWS = 100
@@ -154,9 +153,9 @@ def _score_window(job: ScoreJob, scorer: GARScorer, window: Sequence[tuple[Respo
 
 
 def _unknown_fraction(job: ScoreJob, tokenizer: Any) -> float:
-    """Share of unknown tokens in the first responses that are text. 0 if the tokenizer can write everything."""
+    """Share of unknown tokens in the first responses. 0 if the tokenizer can write everything."""
     readable = (row for row in islice(_rows(job), _FIRST_ROWS) if isinstance(row, ResponseRow))
-    texts = [response for row in readable for response in row.responses if isinstance(response, str)]
+    texts = [response for row in readable for response in row.responses]
     if tokenizer.unk_token_id is None or not texts:
         return 0.0
     ids = [token for encoded in tokenizer(texts, add_special_tokens=False)["input_ids"] for token in encoded]
@@ -181,28 +180,19 @@ def _windows(
 
 def _groups(job: ScoreJob, tokenizer: Any, errors: list[DataError]) -> Iterator[tuple[ResponseRow, ResponseGroup]]:
     """Rows that can be scored. `errors` gets the reasons for the others."""
-    tags = job.verify.tags
     for row in _rows(job):
         if isinstance(row, DataError):
             errors.append(row)
             continue
         try:
-            prompt = _prompt(row.prompt, job.template, tokenizer, tags)
+            prompt = render_prompt(row.prompt, job.template, chat=bool(tokenizer.chat_template), tags=job.verify.tags)
+            if not isinstance(prompt, str):  # the chat template may reject its messages
+                prompt = tuple(encode_prompt(tokenizer, prompt))
         except (DataError, ModelError, TemplateError) as error:
             errors.append(DataError(f"{row.place}: {error}"))
             continue
         given = {name: getattr(row, name) for name in ("responses", "anchors", "answer", "id")}
         yield row, ResponseGroup(prompt=prompt, **given)
-
-
-def _prompt(prompt: Prompt | Ids, template: PromptTemplate, tokenizer: Any, tags: Tags) -> Prompt | Ids:
-    """The prompt as the policy sees it. Chat messages are encoded here, since their template may reject them."""
-    if isinstance(prompt, tuple):
-        if template != "plain":
-            raise DataError(f"token ids as prompt take no template, got --template {template}.", code="template")
-        return prompt
-    rendered = render_prompt(prompt, template, chat=bool(tokenizer.chat_template), tags=tags)
-    return rendered if isinstance(rendered, str) else tuple(encode_prompt(tokenizer, rendered))
 
 
 def _rows(job: ScoreJob) -> Iterator[ResponseRow | DataError]:

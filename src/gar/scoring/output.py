@@ -56,7 +56,7 @@ class ScoreFiles:
     out: Path
 
     def __post_init__(self) -> None:
-        check_suffix(self.out)
+        check_suffix(self.out, ".jsonl", ".parquet")
 
     @property
     def errors(self) -> Path:

@@ -36,14 +36,13 @@ class EvaluationSet(NamedTuple):
 class LoadedBenchmark:
     """A benchmark's problems in the order of the source, at least one, and where they came from.
 
-    `source` is the file, the Hub id with the revision asked for, or "package" for the embedded task. `sha256` is
-    `problems_hash`. `notes` are printed with every result.
+    `source` is the file, the Hub id with the revision asked for, or "package" for the embedded task. `notes` are
+    printed with every result.
     """
 
     benchmark: Benchmark
     problems: tuple[Problem, ...]
     source: str
-    sha256: str
     notes: tuple[str, ...]
 
 
@@ -82,7 +81,7 @@ def _evaluation_set(job: GenerateJob, loaded: LoadedBenchmark) -> EvaluationSet:
             "name": loaded.benchmark.name,
             "source": loaded.source,
             "num_problems": number,
-            "problems_sha256": loaded.sha256,
+            "problems_sha256": problems_hash(loaded.problems),
             "notes": list(loaded.notes),
         },
         "prompt": {
@@ -135,16 +134,13 @@ def load_benchmark(spec: str, *, limit: int | None = None) -> LoadedBenchmark:
         source, problems = file, _read(iter_rows(file, torn_ids=benchmark.torn_ids), benchmark, file)
     else:
         source, problems = benchmark.hub_id + at + revision, _from_hub(benchmark, revision)
-    repeated = [name for name, count in Counter(problem.id for problem in problems).items() if count > 1]
-    if repeated:
+    if repeated := [name for name, count in Counter(problem.id for problem in problems).items() if count > 1]:
         raise DataError(f"{source}: the problem id {repeated[0]!r} is used twice. Were two files joined?")
     if not problems:
         raise DataError(f"{source}: no rows. Was the file written to the end, and is it the right one?")
     chosen = tuple(problems[:limit])
     notes += _notes(benchmark, problems, chosen)
-    return LoadedBenchmark(
-        benchmark=benchmark, problems=chosen, source=source, sha256=problems_hash(chosen), notes=tuple(notes)
-    )
+    return LoadedBenchmark(benchmark=benchmark, problems=chosen, source=source, notes=tuple(notes))
 
 
 def problems_hash(problems: Sequence[Problem]) -> str:

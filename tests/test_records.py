@@ -19,7 +19,6 @@ from gar.records import (
     RunFolder,
     canonical_hash,
     open_run,
-    read_jsonl,
 )
 from gar.types import Status
 from tests.support.errors import raises
@@ -130,17 +129,6 @@ def test_records_that_are_wrong_are_not_written(run):
         with pytest.raises((ValueError, TypeError)):
             run.write_rollouts(12, [NOT_SCORED, replace(RECORD, **change)])
     assert open_run(run.path).rollouts(["reward"]).to_pydict() == {"reward": []}
-
-
-def test_lines_are_read_whole_and_a_wrong_one_is_named(tmp_path):
-    path = tmp_path / "rows.jsonl"
-    for text, rows in (("", []), ('{"a": "x\u2028y\x85z"}\n{"a": 2}', [{"a": "x\u2028y\x85z"}, {"a": 2}])):
-        path.write_text(text)
-        assert read_jsonl(path) == rows
-    for line in (b"[1]", b"", b"{'a': 1}", b'{"a": "\xff"}'):
-        path.write_bytes(b'{"a": 1}\n' + line + b'\n{"a": 3}\n')
-        with raises(RecordError, None, "rows.jsonl:2: "):
-            read_jsonl(path)
 
 
 def test_run_folder_on_a_full_disk_keeps_what_was_written(run):

@@ -195,11 +195,6 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def dump_config(config: RunConfig) -> str:
-    """Every setting as YAML 1.2. Loading it gives the same configuration."""
-    return dump_yaml(config.model_dump(mode="json"))
-
-
 def dump_yaml(values: Mapping[str, Any]) -> str:
     """Plain values as YAML 1.2."""
     text = io.StringIO()

@@ -2,9 +2,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from gar.cli.data import main
+from gar.data import iter_rows
 from gar.data.problems import load_problems
 from gar.errors import ConfigError, DataError, UsageError
-from gar.records import read_jsonl
 from tests.support.errors import raises
 
 
@@ -111,7 +111,7 @@ def test_verl_and_slime_write_every_problem_with_its_expert_solution(write_rows,
     assert "<reason>" in pq.read_table(out).to_pylist()[0]["prompt"][0]["content"]
     out = tmp_path / "slime.jsonl"
     assert main(["slime", path, str(out), "--no-chat", "--template", "plain"]) == 0
-    rows = read_jsonl(out)
+    rows = [row for _, row in iter_rows(str(out))]
     assert [(row["prompt"], row["metadata"]["anchors"]) for row in rows] == [
         ("1+1=", ["The answer is 2."]),
         ("2+1=", []),

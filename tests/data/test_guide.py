@@ -1,11 +1,11 @@
 """The beginning of an expert solution in the prompt of problems that are never solved."""
 
 from gar.cli.data import main
+from gar.data import iter_rows
 from gar.data.arithmetic import load_arithmetic
 from gar.data.guide import guide_problems, split_solution
 from gar.data.prepare import write_problems
 from gar.data.problems import load_problems
-from gar.records import read_jsonl
 from gar.types import Anchor, Problem, Tags
 
 STEPS = "First, 2 + 2 = 4.\nThen 4 * 3 = 12.\nThen 12 - 5 = 7.\nThen 7 + 1 = 8.\n#### 8"
@@ -57,7 +57,7 @@ def test_command_writes_a_file_that_is_read_like_any_other(tmp_path, capsys):
     wording = "{beginning} <sep> {prompt}"
     options = ["--model", "embedded", "--template", "plain", "--max-new-tokens", "48", "--wording", wording]
     assert main(["guide", str(source), str(out), *options]) == 0
-    written = read_jsonl(out)
+    written = [row for _, row in iter_rows(str(out))]
     guided = [row for row in written if row["guided_share"]]
     assert 0 < len(guided) < 10
     assert all("<sep>" in row["prompt"] and row["expert_solution"].startswith("<think>") for row in guided)

@@ -14,8 +14,10 @@ from tests.support.errors import raises
 
 def test_iter_rows_numbers_jsonl_by_line(tmp_path):
     path = tmp_path / "rows.jsonl"
-    path.write_bytes(b'\xef\xbb\xbf{"a": "\xc3\xa4"}\r\n\n   \n{"a": 2}')  # a byte order mark, Windows line ends
-    assert list(iter_rows(str(path))) == [(1, {"a": "ä"}), (4, {"a": 2})]
+    path.write_bytes(
+        b'\xef\xbb\xbf{"a": "\xc3\xa4"}\r\n\n   \n{"a": "\xe2\x80\xa8"}'
+    )  # a byte order mark, Windows line ends
+    assert list(iter_rows(str(path))) == [(1, {"a": "ä"}), (4, {"a": "\u2028"})]
 
 
 @pytest.mark.parametrize(

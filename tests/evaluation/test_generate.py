@@ -47,8 +47,8 @@ def test_batch_seed_differs_by_batch_set_and_seed():
 
 
 def test_load_sets_splits_benchmarks_and_counts_their_samples():
-    job = GenerateJob(model=EMBEDDED, benchmark=("aime-2026,gsm8k=a.jsonl", "math-500"))
-    assert job.specs == ["aime-2026", "gsm8k=a.jsonl", "math-500"]
+    job = GenerateJob(model=EMBEDDED, benchmark=("arithmetic,arithmetic-harder",))
+    assert [each.identity["benchmark"]["name"] for each in load_sets(job)] == ["arithmetic", "arithmetic-harder"]
     assert [job.num_samples(size) for size in (30, 99, 100, 1000, 1319)] == [32, 32, 16, 16, 1]
     for change, error in (
         ({"benchmark": (",",)}, ConfigError),

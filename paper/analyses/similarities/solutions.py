@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gar import DataError, Prompt, SequenceReader, TokenSequence
-from gar.data import encode_prompt
-from gar.records import read_jsonl
+from gar.data import encode_prompt, iter_rows
 from paper.analyses.policies import Policy
 
 
@@ -27,11 +26,10 @@ def read_solutions(path: str | Path) -> list[LabeledSolution]:
     Rows with the same id are solutions to one problem. Without ids, rows with the same prompt.
 
     Raises:
-        RecordError: The file cannot be read.
-        DataError: A row lacks a column. The message has the line.
+        DataError: The file cannot be read, or a row lacks a column. The message has the line.
     """
     solutions = []
-    for number, row in enumerate(read_jsonl(path), start=1):
+    for number, row in iter_rows(str(path)):
         missing = [name for name in ("prompt", "solution", "method") if not row.get(name)]
         if missing:
             raise DataError(

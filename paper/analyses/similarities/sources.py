@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gar import DataError, Problem, Prompt
-from gar.records import read_jsonl
+from gar.data import iter_rows
 from paper.analyses.policies import Policy, read_sequences, sampled_groups
 from paper.analyses.similarities.flaws import split_answer, without_annotations
 from paper.analyses.similarities.questions import (
@@ -57,15 +57,14 @@ def questions_for(policy: Policy, scope: Scope) -> Questions:
     """All questions but `sampled`: of a file of solutions, or of a chain task's problems.
 
     Raises:
-        RecordError: The file cannot be read.
-        DataError: A row of it lacks a column.
+        DataError: The file cannot be read, or a row of it lacks a column.
     """
     questions, chosen = Questions(), slice(scope.skip, scope.skip + scope.num_problems)
     if scope.solutions is None:
         if policy.task:
             ask_chain(questions, policy.problems[chosen], scope.seed)
         return questions
-    if "ground_truth" in next(iter(read_jsonl(scope.solutions)), {}):
+    if "ground_truth" in next(iter_rows(str(scope.solutions)), (0, {}))[1]:
         ask_rated(questions, read_rated(scope.solutions, policy)[chosen], scope.seed)
         return questions
     labeled = read_solutions(scope.solutions)
@@ -80,11 +79,10 @@ def read_rated(path: str | Path, policy: Policy) -> list[RatedSolutions]:
     """Problems with an expert solution and models' solutions, without the calculator's notes.
 
     Raises:
-        RecordError: The file cannot be read.
-        DataError: A row has no `question` or no `ground_truth`. The message has the line.
+        DataError: The file cannot be read, or a row has no `question` or no `ground_truth`. The message has the line.
     """
     rated = []
-    for number, row in enumerate(read_jsonl(path), start=1):
+    for number, row in iter_rows(str(path)):
         missing = [name for name in ("question", "ground_truth") if not isinstance(row.get(name), str)]
         if missing:
             raise DataError(f"{path}:{number}: no '{missing[0]}'. Expected question, ground_truth and rated solutions.")
@@ -108,12 +106,12 @@ def for_text(policy: Policy, solutions: str | Path | None) -> Policy:
     A run keeps the format it was trained on, and so do chain tasks and solutions with thinking tags.
 
     Raises:
-        RecordError: The file of solutions cannot be read.
+        DataError: The file of solutions cannot be read.
     """
     if solutions is None:
         tagged = policy.task is not None
     else:
-        tagged = policy.tags.think_open in str(next(iter(read_jsonl(solutions)), ""))
+        tagged = policy.tags.think_open in str(next(iter_rows(str(solutions)), ""))
     if policy.run is not None or tagged:
         return policy
     verify = policy.config.verify.model_copy(update={"format": "none"})

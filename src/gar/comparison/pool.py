@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from gar.comparison.plan import PlannedRun
 from gar.comparison.result import finished_result, write_result
-from gar.config import dump_config
+from gar.config import dump_yaml
 from gar.errors import ConfigError, GarError
 from gar.methods import METHODS
 from gar.records import RunFolder, write_atomic
@@ -177,7 +177,7 @@ def _train_arguments(cell: PlannedRun, *, launched: bool) -> list[str]:
     if cell.folder.exists():
         with system_errors(cell.folder, "removed for a new start"):
             shutil.rmtree(cell.folder)
-    write_atomic(cell.config_path, dump_config(cell.config))
+    write_atomic(cell.config_path, dump_yaml(cell.config.model_dump(mode="json")))
     return [str(cell.config_path)]
 
 

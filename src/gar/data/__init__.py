@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from gar.data.prepare import write_problems
     from gar.data.problems import load_problems, load_run_problems, prompt_text
     from gar.data.prompts import render_problems
+    from gar.data.rows import iter_rows
     from gar.rollouts.generate import check_prompts, context_length, encode_prompt, generate_responses
     from gar.settings import EMBEDDED_TASKS
 
@@ -22,6 +23,7 @@ __all__ = [
     "encode_prompt",
     "generate_responses",
     "guided_copy",
+    "iter_rows",
     "load_arithmetic",
     "load_problems",
     "load_run_problems",

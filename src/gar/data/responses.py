@@ -145,6 +145,6 @@ def _responses(row: Row, columns: ResponseColumns, place: str) -> Iterator[tuple
             if not isinstance(response, str):
                 raise DataError(
                     f"{place}: column {name!r} must hold responses as text, one or a list of them, got "
-                    f"{type(response).__name__}: {str(response)[:60]}. Decode token ids first."
+                    f"{type(response).__name__}: {str(response)[:60]}. Are these token ids? Decode them."
                 )
             yield checked_text(response, place, name), name

@@ -5,9 +5,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from gar.data.rows import iter_rows
 from gar.errors import RecordError
 from gar.records.evaluations import NUMBERS, PROBLEMS, SAMPLES, SET, read_set
-from gar.records.files import canonical_hash, json_text, read_jsonl, system_errors, write_atomic, write_parquet
+from gar.records.files import canonical_hash, json_text, system_errors, write_atomic, write_parquet
 from gar.records.lock import writer_lock
 from gar.records.manifest import MANIFEST, Manifest
 from gar.records.resumable import FinishedLines, Line, ResumableOutput
@@ -59,7 +60,7 @@ class EvaluationFolder:
     def problems(self) -> list[Problem]:
         """The problems with their prompts."""
         read_set(self.path)[1].check(PROBLEMS)
-        return [Problem(**line) for line in read_jsonl(self.path / PROBLEMS)]
+        return [Problem(**row) for _, row in iter_rows(str(self.path / PROBLEMS))]
 
     def all_responses(self, problems: Sequence[Problem], num_samples: int) -> list[list[Line]]:
         """The responses to each problem, in the order of the samples. Lists the file once all are there."""

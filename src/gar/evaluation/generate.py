@@ -7,6 +7,7 @@ again, and only its missing samples are added, so that the file is the same as w
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -124,7 +125,8 @@ def generate(job: GenerateJob, sets: Sequence[EvaluationSet]) -> list[Evaluation
         ConfigError: A setting is wrong, or a folder holds an evaluation with other settings.
         DataError: A prompt does not fit into the context.
     """
-    folders = [EvaluationFolder(job.folder() / each.identity["benchmark"]["name"]) for each in sets]
+    out = job.out or Path("evals") / job.model.path.strip("/").replace("/", "--")
+    folders = [EvaluationFolder(out / each.identity["benchmark"]["name"]) for each in sets]
     for each, folder in zip(sets, folders, strict=True):
         if not job.overwrite:
             folder.output.refuse_other(each.identity)  # before a model is loaded
@@ -195,5 +197,4 @@ def plan_batches(prompt_lengths: Sequence[int], num_samples: int, batch_size: in
 
 def batch_seed(seed: int, set_hash: str, batch: Sequence[Sample]) -> int:
     """The seed of a batch, different for every batch, set and seed. Below 2^48, which JSON readers keep exactly."""
-    text = f"{seed} {set_hash} {batch[0]} {batch[-1]}"
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=6).digest())
+    return int.from_bytes(hashlib.blake2b(f"{seed} {set_hash} {batch[0]} {batch[-1]}".encode(), digest_size=6).digest())

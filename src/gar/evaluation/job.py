@@ -57,17 +57,8 @@ class GenerateJob(Settings):
     overwrite: bool = False
     """Remove earlier results, and begin anew."""
 
-    @property
-    def specs(self) -> list[str]:
-        """The benchmarks as a list."""
-        return [spec for text in self.benchmark for spec in text.split(",") if spec]
-
     def num_samples(self, num_problems: int) -> int:
         """Samples per problem of a set of this size."""
         if self.samples is not None:
             return self.samples
         return 32 if num_problems < 100 else 16 if num_problems <= 1_000 else 1
-
-    def folder(self) -> Path:
-        """Where the results go."""
-        return self.out or Path("evals") / self.model.path.strip("/").replace("/", "--")

@@ -2,7 +2,7 @@
 
 from gar.records.checkpoints import marked_checkpoints
 from gar.records.dotted import leaves
-from gar.records.files import atomic_file, canonical_hash, read_jsonl, write_atomic, write_parquet
+from gar.records.files import atomic_file, canonical_hash, write_atomic, write_parquet
 from gar.records.manifest import Fault, Manifest
 from gar.records.rollouts import ROLLOUT_SCHEMA, RolloutRecord, record_table
 from gar.records.run import Run, is_run_folder, open_run
@@ -24,7 +24,6 @@ __all__ = [
     "leaves",
     "marked_checkpoints",
     "open_run",
-    "read_jsonl",
     "record_table",
     "write_atomic",
     "write_parquet",

@@ -154,18 +154,6 @@ def read_bytes(path: str | Path) -> bytes:
         return Path(path).read_bytes()
 
 
-def read_jsonl(path: str | Path) -> list[dict[str, Any]]:
-    """Read a file with one JSON object a line. The last line may lack its line end.
-
-    Raises:
-        RecordError: The file cannot be read, or a line is not a JSON object. Names the line.
-    """
-    lines = read_bytes(path).split(b"\n")
-    if not lines[-1]:
-        lines.pop()
-    return [json_object(line, f"{path}:{number}") for number, line in enumerate(lines, start=1)]
-
-
 def read_json(path: str | Path) -> dict[str, Any]:
     """Read a file that holds one JSON object."""
     return json_object(read_bytes(path), str(path))

@@ -174,8 +174,7 @@ class RunInputs:
         for problems in (self.problems, *self.evaluation_sets.values()):
             prompts = [encode_prompt(self.tokenizer, p.prompt, chat_template_kwargs=self._template) for p in problems]
             check_prompts(self.model, self.tokenizer, prompts, self._max_new_tokens)
-        method = METHODS[self.config.method]
-        if method.alignment is None:
+        if METHODS[self.config.method].alignment is None:
             return
         self.problems, left_out = usable_anchors(
             self.problems, self.tokenizer, self.reader, chat_template_kwargs=self._template

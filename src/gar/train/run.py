@@ -18,7 +18,7 @@ from safetensors import SafetensorError
 from transformers import PrinterCallback, ProgressCallback
 from transformers.integrations import get_reporting_integration_callbacks
 
-from gar.config import RunConfig, dump_config, with_template
+from gar.config import RunConfig, dump_yaml, with_template
 from gar.data.rows import source_name
 from gar.errors import ConfigError, LostRankError, RecordError, first_line
 from gar.integrations.trl.arguments import grpo_arguments
@@ -101,7 +101,7 @@ def resume(path: str | Path, *, allow_config_change: bool = False, say: Say = ri
 def dry_run(config: RunConfig, *, say: Say = rich.print) -> None:
     """Show the resolved configuration and the preflight, and stop before anything is written."""
     run = _Run(config, say)
-    run.say(dump_config(run.config).rstrip())
+    run.say(dump_yaml(run.config.model_dump(mode="json")).rstrip())
     run.preflight()
 
 

@@ -53,9 +53,10 @@ def load_sets(job: GenerateJob, *, largest_k: int = 1) -> list[EvaluationSet]:
         ConfigError: No benchmark is named, or `largest_k` of pass@k is larger than a number of samples.
         DataError: As `load_benchmark`, or two sets have one name.
     """
-    if not job.specs:
+    specs = [spec for text in job.benchmark for spec in text.split(",") if spec]
+    if not specs:
         raise ConfigError("name a benchmark: --benchmark NAME[,NAME]. `gar eval run --help` lists the known ones.")
-    sets = [_evaluation_set(job, load_benchmark(spec, limit=job.limit)) for spec in job.specs]
+    sets = [_evaluation_set(job, load_benchmark(spec, limit=job.limit)) for spec in specs]
     names = [each.identity["benchmark"]["name"] for each in sets]
     if repeated := [name for name in names if names.count(name) > 1]:
         raise DataError(f"two sets named {repeated[0]!r} would share a folder. Evaluate them apart.")

@@ -10,8 +10,6 @@ import sys
 import time
 from pathlib import Path
 
-import numpy as np
-
 
 def same(text: str, gold: str) -> bool:
     return text == gold
@@ -42,7 +40,7 @@ def by_name(text: str, gold: str) -> object:
         "nothing": lambda: None,
         "half": lambda: 0.5,
         "one": lambda: 1,
-        "numpy": lambda: np.bool_(True),
+        "numpy": numpy_truth,
     }.get(text, lambda: text == gold)()
 
 
@@ -54,6 +52,12 @@ def hang() -> None:
 def hang_in_c() -> None:
     """Holds the interpreter lock for minutes, so that no thread or signal handler of the process could end it."""
     pow(7, 10**9)
+
+
+def numpy_truth() -> object:
+    import numpy as np  # its threads' buffers count against the memory limit, so only this grader has them
+
+    return np.bool_(True)
 
 
 def eat_memory() -> None:

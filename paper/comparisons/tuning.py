@@ -1,6 +1,7 @@
 """How imitation does best: the settings of its rows by the rule of shorthand.md, from the committed tuning runs.
 
 python -m paper.comparisons.tuning which-way      # pass@1 on the validation problems, then the rows for the YAML
+python -m paper.comparisons.tuning words          # pass@1 alone: the rule of word-problems.md chooses there
 """
 
 import argparse
@@ -67,13 +68,15 @@ def chosen_rows(model: str, curves: dict[str, dict[int, float]]) -> list[str]:
 def main() -> None:
     """Print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model", choices=MODELS)
+    parser.add_argument("model", choices=[*MODELS, "words", "words-lora"])
     model = parser.parse_args().model
-    committed = read_results(f"tuning-imitation-{model}")
+    committed = read_results(f"tuning-imitation-{model}" if model in MODELS else f"tuning-{model}")
     found = curves(committed)
     steps = sorted({step for curve in found.values() for step in curve})
     rows = [[row, *(f"{curve[step]:.3f}" if step in curve else "-" for step in steps)] for row, curve in found.items()]
     print(markdown_text({"Validation": pd.DataFrame(rows, columns=["row", *map(str, steps)])}, []))
+    if model not in MODELS:
+        return
     if missing := [label for label in committed.against if label not in found]:
         parser.exit(1, f"Nothing is chosen yet. Missing: {', '.join(missing)}\n")
     print(*chosen_rows(model, found), sep="\n")

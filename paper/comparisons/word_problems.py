@@ -27,7 +27,7 @@ from gar.records import open_run
 from paper.analyses.outputs import MARKERS
 from paper.comparisons.results import read_results
 
-COMPARISONS = ("word-problems", "word-methods")
+COMPARISONS = ("word-problems", "word-methods", "word-shorthand")
 QUARTERS = 4
 TRAINING = ("correct", "by steps", "with units", "alignment", "preference for steps")
 TEST = ("by steps", "correct by steps", "correct otherwise")

@@ -8,7 +8,8 @@ export HF_HUB_OFFLINE := 1
 export HF_HUB_DISABLE_TELEMETRY := 1
 export TOKENIZERS_PARALLELISM := false
 # A file is one worker's. The order is that of the folders: pytest-xdist's own starts a long file with few tests at the very end.
-TWO_WORKERS := -n 2 --dist loadfile --no-loadscope-reorder
+# A worker that hangs is ended (pyproject.toml). A new one would hang in the same test.
+TWO_WORKERS := -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 
 .PHONY: help install install-dev demo test test-install test-slow test-engines test-faults test-all docs lint types imports format clean
 

@@ -68,7 +68,7 @@ def chosen_rows(model: str, curves: dict[str, dict[int, float]]) -> list[str]:
 def main() -> None:
     """Print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model", choices=[*MODELS, "words", "words-lora"])
+    parser.add_argument("model", choices=[*MODELS, "words", "words-lora", "words-sft"])
     model = parser.parse_args().model
     committed = read_results(f"tuning-imitation-{model}" if model in MODELS else f"tuning-{model}")
     found = curves(committed)

@@ -42,12 +42,12 @@ def by_steps(response: str) -> bool:
 
 
 def quarters(run: Path) -> list[Means]:
-    """Means over the training responses in each quarter of a run. None if no response counts."""
+    """Means over the training responses in each quarter of a run: None if no response counts, [] for fine-tuning."""
     opened = open_run(run)
     size = len(opened.steps) // QUARTERS
     columns = ["response", "verified", "alignment"]
     means = []
-    for first in range(0, size * QUARTERS, size):
+    for first in range(0, size * QUARTERS, size or 1):
         rows = opened.rollouts(columns, opened.steps[first : first + size]).to_pylist()
         correct = [row for row in rows if row["verified"]]
         steps, others = (
@@ -77,7 +77,7 @@ def after(run: Path) -> Means:
 
 def tables(runs: Mapping[str, Mapping[str, Any]]) -> dict[str, pd.DataFrame]:
     """A row for each run, by title: the first and the last quarter of training, and the test set."""
-    training = {name: (run["training"][0], run["training"][-1]) for name, run in runs.items()}
+    training = {name: (run["training"][0], run["training"][-1]) for name, run in runs.items() if run["training"]}
     test = {name: (run["test"],) for name, run in runs.items()}
     titles = ("Training responses, first and last quarter", "Responses to the test problems after training")
     return {
@@ -91,6 +91,7 @@ def tables(runs: Mapping[str, Mapping[str, Any]]) -> dict[str, pd.DataFrame]:
 
 def draw(runs: Mapping[str, Mapping[str, Any]], stem: Path) -> list[Path]:
     """Share of the correct training responses by steps in each quarter: a color for a row, a line for a seed."""
+    runs = {name: run for name, run in runs.items() if run["training"]}
     labels = sorted({_label(name) for name in runs}, key=lambda label: (label != "grpo", label))  # plain GRPO in ink
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(6.4, 3.6), layout="constrained")

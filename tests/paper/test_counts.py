@@ -47,6 +47,7 @@ def test_method_shares_are_those_of_right_responses_of_the_last_generations(run,
 
 
 def test_quarters_are_means_over_correct_responses(run):
+    assert quarters(run.path) == []  # fine-tuning samples nothing in training
     write_step(run, 1, (STEPS, True, 0.5), (REDUCTION, True, 0.3), (REDUCTION, False, 0.9))
     for step in (2, 3):
         write_step(run, step, (EXPRESSION, True, 0.25))

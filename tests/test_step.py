@@ -204,9 +204,8 @@ def test_ranks_of_any_size_agree_with_one_process_and_form_each_anchor_once(cuts
     whole, num_anchors = finish(rows, StepRanks())
     edges = [0, *cuts, len(rows)]
     parts = [rows[a:b] for a, b in pairwise(edges)]
-    shared: dict[Any, Any] = {
-        "barrier": Barrier(len(parts), timeout=60)
-    }  # a thread that fails must not leave the others waiting
+    barrier = Barrier(len(parts), timeout=60)  # a thread that fails must not leave the others waiting
+    shared: dict[Any, Any] = {"barrier": barrier}
     with ThreadPoolExecutor(len(parts)) as pool:
         jobs = [pool.submit(finish, part, Threads(i, len(parts), shared)) for i, part in enumerate(parts)]
         found = [job.result(timeout=60) for job in jobs]

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing
 from pathlib import Path
@@ -18,7 +18,9 @@ from gar.types import Status
 from gar.verify.keeper import Setup
 from gar.verify.verifier import custom_grader
 from gar.verify.workers import WorkerError, WorkerPool
+from tests.docs.pages import ROOT
 from tests.support.errors import raises
+from tests.support.processes import run, wait_until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks processes up in /proc")
 
@@ -32,16 +34,6 @@ def is_alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (ProcessLookupError, FileNotFoundError):
         return False
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 20.0) -> bool:
-    """Whether the condition comes true in time."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
 
 
 def pids_in(path: Path) -> list[int]:
@@ -142,11 +134,21 @@ def test_run_in_a_workers_own_surroundings(capfd: pytest.CaptureFixture[str]) ->
     assert before.detail != after.detail  # replaced near its memory limit
 
 
-def test_run_in_a_forked_process_leaves_the_parents_workers_alone() -> None:
-    program = f"""
-import os, sys
+def printed(program: str, *arguments: object, check: bool = True) -> str:
+    """What a program prints that has a pool of its own, and may hang."""
+    start = f"""
+import os, signal, struct, sys, threading, time
+from pathlib import Path
 sys.path.insert(0, {str(Path(__file__).parent)!r})
-from gar.verify import Verifier
+from gar.verify import Verifier, workers
+from tests.verify.test_workers import hostile_pool, is_alive, kill_when_told, new_pool, pids_in, wait_until
+notes = [Path(name) for name in sys.argv[1:]]
+"""
+    return run([sys.executable, "-c", start + program, *arguments], check=check, cwd=ROOT).stdout
+
+
+def test_run_in_a_forked_process_leaves_the_parents_workers_alone() -> None:
+    program = """
 verifier = Verifier(custom="hostile_graders:same")
 statuses = [verifier.verify(["7"], ["7"])[0].status]
 child = os.fork()
@@ -157,10 +159,70 @@ if child == 0:
 statuses += [os.waitpid(child, 0)[1], verifier.verify(["7"], ["7"])[0].status]
 print(*statuses)
 """
-    assert subprocess.check_output([sys.executable, "-c", program], text=True).split() == ["ok", "ok", "0", "ok"]
+    assert printed(program) == "ok ok 0 ok\n"
 
 
-def kill_when_told(note: Path, which: int, *, times: int = 1) -> threading.Thread:
+def test_run_in_a_fork_while_a_thread_of_the_parent_runs(tmp_path: Path) -> None:
+    program = """
+pool = new_pool(timeout_seconds=600.0)
+threading.Thread(target=pool.run, args=([("tell-pid-and-hang", notes[0])],), daemon=True).start()
+pids_in(notes[0])
+child = os.fork()
+if child == 0:
+    os._exit(pool.run([("7", "7")])[0].status != "ok")
+print(os.waitpid(child, 0)[1], flush=True)
+os._exit(0)
+"""
+    assert printed(program, tmp_path / "pids") == "0\n"
+
+
+def test_keepers_end_though_a_fork_of_their_dead_pool_lives(tmp_path: Path) -> None:
+    """The pool dies in the middle of a message, and keepers must not wait for the rest of it."""
+    program = """
+pool = new_pool(num_workers=1)
+pool.run([("tell-pids", str(notes[0]))])
+if os.fork():
+    os.write(pool._controls[0].fileno(), struct.pack("!i", 100))
+    os.kill(os.getpid(), signal.SIGKILL)
+print(wait_until(lambda: not any(map(is_alive, pids_in(notes[0]))), 20.0))
+"""
+    assert printed(program, tmp_path / "pids", check=False) == "True\n"
+
+
+def test_run_ends_though_a_worker_stops_inside_a_message() -> None:
+    program = """
+with hostile_pool() as pool:
+    print(*(f"{outcome.status} {outcome.detail}" for outcome in pool.run([("half-message", ""), ("7", "7")])), sep=", ")
+"""
+    assert printed(program) == "timeout killed after 1 s, ok \n"
+
+
+def test_run_replaces_a_stopped_keeper(tmp_path: Path) -> None:
+    program = """
+workers.START_SECONDS, workers.END_SECONDS = 1.0, 0.5
+kill_when_told(notes[0], 1, how=signal.SIGSTOP)
+with hostile_pool(num_workers=1) as pool:
+    print(*(outcome.status for outcome in pool.run([("tell-pid-and-hang-once", str(notes[0])), ("7", "7")])))
+    print(wait_until(lambda: not any(map(is_alive, pids_in(notes[0])))))
+"""
+    assert printed(program, tmp_path / "pids") == "ok ok\nTrue\n"
+
+
+def test_close_ends_keepers_that_are_stopped(tmp_path: Path) -> None:
+    """The first waits for the second, which is stopped, and cannot end."""
+    program = """
+workers.END_SECONDS = 0.5
+pool = new_pool()
+pool.run([("tell-pid-and-hang", str(note)) for note in notes])
+keepers = [pids_in(note)[1] for note in notes]
+os.kill(max(keepers), signal.SIGSTOP)
+pool.close()
+print(wait_until(lambda: not any(map(is_alive, keepers)), 20.0))
+"""
+    assert printed(program, tmp_path / "a", tmp_path / "b") == "True\n"
+
+
+def kill_when_told(note: Path, which: int, *, times: int = 1, how: signal.Signals = signal.SIGKILL) -> threading.Thread:
     """Kill the worker (0) or its keeper (1), each time a grader leaves their process ids in `note`."""
 
     def kill() -> None:
@@ -168,9 +230,9 @@ def kill_when_told(note: Path, which: int, *, times: int = 1) -> threading.Threa
             pid = pids_in(note)[which]
             if times > 1:
                 note.unlink()
-            os.kill(pid, signal.SIGKILL)
+            os.kill(pid, how)
 
-    thread = threading.Thread(target=kill)
+    thread = threading.Thread(target=kill, daemon=True)
     thread.start()
     return thread
 

@@ -56,6 +56,15 @@ class _PoolGoneError(Exception):
     """The pool's process has ended."""
 
 
+def timed_pair(seconds: float) -> tuple[Connection, Connection]:
+    """The two ends of a pipe. The first raises `BlockingIOError` if a message takes so long."""
+    ends = socket.socketpair()
+    limit = struct.pack("ll", *divmod(int(seconds * 1e6) + 1, 10**6))
+    for direction in (socket.SO_SNDTIMEO, socket.SO_RCVTIMEO):
+        ends[0].setsockopt(socket.SOL_SOCKET, direction, limit)
+    return Connection(ends[0].detach()), Connection(ends[1].detach())
+
+
 def main(*control_fds: int) -> None:
     """Start a keeper for each end of a pipe to the pool, and serve the pool until it ends.
 
@@ -121,7 +130,7 @@ class _Keeper:
             outcome, fit = self._receive(limit)
             if not fit:
                 self._bury()
-        except TimeoutError:
+        except (TimeoutError, BlockingIOError):  # no message, or half of one
             self._bury()
             outcome = Graded(status=Status.TIMEOUT, detail=f"killed after {limit:g} s")
         except (EOFError, OSError, pickle.UnpicklingError):
@@ -137,19 +146,16 @@ class _Keeper:
         )
 
     def _fork(self) -> Connection:
-        keeper_end, worker_end = socket.socketpair()
-        # A worker that does not read must not block its keeper.
-        limit = struct.pack("ll", int(self._setup.timeout_seconds), int(self._setup.timeout_seconds % 1 * 1e6) + 1)
-        keeper_end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+        keeper_end, worker_end = timed_pair(self._setup.timeout_seconds)
         self._worker_pid = os.fork()
         if self._worker_pid == 0:
             keeper_end.close()
             self._control.close()
-            _work(Connection(worker_end.detach()), self._setup)
+            _work(worker_end, self._setup)
         worker_end.close()
         with contextlib.suppress(OSError):  # the worker does the same, and one of the two comes first
             os.setpgid(self._worker_pid, self._worker_pid)
-        return Connection(keeper_end.detach())
+        return keeper_end
 
     def _receive(self, seconds: float) -> Any:
         """The worker's next message. TimeoutError after the limit, EOFError or OSError if it died."""

@@ -1,30 +1,32 @@
 """A pool of processes that check answers under a hard limit of wall-clock time and memory.
 
 The pool sends items to keepers (`keeper.py`), processes that start when first needed, each of which runs a worker. If a
-keeper is killed from outside, new ones run the batch again. The time that killed items may cost a batch is bounded.
-Works from any thread. Unix only. Tested on Linux.
+keeper is killed or stopped from outside, new ones run the batch again. The time that killed items may cost a batch is
+bounded. Works from any thread, and in a fork, which starts its own keepers. Unix only. Tested on Linux.
 """
 
 import contextlib
 import logging
 import os
+import signal
 import subprocess
 import sys
 import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Sequence
-from multiprocessing.connection import Connection, Pipe, wait
+from collections.abc import Sequence
+from multiprocessing.connection import Connection, wait
 
 from gar.errors import GarError
 from gar.types import Status
 from gar.verify.answers import Graded
-from gar.verify.keeper import Setup
+from gar.verify.keeper import START_SECONDS, Setup, timed_pair
 
 BUDGET_LIMITS = 6  # killed items may cost a batch this many time limits, and as much time as its other items take
 BRIEF_SECONDS = 0.5  # ordinary items take a twentieth of it
-MAX_STARTS = 4  # of keepers for one batch, if they are killed
+MAX_STARTS = 4  # of keepers for one batch, if they are killed or stopped
+END_SECONDS = 5.0  # for keepers to end by themselves
 
 _log = logging.getLogger(__name__)
 
@@ -48,13 +50,16 @@ class WorkerPool:
         self._num_workers = num_workers
         self._lock = threading.RLock()
         self._controls: list[Connection] = []  # a pipe to each keeper
-        self._owner = 0  # the process that started the keepers. A fork of it starts others
-        self._stop: Callable[[], object] = lambda: None
+        self._stop: weakref.finalize | None = None
+        # A keeper may start a worker, send and try an item twice. The first one also starts itself.
+        self._longest_seconds = 3 * START_SECONDS + 6 * setup.timeout_seconds
+        _POOLS.add(self)
 
     def close(self) -> None:
         """End all processes, after a batch that another thread may be running. A later `run` starts new ones."""
         with self._lock:
-            self._stop()
+            if self._stop:
+                self._stop()
             self._controls = []
 
     def run(self, items: Sequence[tuple[str, ...]]) -> list[Graded]:
@@ -67,26 +72,34 @@ class WorkerPool:
         if not items:
             return []
         with self._lock:
-            if self._owner != os.getpid():
-                self.close()
             for _ in range(MAX_STARTS):
                 try:
                     if not self._controls:
                         self._start()
                     return self._outcomes(items)
-                except (EOFError, ConnectionError):  # a keeper is dead
+                except (EOFError, ConnectionError, BlockingIOError, TimeoutError):  # a keeper is dead, or stopped
                     self.close()
                 except BaseException:  # Ctrl-C included: no item may stay behind in a worker
                     self.close()
                     raise
             raise WorkerError(
-                f"the process that starts verification workers died {MAX_STARTS} times. "
+                f"the process that starts verification workers died or was stopped {MAX_STARTS} times. "
                 "Its traceback, if there is one, is on the standard error stream"
             )
 
+    def _begin_anew(self) -> None:
+        """In a fork: leave the keepers and the lock to the parent, in which a thread may hold it."""
+        self._lock = threading.RLock()
+        for control in self._controls:  # else keepers would wait for the fork's end as well
+            control.close()
+        self._controls = []
+        if self._stop:
+            self._stop.detach()
+
     def _start(self) -> None:
         """Start the keepers. They stop at the latest when this object or the interpreter ends."""
-        pairs = [Pipe() for _ in range(self._num_workers)]
+        pairs = [timed_pair(self._longest_seconds) for _ in range(self._num_workers)]
+        self._controls = [control for control, _ in pairs]
         fds = [keeper_end.fileno() for _, keeper_end in pairs]
         serve = f"from gar.verify.keeper import main; main(*{fds})"
         process = subprocess.Popen(
@@ -97,9 +110,7 @@ class WorkerPool:
         )
         for _, keeper_end in pairs:
             keeper_end.close()
-        self._controls = [control for control, _ in pairs]
-        self._owner = os.getpid()
-        self._stop = weakref.finalize(self, _stop, self._controls, process, self._owner)
+        self._stop = weakref.finalize(self, _stop, self._controls, process)
         with contextlib.suppress(OSError):  # if it died, the first item raises an error
             self._controls[0].send(self._setup)
 
@@ -121,7 +132,9 @@ class WorkerPool:
                 keeper, index = idle.pop(), queue.popleft()
                 keeper.send((items[index], limit))
                 busy[keeper] = index, limit, time.monotonic()
-            readable = wait(list(busy))
+            readable = wait(list(busy), self._longest_seconds)
+            if not readable:
+                raise TimeoutError
             for keeper in [keeper for keeper in busy if keeper in readable]:
                 outcome = keeper.recv()
                 if isinstance(outcome, str):
@@ -145,13 +158,15 @@ def _given_up(queue: Sequence[int], num_items: int, lost_seconds: float) -> dict
     return dict.fromkeys(queue, Graded(status=Status.TIMEOUT, detail=detail))
 
 
-def _stop(controls: list[Connection], process: subprocess.Popen[bytes], owner: int) -> None:
+def _stop(controls: list[Connection], process: subprocess.Popen[bytes]) -> None:
     for control in controls:
         control.close()
-    if os.getpid() != owner:
-        return  # this is a fork of the owner, which has no right to stop the keeper
     try:
-        process.wait(5.0)  # at the end of its pipe it kills its worker
-    except subprocess.TimeoutExpired:
-        process.kill()
+        process.wait(END_SECONDS)  # at the end of its pipe each keeper kills its worker. The first waits for the others
+    except subprocess.TimeoutExpired:  # one is stopped
+        os.killpg(process.pid, signal.SIGKILL)  # the group of all keepers. Their workers die with them
         process.wait()
+
+
+_POOLS: "weakref.WeakSet[WorkerPool]" = weakref.WeakSet()
+os.register_at_fork(after_in_child=lambda: [pool._begin_anew() for pool in _POOLS])

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 HOME = Path(__file__).resolve().parents[1]
 OUT = HOME / "runs" / "mutations.jsonl"  # results, one per line
-SECONDS = 240  # a test that hangs for so long has noticed, too
+SECONDS = 300  # a test that hangs for so long has noticed, too
 
 
 class Mutation(NamedTuple):
@@ -125,7 +125,8 @@ def main() -> int:
     left = [m for m in MUTATIONS if (m.file, m.old) not in {(row["file"], row["old"]) for row in rows}]
     with tempfile.TemporaryDirectory(prefix="gar-mutations-") as folder:
         tree = Path(folder) / "tree"  # the last commit, so that the checkout itself is never touched
-        subprocess.run(["git", "-C", HOME, "worktree", "add", "-q", "--detach", tree, "HEAD"], check=True)
+        git = ["git", "-C", HOME, "worktree"]
+        subprocess.run([*git, "add", "-q", "--detach", tree, "HEAD"], check=True, timeout=SECONDS)
         try:
             for mutation in left:
                 rows.append(mutation._asdict() | run(tree, mutation))
@@ -133,7 +134,7 @@ def main() -> int:
                     file.write(json.dumps(rows[-1]) + "\n")
                 print(f"{rows[-1]['outcome']:9} {mutation.file}: {mutation.old}  [{rows[-1]['by']}]", flush=True)
         finally:
-            subprocess.run(["git", "-C", HOME, "worktree", "remove", "--force", tree], check=False)
+            subprocess.run([*git, "remove", "--force", tree], check=False, timeout=SECONDS)
     print(f"{sum(row['outcome'] == 'killed' for row in rows)} of {len(rows)} killed, {len(MUTATIONS)} planned")
     return 0
 

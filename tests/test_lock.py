@@ -11,6 +11,7 @@ import pytest
 from gar.errors import LockedError
 from gar.records.lock import writer_lock
 from tests.support.errors import raises
+from tests.support.processes import SECONDS, completed, running
 
 HOLD = """
 import sys, time
@@ -18,7 +19,7 @@ from pathlib import Path
 from gar.records.lock import writer_lock
 with writer_lock(Path(sys.argv[1])):
     print("held", flush=True)
-    time.sleep(60)
+    time.sleep(600)
 """
 
 # All children wait for the pipe to close, then each takes the lock many times. Two at once would see the other's file.
@@ -34,7 +35,7 @@ for number in range(4):
         os.close(start)
         os.read(go, 1)
         for _ in range(50):
-            with lock.writer_lock(path, wait_seconds=60):
+            with lock.writer_lock(path, wait_seconds=600):
                 (path / "inside").touch(exist_ok=False)
                 (path / "inside").unlink()
         os._exit(0)
@@ -46,13 +47,9 @@ print([os.wait()[1] for _ in range(4)])
 @pytest.fixture
 def holder(tmp_path):
     """Another process that holds the lock of the folder."""
-    process = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE)
-    assert process.stdout is not None
-    assert process.stdout.readline() == b"held\n"
-    yield process
-    process.kill()
-    process.wait()
-    process.stdout.close()
+    with running([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"held\n"
+        yield process
 
 
 def test_writer_lock_keeps_a_second_one_out_of_files_and_folders(tmp_path):
@@ -75,7 +72,7 @@ def test_the_lock_of_a_killed_process_is_free_at_once_and_that_of_a_stopped_one_
     with raises(LockedError, "locked", f"process {holder.pid} on"), writer_lock(tmp_path, wait_seconds=0.3):
         pass
     holder.kill()
-    holder.wait()
+    holder.wait(SECONDS)
     assert (tmp_path / ".lock").exists()
     with writer_lock(tmp_path):
         pass
@@ -83,15 +80,15 @@ def test_the_lock_of_a_killed_process_is_free_at_once_and_that_of_a_stopped_one_
 
 
 def test_of_processes_that_race_one_holds_the_lock_at_a_time(tmp_path):
-    ended = subprocess.run([sys.executable, "-c", RACE, str(tmp_path)], check=True, capture_output=True, timeout=100)
-    assert ended.stdout == b"[0, 0, 0, 0]\n", ended.stderr
+    ended = completed([sys.executable, "-c", RACE, str(tmp_path)], check=True)
+    assert ended.stdout == "[0, 0, 0, 0]\n", ended.stderr
     assert [*Path(tmp_path).iterdir()] == []
 
 
 def test_a_forked_child_leaves_its_parents_lock(tmp_path):
     script = (
-        HOLD.replace("time.sleep(60)", "import os; os.fork() and os.wait()")
+        HOLD.replace("time.sleep(600)", "import os; os.fork() and os.wait()")
         + "print(Path(sys.argv[1], '.lock').exists())"
     )
-    ended = subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=True, capture_output=True, timeout=60)
-    assert ended.stdout == b"held\nTrue\nFalse\n"
+    ended = completed([sys.executable, "-c", script, str(tmp_path)], check=True)
+    assert ended.stdout == "held\nTrue\nFalse\n"

@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from gar.records import open_run
+from tests.support.processes import running
 
 STEPS = 2_000
 TINY = [
@@ -43,7 +44,7 @@ class Sample(NamedTuple):
 
 def watch(process: subprocess.Popen[str], metrics: Path) -> list[Sample]:
     """Samples of a training process until it ends, two a second."""
-    samples, measured, deadline = [], psutil.Process(process.pid), time.monotonic() + 1_800
+    samples, measured, deadline = [], psutil.Process(process.pid), time.monotonic() + 7_000
     while process.poll() is None:
         assert time.monotonic() < deadline
         with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied, FileNotFoundError):
@@ -61,13 +62,13 @@ def test_two_thousand_steps_hold_no_more_memory_and_descriptors_than_a_few_hundr
     paths = f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', tmp_path)}"
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": paths}
     command = [sys.executable, "-m", "gar", "train", *TINY, "--records.output_dir", str(tmp_path)]
-    with (tmp_path / "output").open("w") as output:
-        process = subprocess.Popen(command, env=environment, stdout=output, stderr=subprocess.STDOUT, text=True)
-        try:
-            samples = watch(process, tmp_path / "long" / "metrics.jsonl")
-        finally:
-            process.kill()
-    assert process.wait() == 0, (tmp_path / "output").read_text()
+    printed = tmp_path / "output"
+    with (
+        printed.open("w") as output,
+        running(command, env=environment, stdout=output, stderr=subprocess.STDOUT) as process,
+    ):
+        samples = watch(process, tmp_path / "long" / "metrics.jsonl")
+    assert process.returncode == 0, printed.read_text()
 
     early, late = ([sample for sample in samples if sample.step in span] for span in (EARLY, LATE))
     growth = statistics.median(s.memory for s in late) - statistics.median(s.memory for s in early)

@@ -6,7 +6,6 @@ Skipped unless GAR_TEST_MODEL names its folder.
 import json
 import os
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from gar.sequences import SequenceReader
 from gar.settings import ModelSettings, SignalSettings, VerifySettings
 from tests.docs.pages import ROOT, outputs_of, shown_commands
 from tests.support.autograd import own_means
+from tests.support.processes import completed
 
 MODEL = str(Path(os.environ.get("GAR_TEST_MODEL", "smollm2")).absolute())
 pytestmark = [
@@ -101,7 +101,7 @@ def test_the_page_of_the_first_real_model_runs_as_written(data_dir, tmp_path, mo
     for command in commands:
         program, *arguments = shlex.split(command)
         start = [sys.executable, "-m", "gar"] if program == "gar" else [sys.executable]
-        done = subprocess.run([*start, *arguments], cwd=tmp_path, capture_output=True, text=True)
+        done = completed([*start, *arguments], cwd=tmp_path)
         assert done.returncode == 0, f"{command}\n{done.stderr}"
     monkeypatch.chdir(tmp_path)
     outputs = outputs_of(ROOT / "examples" / "first_real_model.ipynb")

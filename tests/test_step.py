@@ -23,6 +23,7 @@ from gar.sequences import TokenSequence
 from gar.settings import AdvantageSettings, RewardSettings, SignalSettings
 from gar.step import ResponseFacts, Row, Step, StepRanks, plan_shaping
 from tests.support.errors import raises
+from tests.support.processes import SECONDS
 
 WITH_BONUS = [name for name, m in METHODS.items() if m.alignment is not None and not m.scores_all]
 
@@ -172,7 +173,7 @@ class Threads(StepRanks):
         self._round += 1
         values = self._shared.setdefault(self._round, [None] * self._count)
         values[self._rank] = value
-        self._shared["barrier"].wait()
+        self._shared["barrier"].wait(SECONDS)
         return values
 
     def gather(self, items: list[Any]) -> tuple[list[Any], int]:
@@ -204,11 +205,11 @@ def test_ranks_of_any_size_agree_with_one_process_and_form_each_anchor_once(cuts
     whole, num_anchors = finish(rows, StepRanks())
     edges = [0, *cuts, len(rows)]
     parts = [rows[a:b] for a, b in pairwise(edges)]
-    barrier = Barrier(len(parts), timeout=60)  # a thread that fails must not leave the others waiting
+    barrier = Barrier(len(parts), timeout=SECONDS)  # a thread that fails must not leave the others waiting
     shared: dict[Any, Any] = {"barrier": barrier}
     with ThreadPoolExecutor(len(parts)) as pool:
         jobs = [pool.submit(finish, part, Threads(i, len(parts), shared)) for i, part in enumerate(parts)]
-        found = [job.result(timeout=60) for job in jobs]
+        found = [job.result(timeout=SECONDS) for job in jobs]
     assert sum(count for _, count in found) == num_anchors
     for shaped, _ in found:
         assert torch.equal(shaped.rewards, whole.rewards)

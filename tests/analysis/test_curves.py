@@ -1,6 +1,5 @@
 """The learning curve shows what was recorded, says what was not, and gives the same files for the same run."""
 
-import subprocess
 import sys
 
 import numpy as np
@@ -14,6 +13,7 @@ from gar.errors import RecordError
 from gar.records import open_run
 from tests.report.runs import make_run
 from tests.support.errors import raises
+from tests.support.processes import completed
 
 RIGHT, ALIGNMENT, ZERO_STD, RATES = range(4)
 
@@ -72,4 +72,4 @@ def test_equal_figures_are_equal_files(tmp_path):
 
 def test_figures_load_neither_pyplot_nor_torch():
     code = "import sys, gar.analysis; print({'matplotlib.pyplot', 'torch'} & set(sys.modules))"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"
+    assert completed([sys.executable, "-c", code], check=True).stdout == "set()\n"

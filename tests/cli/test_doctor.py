@@ -3,7 +3,6 @@
 import os
 import platform
 import re
-import subprocess
 import sys
 from types import SimpleNamespace
 
@@ -11,6 +10,7 @@ import torch
 
 from gar.cli.main import main
 from gar.integrations.verl.settings import SUPPORTED
+from tests.support.processes import completed
 
 
 def test_doctor_finds_this_environment_ready_and_every_gpu(capsys, monkeypatch):
@@ -51,10 +51,7 @@ def test_doctor_names_what_is_wrong_or_missing(tmp_path, monkeypatch, capsys):
 def test_doctor_reports_a_torch_that_is_broken(tmp_path):
     (tmp_path / "torch.py").write_text("raise ImportError('libcudart.so.12: cannot open [shared] object file')")
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
-    ended = subprocess.run(
-        [sys.executable, "-m", "gar", "doctor"], env=os.environ | {"PYTHONPATH": path, "COLUMNS": "200"},
-        capture_output=True, text=True,
-    )  # fmt: skip
+    ended = completed([sys.executable, "-m", "gar", "doctor"], env=os.environ | {"PYTHONPATH": path, "COLUMNS": "200"})
     assert (ended.returncode, ended.stderr) == (1, "")
     assert "libcudart.so.12: cannot open [shared] object file" in ended.stdout
     assert ended.stdout.rstrip().endswith("Not ready. Wrong: import torch.")

@@ -12,6 +12,7 @@ import gar.train.run
 from gar import __version__
 from gar.cli.main import COMMANDS, main
 from gar.errors import RecordError
+from tests.support.processes import SECONDS, completed, running
 
 HELPS = (
     "", *(name for name in COMMANDS if name != "data"), "train --preset demo", "train --help-all",
@@ -32,9 +33,7 @@ def test_help_loads_nothing_slow_begins_with_the_usage_and_fits_80_columns(write
         f"main(['data', 'check', {path!r}])\n"
         "print(json.dumps(sorted({'torch', 'transformers', 'datasets'} & {*sys.modules})))"
     )
-    told = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ | {"COLUMNS": "80"}
-    )
+    told = completed([sys.executable, "-c", code], check=True, env=os.environ | {"COLUMNS": "80"})
     assert told.stderr == ""  # no progress bar where stderr is no terminal
     assert told.stdout.endswith("\n[]\n")
     heavy = {"torch", "transformers", "trl", "datasets", "pandas", "matplotlib", "scipy"}
@@ -50,9 +49,10 @@ def test_help_loads_nothing_slow_begins_with_the_usage_and_fits_80_columns(write
 
 def test_help_survives_a_reader_that_leaves():
     command = [sys.executable, "-m", "gar", "train", "--help"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with running(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         process.stdout.close()  # as `gar train --help | head` does
-        assert (process.stderr.read(), process.wait()) == ("", 0)
+        _, errors = process.communicate(timeout=SECONDS)
+        assert (errors, process.returncode) == ("", 0)
 
 
 def test_main_answers_on_stdout_and_explains_on_stderr(capsys):

@@ -24,7 +24,7 @@ def main(source: str) -> int:
     if seed == "15":
         try:
             (folder / f"{name}.asleep").write_text(str(os.getpid()))
-            time.sleep(60)
+            time.sleep(600)
         except KeyboardInterrupt:
             (folder / f"{name}.interrupted").touch()
             return 130

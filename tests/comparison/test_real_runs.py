@@ -4,15 +4,14 @@ import json
 import shlex
 import subprocess
 import sys
-import time
 
 import pytest
 import yaml
 
 from tests.faults.jobs import COMPARE
+from tests.support.processes import completed, running, wait_until
 
 pytestmark = pytest.mark.slow  # in processes that import TRL
-SECONDS = 300
 ACCELERATE = (
     f"{shlex.quote(sys.executable)} -m accelerate.commands.launch --multi_gpu --num_processes 2 --num_machines 1 "
     "--main_process_port 0 --mixed_precision no --dynamo_backend no"
@@ -25,15 +24,17 @@ def test_a_run_of_two_ranks_is_killed_with_its_comparison_and_goes_on(tmp_path):
     values["base"]["trl"] |= {"max_steps": 6, "per_device_train_batch_size": 8, "use_cpu": True}
     (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(values))
     command = [sys.executable, "-m", "gar", "compare", "tiny.yaml", "--launch", ACCELERATE]
-    process = subprocess.Popen(command, cwd=tmp_path, start_new_session=True, stdout=subprocess.DEVNULL)
     manifests = "runs/compare/gar-grpo-seed-0-*/manifest.jsonl"
-    while not any("checkpoints/checkpoint-1/" in path.read_text() for path in tmp_path.glob(manifests)):
+
+    def is_saved() -> bool:
         assert process.poll() is None, "".join(path.read_text() for path in tmp_path.glob("runs/compare/*.log"))
-        time.sleep(0.02)
-    (run,) = (path for path in tmp_path.glob("runs/compare/gar-grpo-seed-0-*") if path.is_dir())
-    process.kill()
-    process.wait()
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=SECONDS)
+        return any("checkpoints/checkpoint-1/" in path.read_text() for path in tmp_path.glob(manifests))
+
+    with running(command, cwd=tmp_path, stdout=subprocess.DEVNULL) as process:
+        assert wait_until(is_saved)
+        (run,) = (path for path in tmp_path.glob("runs/compare/gar-grpo-seed-0-*") if path.is_dir())
+        process.kill()
+    done = completed(command, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     log = run.with_name(f"{run.name}.log").read_text()
     assert "finished in" in done.stdout

@@ -4,7 +4,6 @@ import contextlib
 import os
 import re
 import sys
-import time
 from pathlib import Path
 
 import psutil
@@ -21,7 +20,8 @@ from gar.records.lock import writer_lock
 from tests.comparison import stand_in
 from tests.comparison.finished import prepare, result, write_run
 from tests.support.errors import raises
-from tests.support.ranks import FORKSERVER, SECONDS
+from tests.support.processes import SECONDS, wait_until
+from tests.support.ranks import FORKSERVER
 
 ORDER = Path("runs/compare/order.txt")
 
@@ -101,7 +101,7 @@ def compare_in(folder: Path, said: str) -> None:
 def test_two_comparisons_share_the_cells(plan):
     _, planned = plan(seeds=[0])
     prepare(planned)
-    calls = [FORKSERVER.Process(target=compare_in, args=(Path.cwd(), said)) for said in ("one", "two")]
+    calls = [FORKSERVER.Process(target=compare_in, args=(Path.cwd(), said), daemon=True) for said in ("one", "two")]
     for call in calls:
         call.start()
     for call in calls:
@@ -118,19 +118,14 @@ def test_two_comparisons_share_the_cells(plan):
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel of Linux ends a cell with its parent")
 def test_a_cell_ends_with_its_comparison(plan):
     _, (planned,) = plan(seeds=[15], runs=["grpo"])
-    comparison = FORKSERVER.Process(target=compare_in, args=(Path.cwd(), "said"))
+    comparison = FORKSERVER.Process(target=compare_in, args=(Path.cwd(), "said"), daemon=True)
     comparison.start()
     asleep = planned.folder.with_name(f"{planned.folder.name}.asleep")
-    while not asleep.exists() or not asleep.read_text():
-        assert comparison.is_alive()
-        time.sleep(0.01)
+    assert wait_until(lambda: asleep.exists() and asleep.read_text())
     process = psutil.Process(int(asleep.read_text()))
     comparison.kill()
-    comparison.join()
-    deadline = time.monotonic() + SECONDS
-    while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
-        assert time.monotonic() < deadline, "the cell still runs"
-        time.sleep(0.02)
+    comparison.join(SECONDS)
+    assert wait_until(lambda: not process.is_running() or process.status() == psutil.STATUS_ZOMBIE)
 
 
 def test_a_finished_run_gets_its_result_without_its_cost_and_is_not_trained_again(plan):

@@ -2,11 +2,12 @@
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.support.processes import completed
 
 SCRIPT = Path(__file__).with_name("kernels.py")
 
@@ -14,7 +15,7 @@ SCRIPT = Path(__file__).with_name("kernels.py")
 def run(**environment: str) -> str:
     pytest.importorskip("triton", reason="triton is not installed")
     told = {**os.environ, **environment}
-    done = subprocess.run([sys.executable, SCRIPT], env=told, capture_output=True, text=True, timeout=300)
+    done = completed([sys.executable, SCRIPT], env=told)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

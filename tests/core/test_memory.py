@@ -1,7 +1,6 @@
 """The memory of the closed form at a large vocabulary, measured in a process of its own, which runs this file."""
 
 import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import torch
 from gar.core import gradient_activation_means
 from gar.core.arguments import Budget, Head
 from gar.core.head import make_plan
+from tests.support.processes import completed
 
 MEMORY_BYTES, TOKENS, VOCAB, WIDTH, RESPONSES = 16 * 2**20, 2400, 40_000, 16, 4
 
@@ -42,7 +42,7 @@ def memory_use() -> int:
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="peak memory is read from Linux's /proc")
 def test_gradient_activation_means_stay_within_their_memory():
     """All float32 logits of these tokens would be 384 MB, and one tile of all of them takes 20 MB."""
-    done = subprocess.run([sys.executable, __file__], capture_output=True, text=True, timeout=300)
+    done = completed([sys.executable, __file__])
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) <= MEMORY_BYTES
 

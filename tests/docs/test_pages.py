@@ -3,13 +3,13 @@
 import doctest
 import re
 import runpy
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from tests.docs.pages import DOCS, PAGES, ROOT, outputs_of
+from tests.support.processes import completed
 
 _LINK = re.compile(r"(?<!`)\[[^\]]*\]\(([^)\s]+)\)")
 ENGINES = [ROOT / "src/gar/step.py", *sorted((ROOT / "src/gar/integrations").rglob("*.py"))]
@@ -93,7 +93,7 @@ def test_the_quick_start_notebook_scores_and_trains(tmp_path, monkeypatch):
 def test_the_site_builds_and_fetches_nothing(tmp_path):
     pytest.importorskip("mkdocs", reason="mkdocs is not installed: pip install '.[docs]'")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    done = completed(command, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     fetched = re.compile(r'<(?:script|img|iframe)[^>]*\ssrc="(?:https?:)?//|<link[^>]*\shref="(?:https?:)?//|@import')
     for page in tmp_path.rglob("*.html"):

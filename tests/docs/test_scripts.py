@@ -2,7 +2,6 @@
 
 import itertools
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from gar.integrations.slime.settings import read_shaping
 from gar.rules import SLIME_HOOKS
 from tests.docs.pages import ROOT
 from tests.engines.rollouts import make_arguments
+from tests.support.processes import completed
 
 
 def started(
@@ -30,7 +30,7 @@ def started(
         (folder / "bin" / name).chmod(0o755)
     environment = os.environ | variables | {"PATH": f"{folder / 'bin'}:{os.environ['PATH']}"}
     command = ["bash", str(ROOT / "scripts" / script), *arguments]
-    done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=60)
+    done = completed(command, env=environment, cwd=folder)
     assert done.returncode == 0, done.stderr
     return {path.stem: path.read_text().splitlines() for path in folder.glob("*.txt")}
 

@@ -99,8 +99,10 @@ def main() -> int:
 
 
 def _row(kind: str, ended: list[tuple[Try, Verdict]]) -> str:
-    counts = Counter(verdict.outcome for attempt, verdict in ended if kind in ("all", attempt.kind))
-    return f"| {kind} | {counts.total()} | {counts['equal']} | {counts['rejected']} | {counts['wrong']} |"
+    here = [verdict for attempt, verdict in ended if kind in ("all", attempt.kind)]
+    counts = Counter(verdict.outcome for verdict in here)
+    minutes = sum(verdict.cpu_seconds for verdict in here) / 60
+    return f"| {kind} | {len(here)} | {counts['equal']} | {counts['rejected']} | {counts['wrong']} | {minutes:.1f} |"
 
 
 def _print(ended: list[tuple[Try, Verdict]], seconds: float) -> None:
@@ -109,11 +111,14 @@ def _print(ended: list[tuple[Try, Verdict]], seconds: float) -> None:
     for attempt, verdict in ended:
         if verdict.outcome == "rejected":
             print(f"  {attempt.kind}: {verdict.reason}")
-    print("\n| kind | tries | equal | rejected | wrong |\n|---|---|---|---|---|")  # for docs/reliability.md
+    print(
+        "\n| kind | tries | equal | rejected | wrong | CPU minutes |\n|---|---|---|---|---|---|"
+    )  # for docs/reliability.md
     for kind in dict.fromkeys(attempt.kind for attempt, _ in ended):
         print(_row(kind, ended))
     print(_row("all", ended))
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
+    head = ["git", "rev-parse", "--short", "HEAD"]
+    commit = subprocess.run(head, capture_output=True, text=True, timeout=600).stdout.strip()
     print(f"\nThe table is of commit {commit}, {date.today()}, on {platform.system()}. {seconds / 60:.1f} minutes.")
 
 

@@ -1,6 +1,7 @@
 """The commands that are tried: tiny, and with equal results each time."""
 
 import json
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,13 +30,21 @@ _RUN = "runs/run"
 class Job:
     """One command, and the command that continues it after an interrupt.
 
-    It runs in an empty folder with relative names, so that two folders can be compared. `prepare` writes its input.
+    It runs in an empty folder with relative names, so that two folders can be compared. `prepare` writes its input, or
+    it begins with what the job named `copies` wrote.
     """
 
     name: str
     start: Sequence[str]
     go_on: Sequence[str]
     prepare: Callable[[Path], None] = lambda folder: None
+    copies: str = ""
+
+    def begin(self, folder: Path) -> None:
+        """Write the input."""
+        if self.copies:
+            shutil.copytree(folder.parent / f"{self.copies}-whole", folder, dirs_exist_ok=True)
+        self.prepare(folder)
 
 
 def _train(name: str, *flags: str) -> Job:
@@ -70,12 +79,23 @@ def _write_comparison(folder: Path) -> None:
     (folder / "tiny.yaml").write_text(yaml.safe_dump(comparison))
 
 
-def _again(name: str, prepare: Callable[[Path], None], *arguments: str) -> Job:
-    """A command that continues when it is repeated."""
-    return Job(name=name, start=arguments, go_on=arguments, prepare=prepare)
+def _again(name: str, begin: Callable[[Path], None] | str, *arguments: str) -> Job:
+    """A command that continues when it is repeated. `begin` writes its input, or names a job that does."""
+    prepared = {"copies": begin} if isinstance(begin, str) else {"prepare": begin}
+    return Job(name=name, start=arguments, go_on=arguments, **prepared)
+
+
+def _write_problems(folder: Path) -> None:
+    rows = [
+        {"prompt": problem.prompt, "answer": problem.answer, "expert_solution": problem.anchors[0].text}
+        for problem in load_arithmetic("test")
+    ]
+    (folder / "problems.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (folder / "hard.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows[:3]))
 
 
 TRAIN = _train("train")
+TRAIN_RARE = _train("train-rare", "--trl.save_steps", "100")
 TRAIN_ONE = _train("train-keep-one", "--trl.save_total_limit", "1")
 TRAIN_LORA = _train("train-lora", "--adapter.rank", "4")
 TRAIN_GRADED = _train("train-graded", "--verify.verifier", "tests.faults.grader:grade")
@@ -89,10 +109,38 @@ EVAL = _again(
     *("--batch-size", "4", "--max-new-tokens", "32", "--out", "evals"),
 )  # fmt: skip
 COMPARE = _again("compare", _write_comparison, "compare", "tiny.yaml", "--workers", "1")
-REPORT = ["report", _RUN, "--out", "report.html"]
+REPORT = _again("report", "train", "report", _RUN, "--out", "report.html")
+TABLE = _again("table", "eval", "eval", "table", "evals")
 RUN = _RUN
 SAMPLE = (TRAIN, SCORE, EVAL, COMPARE)
-ALL = {
-    job.name: job
-    for job in (TRAIN, TRAIN_ONE, TRAIN_LORA, TRAIN_GRADED, SCORE, SCORE_PARQUET, SCORE_OVERWRITE, EVAL, COMPARE)
-}
+
+
+def read_model(folder: str) -> list[str]:
+    """A command that loads final weights."""
+    samples = ["--limit", "2", "--samples", "2", "--max-new-tokens", "8"]
+    return ["eval", "run", f"{_RUN}/{folder}", "--benchmark", "arithmetic", *samples, "--out", "evals"]
+
+
+def _pair(name: str, begin: Callable[[Path], None] | str, *arguments: str, first: str, second: str) -> tuple[Job, Job]:
+    """Two commands that write one file, with different contents."""
+    ones = [_again(f"{name}-{i}", begin, *arguments, *flags.split()) for i, flags in enumerate((first, second))]
+    return ones[0], ones[1]
+
+
+PAIRS = (
+    _pair("prepare", _write_problems, *("data", "prepare", "problems.jsonl", "out.jsonl", "--num-problems"),
+          first="100 --seed 1", second="60 --seed 2"),
+    _pair("slime", _write_problems, "data", "slime", "problems.jsonl", "out.jsonl", first="--chat", second="--no-chat"),
+    _pair("verl", _write_problems, "data", "verl", "problems.jsonl", "out.parquet", "--template",
+          first="think-answer", second="boxed"),
+    _pair("guide", _write_problems, *("data", "guide", "hard.jsonl", "out.jsonl", "--model", "embedded"),
+          *("--samples", "2", "--max-new-tokens", "8", "--wording"), first="A{prompt}{beginning}",
+          second="B{prompt}{beginning}"),
+    _pair("page", "train", "report", _RUN, "--out", "report.html", "--max-rollouts", first="8", second="4"),
+)  # fmt: skip
+_JOBS = (
+    *(TRAIN, TRAIN_RARE, TRAIN_ONE, TRAIN_LORA, TRAIN_GRADED, SCORE, SCORE_PARQUET, SCORE_OVERWRITE, EVAL, COMPARE),
+    *(REPORT, TABLE),
+)
+ALL = {job.name: job for job in (*_JOBS, *(job for pair in PAIRS for job in pair))}
+"""A job that begins with a copy comes after the one that it copies."""

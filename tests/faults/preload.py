@@ -20,6 +20,8 @@ def preload() -> None:
     library = os.path.join(folder, "shim.so")
     source = Path(__file__).with_name("shim.c")
     subprocess.run(
-        [compiler, "-shared", "-fPIC", "-O2", "-D_LARGEFILE64_SOURCE", "-o", library, source, "-ldl"], check=True
+        [compiler, "-shared", "-fPIC", "-O2", "-D_LARGEFILE64_SOURCE", "-o", library, source, "-ldl"],
+        check=True,
+        timeout=600,
     )
     os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], os.environ | {"LD_PRELOAD": library})

@@ -13,6 +13,7 @@ import mmap
 import os
 import random
 import resource
+import select
 import signal
 import subprocess
 import sys
@@ -33,25 +34,31 @@ from gar.cli import child
 from gar.cli.main import main
 from gar.comparison import pool
 
-TIMEOUT_SECONDS = 150.0
+TIMEOUT_SECONDS = 600.0
 _LARGEST = 256 * 1024**2
 
-Action = Literal["kill", "tear", "term", "interrupt", "full", "no-space", "hold", "kill-keeper", "kill-worker"]
+Action = Literal[
+    *("kill", "tear", "term", "interrupt", "full", "no-space", "hold", "kill-keeper", "kill-worker", "unreadable"),
+    *("lose-stdout", "lose-pipes", "lose-terminal"),
+]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fault:
-    """What happens when a command is about to do its operation number `at`, counted from 1.
+    """What happens when a command is about to do its operation number `at`, or its first on a path with `path` in it.
 
-    kill, term, interrupt: the signal, after `delay_seconds`. tear: half of a write, then SIGKILL. full: from here on no
-    file grows beyond `limit_bytes`. no-space: from here on nothing new can be opened or made. hold: wait for release.
-    kill-keeper, kill-worker: of the verifier.
+    kill, term, interrupt: the signal, after `delay_seconds`, and then `again` after so long. tear: half of a write,
+    then SIGKILL. full: from here on no file grows beyond `limit_bytes`. no-space: from here on nothing new can be
+    opened or made. hold: wait for release. kill-keeper, kill-worker: of the verifier. unreadable: a name that ends in
+    `path` cannot be opened for reading. lose-: whoever reads stdout, or stdout and stderr, is gone.
     """
 
-    at: int
     action: Action
+    at: int = sys.maxsize
+    path: str = ""
     limit_bytes: int = 0
     delay_seconds: float = 0.0
+    again: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -88,8 +95,9 @@ class Command:
         self._reader = reader
 
     def wait_until_held(self) -> bool:
-        """Wait for the operation at which it is held. Returns False if it ended before."""
-        return os.read(self._held, 1) != b""
+        """Wait for the operation at which it is held. Returns False if it ended before, or hangs."""
+        ready, _, _ = select.select([self._held], [], [], TIMEOUT_SECONDS)
+        return bool(ready) and os.read(self._held, 1) != b""
 
     def wait(self, seconds: float) -> None:
         """Wait for its end, at most so long."""
@@ -167,6 +175,7 @@ class _Watch:
     def __init__(self, folder: Path, fault: Fault | None, record: Path | None, held: int, release: int):
         self._root = str(folder)
         self._fault = fault
+        self._at = fault.at if fault else sys.maxsize
         self._record = record and os.open(record, os.O_WRONLY | os.O_CREAT)
         self._held, self._release = held, release
         _Watch.descriptors = {held, release, *([] if self._record is None else [self._record])}
@@ -175,10 +184,14 @@ class _Watch:
 
     def begin(self) -> None:
         """Watch from here on."""
-        never = sys.maxsize
-        at = 1 if self._record else self._fault.at if self._fault else never
+        shim, fault = ctypes.CDLL(None), self._fault
+        at = 1 if self._record or (fault and fault.path) else self._at
         count = ctypes.addressof(ctypes.c_long.from_buffer(self._count))
-        ctypes.CDLL(None).faults_arm(self._root.encode(), ctypes.c_void_p(count), ctypes.c_long(at), self._meet)
+        shim.faults_arm(self._root.encode(), ctypes.c_void_p(count), ctypes.c_long(at), self._meet)
+        if fault and fault.action == "unreadable":
+            shim.faults_unreadable(fault.path.encode())
+        elif fault and fault.at == 0:
+            self._befall(fault)
 
     def _operation(self, event: bytes, path: bytes, count: int) -> int:
         """0 to go on, -1 to tear the write, else the error to fail with."""
@@ -187,21 +200,22 @@ class _Watch:
             line = {"event": name, "path": os.path.relpath(os.fsdecode(path), self._root)}
             os.write(self._record, json.dumps(line).encode() + b"\n")
         fault = self._fault
-        if fault is None or count < fault.at:
+        if fault and fault.path and self._at > count and fault.path in os.fsdecode(path):
+            self._at = count
+        if fault is None or count < self._at:
             return 0
         if fault.action == "no-space" and name in ("open", "mkdir"):
             return errno.ENOSPC
-        if count == fault.at and fault.action == "tear":
+        if count == self._at and fault.action == "tear":
             return -1
-        if count == fault.at:
+        if count == self._at:
             self._befall(fault)
         return 0
 
     def _befall(self, fault: Fault) -> None:
         signals = {"kill": signal.SIGKILL, "term": signal.SIGTERM, "interrupt": signal.SIGINT}
         if fault.action in signals:
-            send = threading.Timer(fault.delay_seconds, os.kill, (os.getpid(), signals[fault.action]))
-            send.run() if not fault.delay_seconds else send.start()
+            self._send(signals[fault.action], fault)
         elif fault.action == "full":
             resource.setrlimit(resource.RLIMIT_FSIZE, (fault.limit_bytes, _LARGEST))
         elif fault.action == "hold":
@@ -214,6 +228,25 @@ class _Watch:
             workers = [worker for keeper in keepers for worker in keeper.children()]
             for process in keepers if fault.action == "kill-keeper" else workers:
                 process.kill()
+        elif fault.action.startswith("lose"):
+            self._lose(terminal=fault.action == "lose-terminal", both=fault.action != "lose-stdout")
+
+    def _send(self, which: signal.Signals, fault: Fault) -> None:
+        def send() -> None:
+            time.sleep(fault.delay_seconds)
+            os.kill(os.getpid(), which)
+            if fault.again is not None:
+                time.sleep(fault.again)
+                os.kill(os.getpid(), which)
+
+        threading.Thread(target=send, daemon=True).start() if fault.delay_seconds else send()
+
+    def _lose(self, *, terminal: bool, both: bool) -> None:
+        reader, writer = os.openpty() if terminal else os.pipe()
+        os.close(reader)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        for descriptor in (1, 2) if both else (1,):
+            os.dup2(writer, descriptor)
 
 
 _MEET = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_long)

@@ -24,6 +24,7 @@ enum { TEAR = -1 };
 static char root[PATH_MAX];
 static long *counter, from;
 static Meet meet;
+static const char *unreadable; /* the ending of names whose reading fails */
 static __thread int busy; /* operations of `meet` itself do not count */
 
 /* Watch `folder`. `count` lies in memory shared with forks. `callback` is asked at operation number `at` and all later ones. */
@@ -32,6 +33,17 @@ void faults_arm(const char *folder, long *count, long at, Meet callback) {
     counter = count;
     from = at;
     meet = callback;
+}
+
+/* From now on a file whose name ends so cannot be read: EIO, as from a bad disk. */
+void faults_unreadable(const char *ending) { unreadable = strdup(ending); }
+
+static int is_unreadable(const char *path) {
+    if (unreadable == NULL || strncmp(path, root, strlen(root)) != 0) return 0;
+    size_t length = strlen(path), end = strlen(unreadable);
+    if (length < end || strcmp(path + length - end, unreadable) != 0) return 0;
+    errno = EIO;
+    return 1;
 }
 
 static int operation(const char *event, const char *path) {
@@ -87,6 +99,7 @@ static int is_there(const char *path) {
         mode_t mode = 0; \
         if (flags & (O_CREAT | __O_TMPFILE)) { va_list rest; va_start(rest, flags); mode = va_arg(rest, mode_t); va_end(rest); } \
         if (flags & (O_WRONLY | O_RDWR | O_CREAT | O_TRUNC)) { AT("open", folder_, file); } \
+        else { char path[PATH_MAX]; if (meet && is_unreadable(whole(folder_, file, path))) return -1; } \
         return next(__VA_ARGS__, flags, mode); \
     }
 OPEN(open, AT_FDCWD, (const char *file, int flags, ...), file)

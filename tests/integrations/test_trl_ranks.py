@@ -26,7 +26,8 @@ from gar.integrations.trl.ranks import (
 from gar.records import RunFolder, open_run
 from tests.integrations.replay import GROUP, NUM_RESPONSES, PLAN, is_right, replay
 from tests.support.errors import raises
-from tests.support.ranks import FORKSERVER, SECONDS, join_group, run_ranks
+from tests.support.processes import SECONDS, completed
+from tests.support.ranks import FORKSERVER, join_group, run_ranks
 from tests.support.runs import assert_equal_runs
 
 pytestmark = pytest.mark.dist
@@ -116,7 +117,7 @@ def launched(*words: str, **environment: str) -> subprocess.CompletedProcess[str
     """`gar train` in two processes."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "gar"]
     env = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
-    return subprocess.run([*command, "train", *words], env=env, capture_output=True, text=True, timeout=300)
+    return completed([*command, "train", *words], env=env)
 
 
 @pytest.mark.slow
@@ -153,7 +154,7 @@ def wait_for_the_other(rank: int, folder: Path) -> None:
 
 
 def test_rank_that_loses_another_says_so_without_a_launcher(tmp_path: Path):
-    ranks = [FORKSERVER.Process(target=wait_for_the_other, args=(rank, tmp_path)) for rank in range(2)]
+    ranks = [FORKSERVER.Process(target=wait_for_the_other, args=(rank, tmp_path), daemon=True) for rank in range(2)]
     for process in ranks:
         process.start()
     for process in ranks:

@@ -3,19 +3,26 @@
 import os
 import signal
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
 SECONDS = 600.0
-"""The limit of every wait in a test: a hundred times what it takes, for a machine that is slow or busy."""
+"""The limit of every wait in a test: ten times what it takes and more, for a machine that is slow or busy."""
 
 
-def run(command: Sequence[Any], **options: Any) -> subprocess.CompletedProcess:
+def completed(
+    command: Sequence[Any], *, input: str | None = None, check: bool = False, **options: Any
+) -> subprocess.CompletedProcess[str]:
     """Run a command to its end, and bring back its output as text."""
-    return subprocess.run(command, **{"capture_output": True, "text": True, "timeout": SECONDS} | options)
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with running(command, **pipes, text=True, **options) as process:
+        output = process.communicate(input, timeout=SECONDS)
+    done = subprocess.CompletedProcess(command, process.returncode, *output)
+    if check:
+        done.check_returncode()
+    return done
 
 
 @contextmanager
@@ -37,13 +44,3 @@ def wait_until(condition: Callable[[], object], seconds: float = SECONDS) -> boo
             return False
         time.sleep(0.02)
     return True
-
-
-def in_time(function: Callable[[], Any], seconds: float = SECONDS) -> Any:
-    """The function's result. It runs in a thread, because it may hang."""
-    results: list[Any] = []
-    thread = threading.Thread(target=lambda: results.append(function()), daemon=True)
-    thread.start()
-    thread.join(seconds)
-    assert results, f"no result after {seconds:g} s"
-    return results[0]

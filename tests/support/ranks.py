@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
-SECONDS = 60
+from tests.support.processes import SECONDS
 
 FORKSERVER = multiprocessing.get_context("forkserver")
 """Its processes are forked from one that has imported everything, which takes longer than what they then do, and has

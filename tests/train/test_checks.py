@@ -2,8 +2,6 @@
 
 import importlib.util
 import json
-import os
-import subprocess
 import sys
 from typing import Any
 
@@ -11,6 +9,7 @@ from gar.config import make_config, read_preset
 from gar.errors import GarError
 from gar.train.checks import check_before_loading
 from tests.support.errors import raises
+from tests.support.processes import completed
 
 HEAVY = {"torch", "transformers", "trl", "datasets"}
 
@@ -85,7 +84,7 @@ def test_mistakes_get_one_line_before_torch_is_imported_and_leave_no_folder(tmp_
         f"    found[command] = [status, out.getvalue(), err.getvalue(), sorted({HEAVY!r} & set(sys.modules))]\n"
         "print(json.dumps(found))"
     )
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, env=os.environ)
+    run = completed([sys.executable, "-c", code], cwd=tmp_path)
     found = json.loads(run.stdout)
     for command, message in MISTAKES.items():
         status, out, err, heavy = found[command]

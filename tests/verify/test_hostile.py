@@ -1,7 +1,6 @@
 """Answers made to hang, to eat memory, or to be right whatever the gold answer is: by the thousand, and by chance."""
 
 import json
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from gar.types import Status
 from gar.verify import Verifier
 from gar.verify.answers import grade_exactly
 from gar.verify.format import parse_response
+from tests.support.processes import completed
 
 # Each would verify against some gold number if a part of it, a name for it or a set around it were enough.
 HEDGES = [
@@ -126,14 +126,7 @@ def test_verify_2048_hostile_answers_at_once() -> None:
     ordinary |= {rf"\frac{{{15 * k}}}{{{2 * k}}}": Status.WRONG for k in range(1, 65)}
     given = [*ENDLESS, *ordinary, *(f"{answer}{k}" for k in range(210) for answer in CHEAP)]  # and some very long ones
     script = MANY.format(memory_bytes=memory_bytes, every_operation=EVERY_OPERATION, num_endless=len(ENDLESS))
-    program = subprocess.run(
-        [sys.executable, "-c", script],
-        input=json.dumps(given),
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=120,
-    )
+    program = completed([sys.executable, "-c", script], input=json.dumps(given), check=True)
     statuses, seconds, peak = json.loads(program.stdout)
     assert len(statuses) == 2048
     by_answer = dict(zip(given, statuses, strict=False))

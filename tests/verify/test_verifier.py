@@ -14,6 +14,7 @@ from gar.errors import ConfigError
 from gar.types import Status, Verdict
 from gar.verify import Verifier
 from tests.support.errors import raises
+from tests.support.processes import completed
 
 
 def response(answer: str) -> str:
@@ -90,7 +91,7 @@ def test_verifier_refuses_graders_and_settings_it_cannot_use() -> None:
 def test_verifier_refuses_a_grader_of_the_running_script(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text("from gar.verify import Verifier\ndef mine(text, gold): return True\nVerifier(custom=mine)\n")
-    ended = subprocess.run([sys.executable, str(script)], capture_output=True, text=True)
+    ended = completed([sys.executable, str(script)])
     assert "ConfigError" in ended.stderr
     assert "defined in the running script or notebook" in ended.stderr
 
@@ -108,7 +109,7 @@ def test_verifier_import_failure_of_a_grader_in_the_workers_is_an_error(tmp_path
 
 def test_import_brings_neither_torch_nor_sympy() -> None:
     program = "import sys, gar.verify; print({'torch', 'sympy', 'numpy', 'math_verify'} & set(sys.modules))"
-    assert subprocess.check_output([sys.executable, "-c", program], text=True).strip() == "set()"
+    assert completed([sys.executable, "-c", program]).stdout.strip() == "set()"
 
 
 @pytest.mark.data

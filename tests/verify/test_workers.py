@@ -20,7 +20,7 @@ from gar.verify.verifier import custom_grader
 from gar.verify.workers import WorkerError, WorkerPool
 from tests.docs.pages import ROOT
 from tests.support.errors import raises
-from tests.support.processes import run, wait_until
+from tests.support.processes import SECONDS, completed, running, wait_until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks processes up in /proc")
 
@@ -144,7 +144,7 @@ from gar.verify import Verifier, workers
 from tests.verify.test_workers import hostile_pool, is_alive, kill_when_told, new_pool, pids_in, wait_until
 notes = [Path(name) for name in sys.argv[1:]]
 """
-    return run([sys.executable, "-c", start + program, *arguments], check=check, cwd=ROOT).stdout
+    return completed([sys.executable, "-c", start + program, *arguments], check=check, cwd=ROOT).stdout
 
 
 def test_run_in_a_forked_process_leaves_the_parents_workers_alone() -> None:
@@ -249,7 +249,7 @@ def test_run_tries_again_what_was_killed_from_outside_but_not_for_ever(tmp_path:
                     pool.run(items)
             else:
                 assert [outcome.status for outcome in pool.run(items)] == [status, Status.OK, Status.WRONG]
-            killer.join()
+            killer.join(SECONDS)
             assert pool.run([("7", "7")])[0].status == Status.OK
 
 
@@ -315,12 +315,12 @@ Verifier(custom="hostile_graders:by_name", timeout_seconds=600).verify(["tell-pi
 
 def test_run_interrupted_leaves_nothing_for_the_next_run(tmp_path: Path) -> None:
     note = tmp_path / "pids"
-    interrupt = threading.Thread(target=lambda: (pids_in(note), os.kill(os.getpid(), signal.SIGINT)))
+    interrupt = threading.Thread(target=lambda: (pids_in(note), os.kill(os.getpid(), signal.SIGINT)), daemon=True)
     with hostile_pool(timeout_seconds=20.0) as pool:
         interrupt.start()
         with pytest.raises(KeyboardInterrupt):
             pool.run([("tell-pid-and-hang", str(note)), *[("nap", "")] * 9])
-        interrupt.join()
+        interrupt.join(SECONDS)
         assert wait_until(lambda: not any(map(is_alive, pids_in(note))))
         assert [outcome.status for outcome in pool.run([("7", "8"), ("7", "7")])] == [Status.WRONG, Status.OK]
 
@@ -330,13 +330,13 @@ def test_a_killed_program_leaves_no_process(tmp_path: Path, how: signal.Signals)
     notes = [tmp_path / "a", tmp_path / "b"]
     text = HANGING_PROGRAM.format(folder=str(Path(__file__).parent), notes=[str(note) for note in notes])
     command = [sys.executable, "-c", text]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as program:
+    with running(command, stderr=subprocess.PIPE, text=True) as program:
         pids = [pid for note in notes for pid in pids_in(note)]  # two workers and their keepers
         assert len(set(pids)) == 4
         assert all(map(is_alive, pids))
         # Ctrl-C of a terminal goes to all of the program's process group.
         os.killpg(program.pid, how) if how == signal.SIGINT else program.send_signal(how)
-        _, errors = program.communicate(timeout=10)
+        _, errors = program.communicate(timeout=SECONDS)
         assert wait_until(lambda: not any(map(is_alive, pids)))
     if how == signal.SIGINT:
         assert errors.count("Traceback") == 1

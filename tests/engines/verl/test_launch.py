@@ -1,7 +1,6 @@
 """The launch script and what importing `register` does, against verl's own configuration and registries."""
 
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from gar.integrations.verl.engine import GarEngine
 from gar.integrations.verl.reward import GarRewardManager
 from gar.integrations.verl.settings import read_settings, read_shaping
 from gar.integrations.verl.trainer import GarTrainerSync
+from tests.support.processes import completed
 
 SCRIPT = Path(__file__).parents[3] / "scripts" / "verl_qwen3_4b.sh"
 
@@ -24,10 +24,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:::(?!gar).*")  # of verl and wha
 
 
 def test_launch_script_is_a_job_that_verl_and_gar_take():
-    printed = subprocess.run(
-        [SCRIPT, "train.parquet", "val.parquet", "+gar.verify.num_workers=4"],
-        env={**os.environ, "PYTHON": "echo"}, capture_output=True, text=True, check=True,
-    )  # fmt: skip
+    command = [SCRIPT, "train.parquet", "val.parquet", "+gar.verify.num_workers=4"]
+    printed = completed(command, env={**os.environ, "PYTHON": "echo"}, check=True)
     module, *flags = printed.stdout.split()[1:]
     assert module == "verl.trainer.main_ppo"
     with initialize_config_module("verl.trainer.config", version_base=None):

@@ -1,6 +1,5 @@
 """gar.yaml and slime's own flags: what is read, and what is rejected."""
 
-import subprocess
 import sys
 
 import pytest
@@ -10,6 +9,7 @@ from gar.integrations.slime.settings import capture_of, read_settings, read_shap
 from gar.rules import SLIME_HOOKS, slime_flag
 from tests.engines.rollouts import make_arguments, make_capturing
 from tests.support.errors import raises
+from tests.support.processes import completed
 
 
 def test_importing_the_plugins_imports_neither_engines_nor_anything_heavy():
@@ -23,7 +23,7 @@ print(sorted(heavy & {name.partition(".")[0] for name in sys.modules}))
 import gar.integrations.verl.data, gar.integrations.verl.settings, gar.integrations.verl.exchange
 assert not [name for name in sys.modules if name.startswith(("ray", "tensordict", "transfer_queue"))]
 """
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    ran = completed([sys.executable, "-c", code], check=True)
     assert ran.stdout == "[]\n"
 
 

@@ -10,6 +10,8 @@ export TOKENIZERS_PARALLELISM := false
 # A file is one worker's. The order is that of the folders: pytest-xdist's own starts a long file with few tests at the very end.
 # A worker that hangs is ended (pyproject.toml). A new one would hang in the same test.
 TWO_WORKERS := -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+# One slow test takes minutes on a quiet machine, and may take ten times as long on a busy one.
+LONG := -o faulthandler_timeout=7200
 
 .PHONY: help install install-dev demo test test-install test-slow test-engines test-faults test-all docs lint types imports format clean
 
@@ -19,7 +21,7 @@ help:
 	@echo "make test-install  build the wheel, install it apart without extras, and use it from an empty folder in an empty home"
 	@echo "make test-slow     the tests that take long, and those in a browser where chromium is installed"
 	@echo "make test-engines  install Megatron, DeepSpeed, verl and an older transformers apart, then run their tests"
-	@echo "make test-faults   kill commands, damage files, fill the disk: no loss goes unreported (Linux, twenty minutes)"
+	@echo "make test-faults   kill commands, damage files, fill the disk: no loss goes unreported (Linux, ten minutes)"
 	@echo "make test-all      make test plus the slow tests, those in a browser, and make test-faults"
 	@echo "make docs          build the documentation into site/ and check its links; open site/index.html"
 	@echo "make format        rewrite the code with ruff"
@@ -61,7 +63,7 @@ test-install:
 	PYTHON=$(PYTHON) scripts/test_install.sh
 
 test-slow: install-dev
-	OMP_NUM_THREADS=1 $(BIN)/pytest -rs $(TWO_WORKERS) -m "(slow or browser) and not gpu and not model"
+	OMP_NUM_THREADS=1 $(BIN)/pytest -rs $(TWO_WORKERS) $(LONG) -m "(slow or browser) and not gpu and not model"
 
 # Each engine in a folder of its own: Megatron, DeepSpeed and an older transformers beside the main environment; verl, whose pins
 # differ, in an environment of its own.
@@ -105,7 +107,7 @@ test-faults: install-dev
 
 test-all: install-dev
 	$(MAKE) --jobs 2 lint types imports
-	OMP_NUM_THREADS=1 $(BIN)/pytest $(TWO_WORKERS)
+	OMP_NUM_THREADS=1 $(BIN)/pytest $(TWO_WORKERS) $(LONG)
 	$(MAKE) test-faults
 
 # The theme announces its successor at every build unless told not to.

@@ -4,7 +4,7 @@ python -m tests.faults                      everything
 python -m tests.faults --kind "kill train"  one kind
 python -m tests.faults --kind "kill train" --name 57 --keep
                                             one try; its folder is kept
-python -m tests.faults --sample             the few tries of `make test`
+python -m tests.faults --sample             one try of some kinds
 """
 
 import argparse
@@ -48,8 +48,8 @@ from tests.faults import jobs
 from tests.faults.lab import Lab, Try, Verdict, run_whole, verdicts
 from tests.faults.plan import PLAN, tries
 
-SAMPLE = {"kill train": 1, "damage, then resume": 1, "kill score": 1, "kill eval": 1, "kill compare": 1}
-"""Number of tries of each kind in `make test`, evenly spaced."""
+SAMPLE = ("kill train", "damage, then resume", "kill score", "kill eval", "kill compare")
+"""Kinds of which `make test` and `make test-slow` do the middle try."""
 
 
 def main() -> int:
@@ -57,7 +57,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kind", action="append", choices=list(PLAN), help="only this kind; may be repeated")
     parser.add_argument("--name", help="only the try of this name")
-    parser.add_argument("--sample", action="store_true", help="as `make test` does it")
+    parser.add_argument("--sample", action="store_true", help="the middle try of some kinds")
     parser.add_argument("--thin", type=int, default=1, help="only one try in so many of each kind")
     parser.add_argument("--keep", action="store_true", help="keep the folders")
     parser.add_argument("--lanes", type=int, default=len(os.sched_getaffinity(0)), help="tries side by side")
@@ -77,10 +77,11 @@ def main() -> int:
     ended: list[tuple[Try, Verdict]] = []
     try:
         if not options.kind:
-            lab.refer_to(jobs.SAMPLE if options.sample else jobs.ALL.values())
-        for kind in SAMPLE if options.sample else options.kind or PLAN:
+            lab.refer_to(jobs.ALL.values())
+        for kind in options.kind or (SAMPLE if options.sample else PLAN):
             chosen = [attempt for attempt in tries(kind, lab) if options.name in (None, attempt.name)]
-            every = len(chosen) // SAMPLE[kind] if options.sample else options.thin
+            every = len(chosen) if options.sample else options.thin
+            print(f"{kind}: {len(chosen)} tries, one of {every}", flush=True)
             chosen = chosen[(every - 1) // 2 :: every]
             lab.prepare(chosen)
             for attempt, verdict in verdicts(lab, chosen, lanes=options.lanes, keep=options.keep):

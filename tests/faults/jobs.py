@@ -112,7 +112,6 @@ COMPARE = _again("compare", _write_comparison, "compare", "tiny.yaml", "--worker
 REPORT = _again("report", "train", "report", _RUN, "--out", "report.html")
 TABLE = _again("table", "eval", "eval", "table", "evals")
 RUN = _RUN
-SAMPLE = (TRAIN, SCORE, EVAL, COMPARE)
 
 
 def read_model(folder: str) -> list[str]:

@@ -92,6 +92,7 @@ def test_results_that_are_not_paired_stop_the_comparison(plan, capsys):
 
 def compare_in(folder: Path, said: str) -> None:
     """A `gar compare` in a process of its own."""
+    pool.end_with_parent()
     os.chdir(folder)
     pool._CHILD, compare._POLL_SECONDS, compare.save_figure = (stand_in.__file__,), 0.02, lambda figure, stem: []
     with open(said, "w") as file, contextlib.redirect_stdout(file):

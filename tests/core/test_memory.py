@@ -11,6 +11,7 @@ import torch
 from gar.core import gradient_activation_means
 from gar.core.arguments import Budget, Head
 from gar.core.head import make_plan
+from tests.docs.pages import ROOT
 from tests.support.processes import completed
 
 MEMORY_BYTES, TOKENS, VOCAB, WIDTH, RESPONSES = 16 * 2**20, 2400, 40_000, 16, 4
@@ -42,7 +43,7 @@ def memory_use() -> int:
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="peak memory is read from Linux's /proc")
 def test_gradient_activation_means_stay_within_their_memory():
     """All float32 logits of these tokens would be 384 MB, and one tile of all of them takes 20 MB."""
-    done = completed([sys.executable, __file__])
+    done = completed([sys.executable, "-m", "tests.core.test_memory"], cwd=ROOT)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) <= MEMORY_BYTES
 

@@ -2,7 +2,7 @@
 
 python -m tests.faults                      everything
 python -m tests.faults --kind "kill train"  one kind
-python -m tests.faults --kind "kill train" --name 57 --keep
+python -m tests.faults --kind "kill train" --name "kill 57" --keep
                                             one try; its folder is kept
 python -m tests.faults --sample             one try of some kinds
 """

@@ -15,7 +15,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import IO, Any, Literal
 
-from tests.faults.jobs import ALL, RUN, Job
+from tests.faults.jobs import RUN, Job
 from tests.faults.judge import acknowledged, contents, differences
 from tests.faults.process import TIMEOUT_SECONDS, Command, Ending, Fault, run
 
@@ -96,9 +96,6 @@ class Lab:
     def prepare(self, tries: Sequence[Try]) -> None:
         """Make what these tries need, so that forks share it."""
         for attempt in tries:
-            for job in (attempt.job, attempt.other):
-                if job is not None:
-                    self._reference(job)
             if attempt.base is not None:
                 self.base(attempt.job, attempt.base)
 
@@ -183,8 +180,11 @@ class Lab:
         return Verdict(outcome="wrong" if wrong else "equal", reason="; ".join(wrong))
 
     def refer_to(self, jobs: Iterable[Job]) -> None:
-        """Run these jobs whole, in an extra process: its hash seed shows what depends on a set's order."""
-        names = [job.name for job in jobs]
+        """Run these jobs whole, once, in an extra process: its hash seed shows what depends on a set's order."""
+        needed = dict.fromkeys(name for job in jobs for name in (job.copies, job.name) if name)
+        names = [name for name in needed if name not in self._references]
+        if not names:
+            return
         command = [sys.executable, "-m", "tests.faults", "--reference", str(self.path), *names]
         subprocess.run(command, check=True, timeout=10 * TIMEOUT_SECONDS)
         for name in names:
@@ -196,10 +196,7 @@ class Lab:
             self._references[name] = (in_a_fork(partial(contents, folder)), operations)
 
     def _reference(self, job: Job) -> tuple[dict[str, str], list[Operation]]:
-        if job.copies:
-            self._reference(ALL[job.copies])
-        if job.name not in self._references:
-            self.refer_to([job])
+        self.refer_to([job])
         return self._references[job.name]
 
 

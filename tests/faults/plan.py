@@ -18,18 +18,21 @@ HOWS = ("delete", "empty", "half", "zeros", "flip")
 
 
 def file_kind(path: str) -> str:
-    """What a path has in common with others that are written alike: no numbers, hashes and temporary names."""
+    """What a path has in common with others that are written alike: no numbers, hashes, sets and temporary names."""
+    path = re.sub("^evals/[^/]+", "evals/set", path)
     path = re.sub(r"/[^/]+-seed-\d+-\w+", "/cell", re.sub(r"/\.[^/]*(partial|tmp)[^/]*", "/partial", path))
     folder, name = os.path.split(re.sub(r"\d+", "#", path))
     weights = "checkpoint-" in folder or folder.endswith(("partial", "model", "adapter"))
     return f"{folder}/{Path(name).suffix if weights else name}"
 
 
-def moments(operations: Sequence[Operation], under: str = "") -> list[int]:
+def moments(operations: Sequence[Operation], within: str = "") -> list[int]:
     """One operation of each kind of file and change: the first of one kind, the second of the next, and so on."""
     alike = defaultdict(list)
     for operation in operations:
-        if under in operation.path:
+        if operation.event != "truncate" and re.search(
+            within, operation.path
+        ):  # what is appended to is cut off nowhere
             alike[operation.event, file_kind(operation.path)].append(operation.at)
     return sorted(group[number % len(group)] for number, group in enumerate(alike.values()))
 
@@ -39,10 +42,10 @@ def at_share(operations: Sequence[Operation], share: float) -> int:
     return operations[min(int(share * len(operations)), len(operations) - 1)].at
 
 
-def kills(kind: str, job: Job, lab: Lab, under: str = "", action: Action = "kill") -> Iterator[Try]:
+def kills(kind: str, job: Job, lab: Lab, within: str = "", action: Action = "kill") -> Iterator[Try]:
     """SIGKILL at an operation, or with "tear" in the middle of a write: half of it is there."""
     operations = [operation for operation in lab.operations(job) if action == "kill" or operation.event == "write"]
-    for at in moments(operations, under):
+    for at in moments(operations, within):
         yield Try(kind=kind, name=f"{action} {at}", job=job, fault=Fault(at=at, action=action))
 
 
@@ -79,12 +82,12 @@ def damaged_models(kind: str, job: Job, folder: str, lab: Lab) -> Iterator[Try]:
             yield Try(kind=kind, name=" ".join(change), job=job, base=0, change=change, reads=reads, rejects=True)
 
 
-def full_disks(kind: str, job: Job, lab: Lab) -> Iterator[Try]:
-    """From one of six moments on, files cannot grow, or no file can be made."""
+def full_disks(kind: str, job: Job, number: int, lab: Lab) -> Iterator[Try]:
+    """From one of some moments on, files cannot grow, or no file can be made."""
     operations = lab.operations(job)
-    for sixth in range(6):
-        at = at_share(operations, sixth / 6)
-        limit = (0, 1_000, 12_000, 1_000_000, 5_000_000)[sixth % 5]  # the optimizer's state is the largest
+    for moment in range(number):
+        at = at_share(operations, moment / number)
+        limit = (0, 1_000, 12_000, 1_000_000, 5_000_000)[moment % 5]  # the optimizer's state is the largest
         yield Try(kind=kind, name=f"full {at}", job=job, fault=Fault(at=at, action="full", limit_bytes=limit))
         yield Try(kind=kind, name=f"no-space {at}", job=job, fault=Fault(at=at, action="no-space"))
 
@@ -128,6 +131,7 @@ def two_resumes(kind: str, job: Job, lab: Lab) -> Iterator[Try]:
 
 def output_writers(kind: str, lab: Lab) -> Iterator[Try]:
     """Two commands write different contents to one file, which then is wholly one of them."""
+    lab.refer_to(job for pair in jobs.PAIRS for job in pair)
     for first, second in jobs.PAIRS:
         writes = [operation.at for operation in lab.operations(first) if re.search("out[.]|html", operation.path)]
         for share in (0.0, 0.5, 1.0):
@@ -159,6 +163,7 @@ def unreadable_runs(kind: str, lab: Lab) -> Iterator[Try]:
 
 def lost_output(kind: str, lab: Lab) -> Iterator[Try]:
     """Nobody reads stdout, or stdout and stderr, from a moment on: as after `| head` and a closed terminal."""
+    lab.refer_to([jobs.TRAIN, jobs.EVAL, jobs.TABLE, jobs.REPORT])
     actions: tuple[Action, ...] = ("lose-stdout", "lose-pipes", "lose-terminal")
     for action in actions:
         for share in (0, 0.3, 0.6, 1.0):
@@ -178,15 +183,12 @@ def _changes(folder: Path, hows: Sequence[str], number: int) -> list[Change]:
 
 PLAN: dict[str, list[Callable[..., Iterator[Try]]]] = {
     "kill train": [partial(kills, job=jobs.TRAIN)],
-    "kill train, one checkpoint kept": [partial(kills, job=jobs.TRAIN_ONE, under="checkpoints")],
-    "kill train with an adapter": [
-        partial(kills, job=jobs.TRAIN_LORA, under="checkpoints"),
-        partial(kills, job=jobs.TRAIN_LORA, under="/.adapter"),
-    ],
+    "kill train, one checkpoint kept": [partial(kills, job=jobs.TRAIN_ONE, within="checkpoints")],
+    "kill train with an adapter": [partial(kills, job=jobs.TRAIN_LORA, within="adapter")],
     "kill train inside a write": [partial(kills, job=jobs.TRAIN, action="tear")],
     "kill a resume": [partial(resume_kills, job=jobs.TRAIN, every=22)],
     "damage, then resume": [
-        partial(damage, job=jobs.TRAIN, number=3, after="step-000005.parquet"),
+        partial(damage, job=jobs.TRAIN, number=2, after="step-000005.parquet"),
         partial(damage, job=jobs.TRAIN, number=1, after="learning-curve.svg"),
     ],
     "damage, then report": [damaged_reading],
@@ -194,7 +196,11 @@ PLAN: dict[str, list[Callable[..., Iterator[Try]]]] = {
         partial(damaged_models, job=jobs.TRAIN, folder="model"),
         partial(damaged_models, job=jobs.TRAIN_LORA, folder="adapter"),
     ],
-    "disk full": [partial(full_disks, job=job) for job in (jobs.TRAIN, jobs.SCORE, jobs.EVAL)],
+    "disk full": [
+        partial(full_disks, job=jobs.TRAIN, number=6),
+        partial(full_disks, job=jobs.SCORE, number=4),
+        partial(full_disks, job=jobs.EVAL, number=4),
+    ],
     "signals": [signals],
     "lost output": [lost_output],
     "verifier killed": [verifier_kills],
@@ -209,10 +215,10 @@ PLAN: dict[str, list[Callable[..., Iterator[Try]]]] = {
     "two writers of a file": [output_writers],
     "kill score": [
         *(partial(kills, job=jobs.SCORE, action=action) for action in ("kill", "tear")),
-        partial(kills, job=jobs.SCORE_PARQUET),
+        partial(kills, job=jobs.SCORE_PARQUET, within="parquet|partial"),
     ],
     "kill eval": [partial(kills, job=jobs.EVAL, action=action) for action in ("kill", "tear")],
-    "kill compare": [partial(kills, job=jobs.COMPARE)],
+    "kill compare": [partial(kills, job=jobs.COMPARE, within="lock|yaml|log|run.json|result|after.json")],
     "unreadable runs of compare": [unreadable_runs],
 }
 """Kinds of tries, each a row of the table."""

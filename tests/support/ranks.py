@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
+from gar.comparison.pool import end_with_parent
 from tests.support.processes import SECONDS
 
 FORKSERVER = multiprocessing.get_context("forkserver")
@@ -41,7 +42,11 @@ def run_ranks(function: Callable[..., Any], world_size: int, folder: Path, *argu
 
 
 def join_group(rank: int, world_size: int, folder: Path) -> None:
-    """Join the group of the ranks that share a folder, with the environment of a launcher."""
+    """Join the group of the ranks that share a folder, with the environment of a launcher.
+
+    The process ends with the one that started it: a rank that waits for a dead test would keep its output open.
+    """
+    end_with_parent()
     told = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": world_size, "LOCAL_WORLD_SIZE": world_size}
     os.environ.update({name: str(value) for name, value in told.items()})
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=world_size)

@@ -23,7 +23,7 @@ def response(answer: str) -> str:
 
 @pytest.fixture(scope="module")
 def verifier() -> Iterator[Verifier]:
-    with Verifier(timeout_seconds=1.0) as verifier:
+    with Verifier(timeout_seconds=20.0) as verifier:
         yield verifier
 
 

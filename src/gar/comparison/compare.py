@@ -1,7 +1,6 @@
 """`gar compare`: run the cells that are not finished, then write the tables."""
 
 import time
-from functools import partial
 from pathlib import Path
 
 from gar.analysis.style import save_figure
@@ -9,7 +8,7 @@ from gar.comparison.plan import PlannedRun, planned_runs, read_comparison
 from gar.comparison.pool import LocalPool
 from gar.comparison.result import Results, RunResult, check_paired, finished_result
 from gar.comparison.tables import comparison_tables, result_notes, row_curves
-from gar.errors import GarError, LockedError
+from gar.errors import GarError, LockedError, printable
 from gar.evaluation.text_tables import markdown_text
 from gar.records import write_atomic
 from gar.records.lock import writer_lock
@@ -17,7 +16,10 @@ from gar.records.lock import writer_lock
 _REPORT_SECONDS = 120.0  # longest wait while another `gar compare` writes the same report
 _POLL_SECONDS = 0.5
 _SHOWN_LINES = 3
-_say = partial(print, flush=True)
+
+
+def _say(text: str) -> None:
+    print(printable(text), flush=True)
 
 
 class Comparison:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from gar.errors import LockedError
+from gar.records import write_atomic
 from gar.records.lock import writer_lock
 from tests.support.errors import raises
 from tests.support.processes import SECONDS, completed, running
@@ -20,6 +21,18 @@ from gar.records.lock import writer_lock
 with writer_lock(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(600)
+"""
+
+# Writes half of a file, and the rest when it is told.
+WRITE = """
+import sys
+from gar.records import atomic_file
+with atomic_file(sys.argv[1]) as file:
+    file.write(b"first " * 50_000)
+    file.flush()
+    print("half", flush=True)
+    sys.stdin.readline()
+    file.write(b"first " * 50_000)
 """
 
 # All children wait for the pipe to close, then each takes the lock many times. Two at once would see the other's file.
@@ -92,3 +105,35 @@ def test_a_forked_child_leaves_its_parents_lock(tmp_path):
     )
     ended = completed([sys.executable, "-c", script, str(tmp_path)], check=True)
     assert ended.stdout == "held\nTrue\nFalse\n"
+
+
+def test_of_two_writers_of_a_file_one_is_turned_away_and_the_file_is_the_others(tmp_path):
+    path = tmp_path / "file"
+    command = [sys.executable, "-c", WRITE, str(path)]
+    with running(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as first:
+        assert first.stdout.readline() == b"half\n"
+        first.send_signal(signal.SIGSTOP)
+        with raises(LockedError, "locked", str(path)):
+            write_atomic(path, b"second")
+        assert not path.exists()
+        first.send_signal(signal.SIGCONT)
+        first.communicate(b"go on\n", timeout=SECONDS)
+    assert first.returncode == 0
+    assert path.read_bytes() == b"first " * 100_000
+    write_atomic(path, b"third")
+    assert path.read_bytes() == b"third"
+    assert [*tmp_path.iterdir()] == [path]
+
+
+def test_what_lies_under_the_temporary_name_is_replaced_and_never_followed(tmp_path):
+    path, partial, other = (tmp_path / name for name in ("file", ".file.partial", "other"))
+    other.write_bytes(b"of the user")
+    for leave in (
+        lambda: partial.symlink_to(other),
+        lambda: os.mkfifo(partial),
+        lambda: partial.write_bytes(b"of a killed writer, and longer than what follows"),
+    ):
+        leave()
+        write_atomic(path, b"new")
+        assert (path.read_bytes(), other.read_bytes()) == (b"new", b"of the user")
+        assert not os.path.lexists(partial)

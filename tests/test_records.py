@@ -3,6 +3,7 @@
 import errno
 import json
 import math
+import os
 import random
 import sys
 from dataclasses import replace
@@ -155,3 +156,16 @@ def test_run_folder_on_a_full_disk_keeps_what_was_written(run):
     rows = open_run(run.path).metrics
     assert [row["step"] for row in rows] == [*range(1, 1 + len(rows))]
     assert len(rows) > 20
+
+
+def test_a_pipe_in_place_of_a_file_is_an_error_and_hangs_nobody(run):
+    run.write_rollouts(12, [RECORD])
+    for name in ("run.json", "manifest.jsonl", "rollouts/step-000012.parquet"):
+        path = run.path / name
+        whole = path.read_bytes()
+        path.unlink()
+        os.mkfifo(path)
+        with raises(RecordError, None, name):
+            open_run(run.path).rollouts()
+        path.unlink()
+        path.write_bytes(whole)

@@ -7,6 +7,7 @@ one, or the name of a setting.
 
 import difflib
 import shlex
+import unicodedata
 from collections.abc import Iterable
 
 
@@ -96,3 +97,14 @@ def install_command(*requirements: str) -> str:
 def first_line(error: object) -> str:
     """The first line of another library's error, or of its text."""
     return str(error).strip().partition("\n")[0]
+
+
+def printable(text: object) -> str:
+    r"""A text in which control characters are shown as escapes, so that no terminal obeys it.
+
+    Example:
+        >>> printable("a\x1b[2Jb")
+        'a\\x1b[2Jb'
+    """
+    shown = (c if c in "\n\t" or unicodedata.category(c) not in ("Cc", "Cs") else repr(c)[1:-1] for c in str(text))
+    return "".join(shown)

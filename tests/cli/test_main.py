@@ -12,6 +12,7 @@ import gar.train.run
 from gar import __version__
 from gar.cli.main import COMMANDS, main
 from gar.errors import RecordError
+from gar.records import RunFolder
 from tests.support.processes import SECONDS, completed, running
 
 HELPS = (
@@ -101,3 +102,18 @@ def test_main_sends_no_telemetry_unless_asked(monkeypatch, capsys):
     monkeypatch.setenv("HF_HUB_DISABLE_TELEMETRY", "0")
     main(["train", "nosuch.yaml"])
     assert os.environ["HF_HUB_DISABLE_TELEMETRY"] == "0"
+
+
+def test_names_from_a_foreign_run_reach_the_terminal_as_text(tmp_path, capsys):
+    name = "run \x1b]0;title\x07\x1b[2J\udcff"
+    folder = RunFolder.create(tmp_path, name)
+    folder.append_metrics({"step": 1})
+    for command, status in (
+        (["report", str(folder.path), "--out", str(tmp_path / "page.html")], 0),
+        (["report", str(tmp_path / name / "none"), "--out", str(tmp_path / "page.html")], 1),
+        (["eval", "table", str(folder.path)], 1),
+    ):
+        assert main(command) == status
+        printed = "".join(capsys.readouterr())
+        assert not {*printed} & {"\x1b", "\x07", "\udcff"}
+        assert "\\x1b" in printed

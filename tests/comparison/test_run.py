@@ -9,17 +9,18 @@ from pathlib import Path
 import psutil
 import pytest
 
+from gar.cli.main import main
 from gar.comparison import compare, pool
 from gar.comparison.compare import Comparison
 from gar.comparison.jobs import Job, submit_jobs
 from gar.comparison.pool import LocalPool, _train_arguments
 from gar.comparison.result import finished_result, finished_results
 from gar.errors import ConfigError, LockedError, RecordError
-from gar.records import RunFolder
 from gar.records.lock import writer_lock
 from tests.comparison import stand_in
 from tests.comparison.finished import prepare, result, write_run
 from tests.support.errors import raises
+from tests.support.files import full_disk
 from tests.support.processes import SECONDS, wait_until
 from tests.support.ranks import FORKSERVER
 
@@ -138,18 +139,102 @@ def test_a_finished_run_gets_its_result_without_its_cost_and_is_not_trained_agai
     whole = result(planned, {"test": [1, 2]})  # as another comparison leaves it
     assert not LocalPool([None]).start(planned)
     assert finished_result(planned) == whole
-    for lost in ("evaluation/after.json", "rollouts/step-000003.parquet", "config.yaml"):
-        (planned.folder / lost).unlink()
-        (planned.folder / "result.json").unlink(missing_ok=True)
-        assert _train_arguments(planned, launched=False) == [str(planned.config_path)]
-        assert not planned.folder.exists()
-        write_run(planned.config)
+    (planned.folder / "result.json").unlink()
     for lock in (planned.config_path, planned.folder):
         with writer_lock(lock), raises(LockedError):
             LocalPool([None]).start(planned)
-    folder = RunFolder.open(planned.folder)  # trained in part under other settings, which were accepted
+
+
+def flip(path: Path) -> None:
+    """Change one byte."""
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    """The content of each file by name, less locks and the manifest, which grows."""
+    paths = (path for path in folder.rglob("*") if path.is_file() and path.name not in (".lock", "manifest.jsonl"))
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        ("evaluation/after.json", flip),
+        ("evaluation/after.json", Path.unlink),
+        ("rollouts/step-000003.parquet", Path.unlink),
+        ("config.yaml", flip),
+        ("run.json", flip),
+        ("run.json", Path.unlink),
+        ("result.json", flip),
+    ],
+)
+def test_a_damaged_run_stops_its_cell_and_is_left_as_it_is(plan, capsys, name, damage):
+    _, (damaged, other) = plan(seeds=[0])
+    prepare([other])
+    result(damaged, {"test": [1, 2]})
+    if name != "result.json":
+        (damaged.folder / "result.json").unlink()
+    damage(damaged.folder / name)
+    before = files(damaged.folder)
+    said = run_here(capsys)
+    assert files(damaged.folder) == before
+    (stopped,) = [text for text in said if "STOPPED" in text]
+    assert stopped.startswith("grpo, seed 0: STOPPED: ")
+    assert name in stopped
+    assert [*finished_results([other])] == [("gar-grpo", 0)]  # the other went on
+    assert main(["compare", "tiny.yaml", "--report"]) == (name == "result.json")
+    assert main(["compare", "tiny.yaml", "--workers", "1"]) == 1
+
+
+def test_a_full_disk_under_the_result_stops_its_cell_and_the_next_command_goes_on(plan, capsys):
+    _, planned = plan(seeds=[0])
+    prepare(planned)
+
+    class Full(LocalPool):
+        """The disk is full when the first cell ends."""
+
+        def ended(self):
+            with full_disk(0) if not finished_results(planned[1:]) else contextlib.nullcontext():
+                return super().ended()
+
+    said = run_here(capsys, pool=Full([None]))
+    assert "STOPPED" in "".join(text for text in said if text.startswith("grpo, seed 0"))
+    assert (planned[0].folder / "evaluation/after.json").exists()
+    assert [*finished_results(planned)] == []
+    said = run_here(capsys)
+    assert [*finished_results(planned)] == [("grpo", 0), ("gar-grpo", 0)]
+    assert len(started()) == 2  # neither is trained again
+
+
+def test_a_new_start_keeps_the_old_folder_under_another_name(plan, capsys):
+    _, (planned,) = plan(seeds=[0], runs=["grpo"])
+    aside = planned.folder.parent / ".replaced"
+
+    def begin(reason: str) -> None:
+        before, number = files(planned.folder), len([*aside.glob("*")])
+        arguments = _train_arguments(planned, launched=False)
+        assert arguments == [str(planned.config_path)]
+        assert not planned.folder.exists()
+        (kept,) = [
+            path for path in aside.iterdir() if path.name.endswith(f"-{number + 1}" if number else planned.folder.name)
+        ]
+        assert files(kept) == before
+        said = capsys.readouterr().out
+        assert reason in said
+        assert str(kept) in said
+
+    planned.folder.mkdir(parents=True)
+    (planned.folder / "config.yaml").write_text("a: 1")
+    begin("no step")  # killed before run.json
+    write_run(planned.config).update_run(status="failed")
+    begin("failed")
+    folder = write_run(planned.config)  # trained in part under other settings, which were accepted
     folder.record_override({"seed": [1, 0]}, step=2, config=folder.read_run().settings, data_hash="d")
-    assert _train_arguments(planned, launched=False) == [str(planned.config_path)]
+    begin("other settings")
+    write_run(planned.config).update_run(status="interrupted")
+    assert _train_arguments(planned, launched=False) == ["--resume", str(planned.folder)]
 
 
 def submit(folder: Path, executor: str = "debug", **parameters: object) -> list[str]:

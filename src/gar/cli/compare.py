@@ -1,5 +1,6 @@
 """`gar compare`: several methods over several seeds under equal conditions, with tables, tests and curves."""
 
+import signal
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
@@ -47,7 +48,10 @@ class _Compare(Settings):
 
 
 def main(arguments: list[str]) -> int:
-    """Run `gar compare`. The exit status is 0 if every run has a result or jobs were submitted, else 1."""
+    """Run `gar compare`. The exit status is 0 if every run has a result or jobs were submitted, else 1.
+
+    A report ends with 1 only if a folder is damaged.
+    """
     options = parse(_Compare, arguments, prog="gar compare")
     if options.report and options.dry_run:
         raise UsageError("choose one of --report and --dry-run.")
@@ -61,12 +65,14 @@ def main(arguments: list[str]) -> int:
     comparison, launcher = Comparison(options.source), launcher_words(options.launch)
     if options.report:
         comparison.report()
-    elif options.dry_run:
+        return 1 if comparison.stopped else 0
+    if options.dry_run:
         comparison.show_plan()
     elif options.executor:
         _submit(options, comparison)
     else:
         devices = local_devices(options.workers, options.gpus, launch=bool(launcher))
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # a scheduler's end is a Ctrl-C
         return 0 if comparison.run(LocalPool(devices, launcher)) else 1
     return 0
 

@@ -93,9 +93,9 @@ class _Table(Settings):
         *numbers, notes = benchmark_table([load_model(model) for model in self.models], ks=self.pass_at_k)
         tables = text_tables(*numbers)
         if self.format == "markdown":
-            print(markdown_text(tables, notes), end="")
+            show(markdown_text(tables, notes).rstrip("\n"))
         else:
-            print("\n\n".join([*(aligned(*each) for each in tables.items()), *notes]))
+            show("\n\n".join([*(aligned(*each) for each in tables.items()), *notes]))
         return DONE
 
 
@@ -126,7 +126,7 @@ def _score_folders(folders: "list[EvaluationFolder]", settings: ScoreSettings) -
         _print_numbers(f"{identity['benchmark']['name']}, {identity['prompt']['template']}", numbers)
         for note in identity["benchmark"]["notes"]:
             show(f"Note: {note}", style="yellow")
-        print(f"Results  {folder.path}\n")
+        show(f"Results  {folder.path}\n")
     return DEGENERATE if faults and not settings.allow_degenerate else DONE
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from gar import __version__
 from gar.cli.outcomes import DONE, INTERRUPTED, REFUSED, WRONG_USAGE
-from gar.errors import GarError, UsageError, did_you_mean
+from gar.errors import GarError, UsageError, did_you_mean, printable
 
 COMMANDS = {
     "train": "train a policy with gradient-aligned rewards",
@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         name, rest = choose(arguments, COMMANDS, prog="gar", about=_ABOUT)
         return importlib.import_module(f"gar.cli.{name}").main(rest)
     except GarError as error:
-        print(f"{f'gar {name}'.strip()}: {error}", file=sys.stderr)
+        print(f"{f'gar {name}'.strip()}: {printable(error)}", file=sys.stderr)
         return WRONG_USAGE if isinstance(error, UsageError) else REFUSED
     except KeyboardInterrupt as interrupt:
         again = " Run the same command again to continue." if name in _RESUMABLE else ""

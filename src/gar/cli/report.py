@@ -8,6 +8,7 @@ import tyro
 from pydantic import Field
 
 from gar.cli.arguments import parse
+from gar.cli.console import show
 from gar.errors import ConfigError, UsageError
 from gar.report import ReportOptions
 
@@ -44,12 +45,12 @@ def main(arguments: list[str]) -> int:
 
         quiet_libraries()
     report = write_report(settings.runs, out, settings)
-    print(report.headline)
+    show(report.headline)
     for note in (*report.notes, *report.rollout_notes):
-        print(f"- {note}")
-    print(f"Report  {out} ({out.stat().st_size / 1e6:.1f} MB)")
+        show(f"- {note}")
+    show(f"Report  {out} ({out.stat().st_size / 1e6:.1f} MB)")
     while settings.watch is not None:
         time.sleep(settings.watch)
         report = write_report(settings.runs, out, settings)
-        print(f"{time.strftime('%H:%M:%S')}  {report.headline}")
+        show(f"{time.strftime('%H:%M:%S')}  {report.headline}")
     return 0

@@ -1,15 +1,14 @@
 """`gar compare`: run the cells that are not finished, then write the tables."""
 
 import time
-from functools import partial
 from pathlib import Path
 
 from gar.analysis.style import save_figure
 from gar.comparison.plan import PlannedRun, planned_runs, read_comparison
 from gar.comparison.pool import LocalPool
-from gar.comparison.result import Results, check_paired, finished_result, finished_results
+from gar.comparison.result import Results, RunResult, check_paired, finished_result
 from gar.comparison.tables import comparison_tables, result_notes, row_curves
-from gar.errors import LockedError
+from gar.errors import GarError, LockedError, printable
 from gar.evaluation.text_tables import markdown_text
 from gar.records import write_atomic
 from gar.records.lock import writer_lock
@@ -17,7 +16,10 @@ from gar.records.lock import writer_lock
 _REPORT_SECONDS = 120.0  # longest wait while another `gar compare` writes the same report
 _POLL_SECONDS = 0.5
 _SHOWN_LINES = 3
-_say = partial(print, flush=True)
+
+
+def _say(text: str) -> None:
+    print(printable(text), flush=True)
 
 
 class Comparison:
@@ -28,37 +30,45 @@ class Comparison:
         self.cells = planned_runs(self.settings, source)
         self._results: Results = {}
         self._elsewhere: set[str] = set()
+        self.stopped: dict[str, GarError] = {}
+        """The cells whose folder is damaged or could not be read or written, by title. They are left as they are."""
 
     def to_do(self) -> list[PlannedRun]:
-        """Cells without a result."""
-        self._results = finished_results(self.cells)
+        """Cells without a result that are not stopped."""
+        found = [(cell, self._result_of(cell)) for cell in self.cells]
+        self._results = {(cell.label, cell.seed): result for cell, result in found if result}
         check_paired(self._results)
-        return [cell for cell in self.cells if (cell.label, cell.seed) not in self._results]
+        return [cell for cell, result in found if result is None and cell.title not in self.stopped]
 
     def run(self, pool: LocalPool, *, wait: bool = True) -> bool:
         """Run what is not finished, then write the report. Returns whether every cell has a result.
 
         Cells run in order, as many at a time as the pool has room for. A cell of a different process starts here if it
-        ends there without a result. Without `wait` this ends if only such cells are left. A damaged result, or one
-        trained on different problems, interrupts the running cells as Ctrl-C does.
+        ends there without a result. Without `wait` this ends if only such cells are left. A damaged folder stops its
+        cell. A result trained on different problems interrupts the running cells as Ctrl-C does.
         """
         waiting = self.to_do()
         try:
             while waiting or pool.running:
-                waiting = [cell for cell in waiting if not (self._add(cell) or self._start(cell, pool))]
+                waiting = [cell for cell in waiting if not (self._settled(cell) or self._start(cell, pool))]
                 if not (wait or pool.running):
                     break
                 time.sleep(_POLL_SECONDS)
-                for cell, status in pool.ended():
-                    if not self._add(cell):
+                for cell, status, error in pool.ended():
+                    if error is not None:
+                        self._stop(cell, error)
+                    elif not self._settled(cell):
                         self._tell_failure(cell, status)
         finally:
+            if pool.running:
+                _say(f"Interrupting {len(pool.running)} runs, which write a checkpoint first. Ctrl-C kills them.")
             pool.stop()
         return self.report()
 
     def report(self) -> bool:
         """Write `table.md` and the curves from the results so far. Returns whether every cell has a result."""
-        missing, results = self.to_do(), self._results
+        self.to_do()
+        results = self._results
         tables = comparison_tables(
             results,
             against={row.label: self.settings.against(row) for row in self.settings.runs},
@@ -71,7 +81,7 @@ class Comparison:
             write_atomic(path, text)
             pictures = save_figure(row_curves(results), path.with_name("curves")) if results else []
         _say("\n".join([text, *map(str, [path, *pictures])]))
-        return not missing
+        return len(results) == len(self.cells)
 
     def show_plan(self) -> None:
         """Print what would run."""
@@ -84,26 +94,47 @@ class Comparison:
             return False
         try:
             if not pool.start(cell):
-                return self._add(cell)
+                return self._settled(cell)
         except LockedError as error:
             if cell.title not in self._elsewhere:
                 self._elsewhere.add(cell.title)
                 self._tell(cell, f"left to another process. {error}")
             return False
+        except GarError as error:
+            self._stop(cell, error)
+            return True
         self._tell(cell, "started")
         return True
 
-    def _add(self, cell: PlannedRun) -> bool:
-        """Take the result of a cell. Returns False if there is none."""
-        result = finished_result(cell)
+    def _settled(self, cell: PlannedRun) -> bool:
+        """Take the result of a cell. Returns False if it has none and is not stopped."""
+        result = self._result_of(cell)
         if result is None:
-            return False
+            return cell.title in self.stopped
         self._results = {**self._results, (cell.label, cell.seed): result}
         check_paired(self._results)
         rates = ((name, *next(iter(values.items()))) for name, values in result.pass_at.items())
         numbers = ", ".join(f"{name} pass@{k} {value:.3f}" for name, k, value in rates)
         self._tell(cell, f"finished in {result.wall_seconds:.0f} s, {numbers}")
         return True
+
+    def _result_of(self, cell: PlannedRun) -> RunResult | None:
+        """The result of a cell. None if it is not finished. A damaged one stops the cell."""
+        try:
+            return finished_result(cell)
+        except GarError as error:
+            self._stop(cell, error)
+            return None
+
+    def _stop(self, cell: PlannedRun, error: GarError) -> None:
+        """Leave a cell as it is, and tell once why."""
+        if cell.title not in self.stopped:
+            self.stopped[cell.title] = error
+            self._tell(
+                cell,
+                f"STOPPED: {error}\n    Nothing was removed. Mend the cause and repeat the command. To train it again, "
+                f"move {cell.folder} away first.",
+            )
 
     def _tell_failure(self, cell: PlannedRun, status: int) -> None:
         """Print why a cell failed."""

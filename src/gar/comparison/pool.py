@@ -16,6 +16,8 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from functools import partial
+from itertools import count
+from pathlib import Path
 from typing import NamedTuple
 
 from gar.comparison.plan import PlannedRun
@@ -27,10 +29,12 @@ from gar.records import RunFolder, write_atomic
 from gar.records.checkpoints import find_checkpoint
 from gar.records.files import system_errors
 from gar.records.lock import writer_lock
+from gar.records.manifest import MANIFEST
+from gar.records.run_folder import RUN
 from gar.train.resume import resumed_config
 
 _CHILD = ("-m", "gar.cli.child")
-_STOP_SECONDS = 30.0
+_REPLACED = ".replaced"
 _KILL_WITH_PARENT = 1  # PR_SET_PDEATHSIG of prctl(2)
 _MEMORY_UNIT = 1 if sys.platform == "darwin" else 1024  # of ru_maxrss, in bytes
 
@@ -85,6 +89,14 @@ class _Process(NamedTuple):
     lock: contextlib.ExitStack
 
 
+class EndedCell(NamedTuple):
+    """A cell that has ended with an exit status. `error` is why its result could not be written."""
+
+    cell: PlannedRun
+    status: int
+    error: GarError | None = None
+
+
 class LocalPool:
     """Run cells in processes of this machine, one at a time per entry of `local_devices`. Those in no use are `free`.
 
@@ -96,7 +108,10 @@ class LocalPool:
         self.running: list[_Process] = []
 
     def start(self, cell: PlannedRun) -> bool:
-        """Train or resume a cell, unless another process does (`LockedError`). False if it has its result by now."""
+        """Train or resume a cell, unless another process does (`LockedError`). False if it has its result by now.
+
+        A `GarError` if its folder is damaged or cannot be read. The folder is then left as it is.
+        """
         with contextlib.ExitStack() as lock:
             lock.enter_context(writer_lock(cell.config_path))
             arguments = _train_arguments(cell, launched=bool(self._launcher))
@@ -110,7 +125,7 @@ class LocalPool:
     def _popen(self, cell: PlannedRun, arguments: Sequence[str], devices: str | None) -> subprocess.Popen[bytes]:
         threads = os.environ.get("OMP_NUM_THREADS", "1")
         visible = {} if devices is None else {"CUDA_VISIBLE_DEVICES": devices}
-        with system_errors(cell.log_path, "written, or the run started"), cell.log_path.open("wb") as log:
+        with system_errors(cell.log_path, "written, or the run started"), cell.log_path.open("ab") as log:
             return subprocess.Popen(
                 [*(self._launcher or [sys.executable]), *_CHILD, *arguments],
                 env={**os.environ, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, **visible},
@@ -121,64 +136,97 @@ class LocalPool:
                 preexec_fn=partial(end_with_parent, os.getpid()),  # a launcher, too
             )
 
-    def ended(self) -> list[tuple[PlannedRun, int]]:
-        """Cells that have ended, and their exit statuses. Writes the result of each cell with status 0."""
+    def ended(self) -> list[EndedCell]:
+        """The cells that have ended. Writes the result of each cell with status 0."""
         done = []
         for run in tuple(self.running):
             process, status, used = os.wait4(run.process.pid, os.WNOHANG)
             if process:
-                run.process.returncode = os.waitstatus_to_exitcode(status)
+                run.process.returncode, error = os.waitstatus_to_exitcode(status), None
                 self.running.remove(run)
                 self.free.append(run.devices)
                 with run.lock:
-                    if status == 0:
-                        write_result(
-                            run.cell,
-                            wall_seconds=time.perf_counter() - run.start_time,
-                            cpu_seconds=used.ru_utime + used.ru_stime,
-                            peak_memory_bytes=used.ru_maxrss * _MEMORY_UNIT,
-                        )
-                done.append((run.cell, run.process.returncode))
+                    try:
+                        if status == 0:
+                            write_result(
+                                run.cell,
+                                wall_seconds=time.perf_counter() - run.start_time,
+                                cpu_seconds=used.ru_utime + used.ru_stime,
+                                peak_memory_bytes=used.ru_maxrss * _MEMORY_UNIT,
+                            )
+                    except GarError as failure:
+                        error = failure
+                done.append(EndedCell(run.cell, run.process.returncode, error))
         return done
 
     def stop(self) -> None:
-        """Interrupt the processes, as Ctrl-C would, and wait for them."""
+        """Interrupt the processes, as Ctrl-C would, and wait until each has written its checkpoint.
+
+        Another Ctrl-C kills them.
+        """
         for run in self.running:
             run.process.send_signal(signal.SIGINT)
-        for run in self.running:
-            with run.lock:
-                try:
-                    run.process.wait(_STOP_SECONDS)
-                except subprocess.TimeoutExpired:
-                    run.process.kill()
-                    run.process.wait()
+        try:
+            for run in self.running:
+                run.process.wait()
+        except KeyboardInterrupt:
+            for run in self.running:
+                run.process.kill()
+                run.process.wait()
+            raise
+        finally:
+            for run in self.running:
+                run.lock.close()
 
 
 def _train_arguments(cell: PlannedRun, *, launched: bool) -> list[str]:
     """Arguments of `gar train` that finish a cell. Empty if its run has finished, and now has its result.
 
-    A failed run is removed, because it would fail again. So is one of which no whole checkpoint is left.
+    A damaged folder is a `GarError`. If the run must begin anew, its old folder is renamed. Nothing is removed.
     """
     if finished_result(cell):  # another comparison has just written it
         return []
     if cell.folder.is_dir():
         with writer_lock(cell.folder):  # a `gar train --resume` by hand may write there
-            pass
-    with contextlib.suppress(GarError):
-        folder = RunFolder.open(cell.folder)
-        record = folder.read_run()
-        if resumed_config(folder) == cell.config and not record.overrides:
-            if record.status == "finished":
+            reason = _reason_to_begin_anew(cell)
+            if reason:
+                print(f"{cell.title}: {reason}, so it begins anew. The old folder is {_put_aside(cell.folder)}")
+            elif RunFolder(cell.folder).read_run().status == "finished":
                 write_result(cell)
                 return []
-            can_resume = record.status != "failed" and not METHODS[cell.config.method].cannot_resume
-            if can_resume and find_checkpoint(folder, num_ranks=None if launched else 1).path:
+            else:
+                find_checkpoint(RunFolder(cell.folder), num_ranks=None if launched else 1)
                 return ["--resume", str(cell.folder)]
-    if cell.folder.exists():
-        with system_errors(cell.folder, "removed for a new start"):
-            shutil.rmtree(cell.folder)
     write_atomic(cell.config_path, dump_yaml(cell.config.model_dump(mode="json")))
     return [str(cell.config_path)]
+
+
+def _reason_to_begin_anew(cell: PlannedRun) -> str:
+    """Why the run in the folder of a cell cannot become its result. "" if it can, or already is."""
+    folder, method = RunFolder(cell.folder), cell.config.method
+    if not any(os.path.lexists(cell.folder / name) for name in (RUN, MANIFEST)):
+        return "its folder has no step"
+    record = folder.read_run()
+    if resumed_config(folder) != cell.config or record.overrides:
+        return "its run has other settings"
+    if record.status == "failed":
+        return "its run has failed"
+    if record.status != "finished" and METHODS[method].cannot_resume:
+        return f"a run of {method} cannot be resumed"
+    return ""
+
+
+def _put_aside(folder: Path) -> Path:
+    """Rename a folder to `.replaced/NAME`, or `NAME-2`, `NAME-3`, ... there. Reports do not look into it."""
+    target = folder.parent / _REPLACED / folder.name
+    with system_errors(folder, "renamed"):
+        target.parent.mkdir(exist_ok=True)
+        for number in count(2):
+            if not os.path.lexists(target):
+                break
+            target = target.with_name(f"{folder.name}-{number}")
+        folder.rename(target)
+    return target
 
 
 def _num_cores() -> int:

@@ -1,11 +1,13 @@
 """Files and folders that are complete or absent: atomic writes, appended lines, JSON and Parquet."""
 
 import errno
+import fcntl
 import hashlib
 import json
 import os
 import reprlib
 import shutil
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -19,7 +21,7 @@ import pyarrow.parquet as pq
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_jsonable_python
 
-from gar.errors import RecordError, first_line
+from gar.errors import LockedError, RecordError, first_line
 
 _FULL = "The disk, the quota or the allowed file size is used up: make room, then resume."
 _DENIED = "Does the folder belong to another user, or is it mounted read-only?"
@@ -36,26 +38,46 @@ _adapter = cache(TypeAdapter)
 def atomic_file(path: str | Path) -> Iterator[IO[bytes]]:
     """A binary file to write, which appears under its name complete or not at all. Missing parent folders are made.
 
-    The content goes to `.NAME.partial` beside it first. A killed process may leave that file. The next write replaces
-    it. One writer at a time.
+    The content goes to `.NAME.partial` beside it first, under a lock. A killed process may leave that file. The next
+    write replaces it.
 
     Raises:
+        LockedError: Another process is writing this file.
         RecordError: The system reports an error. An earlier file of that name is untouched.
     """
     path = Path(path)
     partial = path.with_name(f".{path.name}.partial")
-    try:
-        with system_errors(path, "written"):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with partial.open("wb") as file:
+    with system_errors(path, "written"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with _locked(partial, path) as file:
+            try:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())  # some file systems report a full disk only here
-            os.replace(partial, path)
-            sync(path.parent)
-    finally:
-        with suppress(OSError):
-            partial.unlink(missing_ok=True)
+                os.replace(partial, path)
+            except BaseException:
+                with suppress(OSError):
+                    partial.unlink()  # still under the lock, so it is no other writer's
+                raise
+        sync(path.parent)
+
+
+@contextmanager
+def _locked(partial: Path, path: Path) -> Iterator[IO[bytes]]:
+    """The temporary file of `path`, empty, under a lock of the kernel that ends with this process."""
+    while True:
+        if os.path.lexists(partial) and not stat.S_ISREG(os.lstat(partial).st_mode):
+            partial.unlink()  # a link or a pipe: writing there would write somewhere else
+        with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o666), "wb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise LockedError(f"{path} is being written by another process. Wait for it, or end it.") from None
+            if os.path.lexists(partial) and os.path.samestat(os.fstat(file.fileno()), os.lstat(partial)):
+                file.truncate()  # what a killed writer left
+                yield file
+                return
+        # Another process has just published what was opened here. Open a new one.
 
 
 def write_atomic(path: str | Path, content: bytes | str) -> None:
@@ -73,7 +95,7 @@ def write_parquet(path: str | Path, table: pa.Table) -> None:
 def read_parquet(path: str | Path, columns: Sequence[str], *, schema: pa.Schema) -> pa.Table:
     """Read these columns of a table. The file must have the columns of the schema, in any order."""
     try:
-        with system_errors(path, "read"), pq.ParquetFile(path) as file:
+        with system_errors(path, "read"), pq.ParquetFile(regular(path)) as file:
             found = file.schema_arrow
             if {*found} != {*schema}:
                 odd = ", ".join(sorted({*found.names} ^ {*schema.names})) or "types differ"
@@ -148,10 +170,18 @@ def append_line(path: str | Path, line: bytes) -> None:
                 raise
 
 
+def regular(path: str | Path) -> Path:
+    """The path of a regular file. Anything else, such as a pipe that would hang its reader, is a `RecordError`."""
+    with system_errors(path, "read"):
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise RecordError(f"{path}: not a regular file, and only such are read. Was it replaced?")
+    return Path(path)
+
+
 def read_bytes(path: str | Path) -> bytes:
     """The content of a file."""
     with system_errors(path, "read"):
-        return Path(path).read_bytes()
+        return regular(path).read_bytes()
 
 
 def read_json(path: str | Path) -> dict[str, Any]:

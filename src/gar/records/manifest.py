@@ -25,6 +25,7 @@ from gar.records.files import (
     checked,
     json_object,
     read_bytes,
+    regular,
     sync,
     system_errors,
     write_atomic,
@@ -219,7 +220,7 @@ class Manifest:
 def file_facts(path: Path, *, grows: bool = False, size: int | None = None) -> FileFacts:
     """Size and checksum of a file, or of its first `size` bytes, in bounded memory."""
     digest, count = xxhash.xxh3_128(), 0
-    with system_errors(path, "read"), path.open("rb") as file:
+    with system_errors(path, "read"), regular(path).open("rb") as file:
         while block := file.read(_BLOCK_BYTES if size is None else min(_BLOCK_BYTES, size - count)):
             digest.update(block)
             count += len(block)

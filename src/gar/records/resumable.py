@@ -20,6 +20,7 @@ from gar.records.files import (
     json_text,
     read_bytes,
     read_json,
+    regular,
     remove_file,
     system_errors,
     write_atomic,
@@ -59,7 +60,7 @@ class FinishedLines:
     def _whole_lines(self) -> Iterator[Line]:
         if not os.path.lexists(self.path):
             return
-        with system_errors(self.path, "read"), self.path.open("rb") as file:
+        with system_errors(self.path, "read"), regular(self.path).open("rb") as file:
             for number, line in enumerate(file, start=1):
                 if line.endswith(b"\n"):
                     yield json_object(line, f"{self.path}:{number}")

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from gar.config import RunConfig, make_config
-from gar.errors import ConfigError, RecordError
+from gar.errors import ConfigError, RecordError, printable
 from gar.records.evaluations import NUMBERS, SAMPLES, SET, EvaluatedSet, evaluated_sets, read_set
 from gar.records.files import json_object, read_bytes, read_parquet
 from gar.records.manifest import MANIFEST, DamageError, Fault, Manifest
@@ -72,7 +72,7 @@ class Run:
     def name(self) -> str:
         """Name of the folder, or MODEL/BENCHMARK of an evaluation."""
         path = self.path.resolve()
-        return path.name if self.trained else f"{path.parent.name}/{path.name}"
+        return printable(path.name if self.trained else f"{path.parent.name}/{path.name}")
 
     @property
     def seed(self) -> int | None:

@@ -14,6 +14,7 @@ from gar.errors import ConfigError, DataError, GarError, RecordError, first_line
 from gar.records import RunFolder
 from gar.records.checkpoints import FoundCheckpoint, find_checkpoint
 from gar.records.dotted import differences, in_words, leaves
+from gar.records.files import regular
 from gar.records.run_record import package_versions
 
 _UNREADABLE = (OSError, ValueError, RuntimeError, KeyError, TypeError, EOFError, UnpicklingError, SafetensorError)
@@ -35,7 +36,7 @@ class ResumePoint(FoundCheckpoint):
 def resumed_config(folder: RunFolder, *, allow_config_change: bool = False) -> RunConfig:
     """The settings of a run. A `ConfigError` if `config.yaml` was cut off, or edited and that is not allowed."""
     path, started = folder.path / "config.yaml", folder.read_run().settings
-    values = read_config(path)
+    values = read_config(regular(path))
     there = dict(leaves(values)) if isinstance(values, Mapping) else {}
     missing = [name for name, _ in leaves(started) if name not in there]
     if values != started and (missing or not allow_config_change):

@@ -129,7 +129,7 @@ def _pair(name: str, begin: Callable[[Path], None] | str, *arguments: str, first
 PAIRS = (
     _pair("prepare", _write_problems, *("data", "prepare", "problems.jsonl", "out.jsonl", "--num-problems"),
           first="100 --seed 1", second="60 --seed 2"),
-    _pair("slime", _write_problems, "data", "slime", "problems.jsonl", "out.jsonl", first="--chat", second="--no-chat"),
+    _pair("slime", _write_problems, "data", "slime", "problems.jsonl", "out.jsonl", first="", second="--no-chat"),
     _pair("verl", _write_problems, "data", "verl", "problems.jsonl", "out.parquet", "--template",
           first="think-answer", second="boxed"),
     _pair("guide", _write_problems, *("data", "guide", "hard.jsonl", "out.jsonl", "--model", "embedded"),

@@ -148,7 +148,8 @@ class Lab:
 
     def _healed(self, attempt: Try, folder: Path) -> Verdict:
         """A run of a comparison that cannot be read stays as it is, and is finished when it can be read again."""
-        cell = next(path for path in folder.glob("runs/compare/*-seed-*") if path.is_dir())
+        cells = [path for path in folder.glob("runs/compare/*-seed-*") if path.is_dir()]
+        cell = next(path for path in cells if not (path / "result.json").exists())
         (cell / ".marker").touch()  # a folder made anew has none
         if attempt.change is not None:
             changed = cell / attempt.change[0]
@@ -263,7 +264,7 @@ def run_whole(job: Job, folder: Path, fault: Fault | None = None, record: Path |
     folder.mkdir()
     job.begin(folder)
     ended = run(job.start, folder, fault, record)
-    if ended.status != (-9 if fault else 0):
+    if ended.status not in ((-9, 1) if fault else (0,)):  # 1: a comparison of which a run was killed
         raise RuntimeError(f"{job.name}: ended with status {ended.status}: {ended.text}")
 
 

@@ -112,9 +112,7 @@ def _print(ended: list[tuple[Try, Verdict]], seconds: float) -> None:
     for attempt, verdict in ended:
         if verdict.outcome == "rejected":
             print(f"  {attempt.kind}: {verdict.reason}")
-    print(
-        "\n| kind | tries | equal | rejected | wrong | CPU minutes |\n|---|---|---|---|---|---|"
-    )  # for docs/reliability.md
+    print("\n| kind | tries | equal | rejected | wrong | CPU minutes |\n|---|---|---|---|---|---|")
     for kind in dict.fromkeys(attempt.kind for attempt, _ in ended):
         print(_row(kind, ended))
     print(_row("all", ended))

@@ -20,7 +20,8 @@ SLOW_SAMPLE = ["damage, then resume", "kill compare"]
 @pytest.mark.parametrize("kind", [*SAMPLE, *(pytest.param(kind, marks=pytest.mark.slow) for kind in SLOW_SAMPLE)])
 def test_a_try_loses_nothing(kind: str):
     """In a process of its own: the suite forks, and this one may have threads."""
-    done = completed([sys.executable, "-m", "tests.faults", "--sample", "--kind", kind, "--lanes", "1"], cwd=ROOT)
+    command = [sys.executable, "-m", "tests.faults", "--sample", "--kind", kind, "--lanes", "1"]
+    done = completed(command, cwd=ROOT, seconds=1_500)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "| all | 1 |" in done.stdout
 

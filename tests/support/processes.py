@@ -13,12 +13,12 @@ SECONDS = 600.0
 
 
 def completed(
-    command: Sequence[Any], *, input: str | None = None, check: bool = False, **options: Any
+    command: Sequence[Any], *, input: str | None = None, check: bool = False, seconds: float = SECONDS, **options: Any
 ) -> subprocess.CompletedProcess[str]:
     """Run a command to its end, and bring back its output as text."""
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     with running(command, **pipes, text=True, **options) as process:
-        output = process.communicate(input, timeout=SECONDS)
+        output = process.communicate(input, timeout=seconds)
     done = subprocess.CompletedProcess(command, process.returncode, *output)
     if check:
         done.check_returncode()

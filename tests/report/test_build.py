@@ -231,6 +231,10 @@ def test_gar_report_writes_html_alone_and_prints_the_verdict(tmp_path, capsys):
     run = make_run(tmp_path, "run")
     with raises(ConfigError):
         write_report([run], tmp_path / "notes.md")
+    (tmp_path / "mine.html").write_text("<h1>mine</h1>")
+    with raises(ConfigError, None, "mine.html"):
+        write_report([run], tmp_path / "mine.html")
+    assert (tmp_path / "mine.html").read_text() == "<h1>mine</h1>"
     for _ in range(2):
         assert main(["report", str(run), "--out", str(tmp_path / "page.html")]) == 0
     printed = capsys.readouterr().out

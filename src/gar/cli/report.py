@@ -25,7 +25,7 @@ class _Report(ReportOptions):
     """Run folders, or folders of them. Runs that differ in their seed alone are shown as one. Others are compared with
     the first."""
     out: Annotated[Path, tyro.conf.arg(metavar="FILE.html")]
-    """The file to write, below 8 MB. An earlier one is replaced."""
+    """The file to write, below 8 MB. An earlier report is replaced."""
     watch: Annotated[float, Field(gt=0), tyro.conf.arg(metavar="SECONDS")] | None = None
     """Write the page again every so many seconds, until Ctrl-C."""
 

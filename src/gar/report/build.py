@@ -1,30 +1,35 @@
 """From run folders to one HTML file."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from gar.errors import ConfigError
 from gar.records import Run, write_atomic
+from gar.records.files import read_bytes
 from gar.report import ReportOptions
 from gar.report.charts import charts, pictures
 from gar.report.definitions import DEFINITIONS
-from gar.report.page import MAX_BYTES, Report, page
+from gar.report.page import GENERATOR, MAX_BYTES, Report, page
 from gar.report.rollouts import browser_rollouts
 from gar.report.runs import differing_settings, find_runs, group_runs, missing, read_run, run_facts
 from gar.report.tables import runs_table, setting, status_table, verdict_counts
 from gar.report.verdicts import changes, contests, contrast_table, headline, scope
 
 _SPARE_BYTES = 200_000
+_HEAD_BYTES = 10_000
 
 
 def write_report(paths: Sequence[str | Path], out: str | Path, options: ReportOptions | None = None) -> Report:
     """Write a report about some runs as one HTML file below 8 MB, and return the content of the page.
 
-    `paths` are run folders, or folders of them. A file of this name is replaced.
+    `paths` are run folders, or folders of them. An earlier report of this name is replaced, any other file is an error.
     """
     if Path(out).suffix != ".html":
         raise ConfigError(f"{out}: a report is an HTML file. Expected a name that ends in .html.")
+    if os.path.lexists(out) and GENERATOR not in read_bytes(out)[:_HEAD_BYTES].decode(errors="replace"):
+        raise ConfigError(f"{out} is not a report of gar, so it is not replaced. Choose another --out, or move it.")
     runs = [read_run(path) for path in find_runs(paths)]
     report = make_report(runs, options or ReportOptions())
     write_atomic(out, page(report))

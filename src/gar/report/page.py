@@ -17,6 +17,8 @@ from typing import Any
 import pandas as pd
 
 MAX_BYTES = 8_000_000
+GENERATOR = '<meta name="generator" content="gar report">'
+"""In the head of every report."""
 SCRIPTS = ("dom.js", "address.js", "charts.js", "tables.js", "rollouts.js", "page.js")
 
 _ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
@@ -141,8 +143,8 @@ def page(report: Report) -> bytes:
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <link rel="icon" href="data:,">
+{GENERATOR}
 <title>{html.escape(report.title)}</title>
-<meta name="generator" content="gar report">
 <style>{style}</style>
 </head>
 <body>

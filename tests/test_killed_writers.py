@@ -1,4 +1,4 @@
-"""A run folder after a kill at any of its writing operations, and after a second kill while it is resumed."""
+"""A run folder after a kill at any of its writing operations, after a second kill in its resume, or after damage."""
 
 import os
 import random
@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from gar.errors import RecordError
 from gar.records import RunFolder, marked_checkpoints, open_run
 from gar.records.checkpoints import find_checkpoint, rotate_checkpoints, seal_checkpoint
 
@@ -99,3 +100,40 @@ def test_a_run_killed_at_any_write_goes_on_and_ends_whole(tmp_path: Path, monkey
         check(twice)
         at += 1
     assert at > 45
+
+
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "empty": lambda content: b"",
+    "half": lambda content: content[: len(content) // 2],
+    "zeros": lambda content: bytes(len(content)),
+    "flip": lambda content: (
+        content[: len(content) // 2] + bytes([content[len(content) // 2] ^ 1]) + content[len(content) // 2 + 1 :]
+    ),
+}
+
+
+def test_a_killed_run_with_a_damaged_file_ends_whole_or_is_refused_and_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    kills, killed, outcomes = Kills(monkeypatch), tmp_path / "killed", list[str]()
+    for at in range(40, 99):
+        shutil.rmtree(killed, ignore_errors=True)
+        assert kills.killed(at, killed)
+        if open_run(killed).last_step == 3 and len(marked_checkpoints(RunFolder(killed))) == 1:
+            break
+    for path in sorted(path.relative_to(killed) for path in killed.rglob("*") if path.is_file()):
+        for name, damage in {**DAMAGES, "gone": None}.items():
+            run = Path(shutil.copytree(killed, tmp_path / f"{path.name} {name}"))
+            (run / path).unlink() if damage is None else (run / path).write_bytes(damage((killed / path).read_bytes()))
+            before = {file: file.read_bytes() for file in run.rglob("*") if file.is_file()}
+            try:
+                kills.killed(None, run)
+            except RecordError:
+                outcomes.append("refused")
+                assert {file: file.read_bytes() for file in run.rglob("*") if file.is_file()} == before, (path, name)
+            else:
+                outcomes.append("whole")
+                if path.name != "config.yaml":
+                    check(run)
+            shutil.rmtree(run)
+    assert outcomes.count("whole") > 5 < outcomes.count("refused")

@@ -187,7 +187,7 @@ def test_token_shares_sum_to_the_alignment_under_the_named_weights(tmp_path):
     assert any("no token shares, since it has no final model" in note for note in report.rollout_notes)
     shutil.copytree(embedded_path(), run / "model")
     report, _ = write(tmp_path, run, token_shares=True)
-    assert any("model/config.json is not listed in manifest.jsonl" in note for note in report.rollout_notes)
+    assert any("is not listed in manifest.jsonl" in note for note in report.rollout_notes)
     RunFolder(run).manifest.add_folder("model")
     report, _ = write(tmp_path, run, token_shares=True)
     assert any("token shares are under the final weights" in note for note in report.rollout_notes)

@@ -1,6 +1,7 @@
 """Adapters through `gar train`: a run's files, exact resumes, and training that continues an adapter."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,10 @@ import torch
 from gar.config import RunConfig, make_config
 from gar.models.load import load_policy
 from gar.records import RunFolder, open_run
+from gar.records.manifest import DamageError
 from gar.settings import ModelSettings
 from gar.train.run import resume, train
+from tests.support.errors import raises
 from tests.support.runs import assert_equal_runs
 
 SMALL = {
@@ -34,6 +37,22 @@ def config(folder: Path, name: str, **sections: dict[str, Any]) -> RunConfig:
 
 
 SAID: list[str] = []
+
+
+def test_an_adapter_or_its_base_with_a_flipped_byte_is_not_loaded(finished: RunFolder, tmp_path: Path):
+    run = Path(shutil.copytree(finished.path, tmp_path / "run"))
+    path = run / "adapter" / "adapter_model.safetensors"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-5] + bytes([whole[-5] ^ 1]) + whole[-4:])
+    with raises(DamageError, "damage", "adapter/adapter_model.safetensors"):
+        load_policy(ModelSettings(path=str(run / "adapter")))
+    adapter = Path(shutil.copytree(finished.path / "adapter", tmp_path / "adapter"))
+    settings = json.loads((adapter / "adapter_config.json").read_text())
+    (adapter / "adapter_config.json").write_text(json.dumps(settings | {"base_model_name_or_path": str(run / "model")}))
+    load_policy(ModelSettings(path=str(adapter)))
+    (run / "model" / "config.json").write_text((run / "model" / "config.json").read_text() + " ")
+    with raises(DamageError, "damage", "model/config.json"):
+        load_policy(ModelSettings(path=str(adapter)))
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gar.errors import RecordError
-from gar.records import RunFolder
+from gar.records import RunFolder, open_run
 from gar.records.checkpoints import (
     checkpoint_fault,
     find_checkpoint,
@@ -15,7 +15,7 @@ from gar.records.checkpoints import (
     seal_checkpoint,
 )
 from gar.records.files import atomic_folder
-from gar.records.manifest import MANIFEST
+from gar.records.manifest import MANIFEST, DamageError
 from tests.support.errors import raises
 
 STATE = ("model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth", "trainer_state.json")
@@ -71,23 +71,63 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "optimizer.pt is missing": lambda path: (path / "optimizer.pt").unlink(),
     "model.safetensors is not what was written": lambda path: (path / "model.safetensors").write_text("other"),
     "scaler.pt is not listed": lambda path: (path / "scaler.pt").write_text("stray"),
-    "manifest.jsonl is damaged": lambda path: replace(path.parents[1] / MANIFEST, '"files"', '"filer"'),
-    "manifest.jsonl is not what was written": lambda path: replace(path.parents[1] / MANIFEST, "first", "third"),
+    "metrics.jsonl is not what was written": lambda path: replace(path.parents[1] / "metrics.jsonl", "2", "3"),
+    "rollouts/step-000001.parquet is missing": lambda path: rollouts(path, 1).unlink(),
+    "rollouts/step-000000.parquet is not listed": lambda path: rollouts(path, 0).write_bytes(b"stray"),
+    "manifest.jsonl:4 is damaged": lambda path: damage_line(path.parents[1] / MANIFEST, -1),
     "has lost lines: it does not list rollouts/step-000001": lambda path: (path.parents[1] / MANIFEST).unlink(),
 }
+
+
+def rollouts(path: Path, step: int) -> Path:
+    return RunFolder(path.parents[1]).rollouts_path(step)
+
+
+def damage_line(path: Path, number: int) -> None:
+    """Change one digit of a line of the manifest."""
+    lines = path.read_bytes().splitlines(keepends=True)
+    place = next(place for place, byte in enumerate(lines[number]) if place > 60 and chr(byte).isdigit())
+    line = bytearray(lines[number])
+    line[place] ^= 1
+    path.write_bytes(b"".join([*lines[:number], line, *lines[number:][1:]]))
 
 
 @pytest.mark.parametrize("words", DAMAGES)
 def test_damage_of_any_file_is_found(run: RunFolder, words: str):
     for step in (1, 2):
         run.write_rollouts(step, [])
-    run.write_json("first.json", {})
     (path,) = sealed(run, 2)
     assert checkpoint_fault(run, path, num_ranks=1) is None
     DAMAGES[words](path)
     with raises(RecordError, "no-checkpoint") as error:
         find_checkpoint(run, num_ranks=1)
     assert words in str(error.value)
+
+
+def test_one_damaged_line_of_the_manifest_loses_one_checkpoint_at_most(run: RunFolder):
+    run.write_run(seed=0, command=[], config={}, data_hash=None)
+    run.write_json("first.json", {})
+    for step in (1, 2, 3, 4):
+        run.write_rollouts(step, [])
+        run.append_metrics({"step": step})
+        if step % 2 == 0:
+            write(run, step)
+            seal_checkpoint(run, step)
+    run.write_rollouts(5, [])
+    whole = run.manifest.path.read_bytes()
+    lines = whole.splitlines()
+    for number, line in enumerate(lines):
+        damage_line(run.manifest.path, number)
+        found = find_checkpoint(run, num_ranks=1)
+        assert found.step == (2 if b"checkpoint-4/" in line else 4), line
+        assert found.notes[0] == f"manifest.jsonl:{number + 1} is damaged."
+        run.manifest.path.write_bytes(whole)
+    damage_line(run.manifest.path, 1)
+    with raises(DamageError, "damage", MANIFEST):
+        open_run(run.path)
+    run.cut(4)  # as a resume does
+    assert [fault.file for fault in run.manifest.faults()] == []
+    assert find_checkpoint(run, num_ranks=1).notes == ()
 
 
 def test_the_random_state_of_other_ranks_is_a_fault(run: RunFolder):

@@ -61,9 +61,9 @@ def damaged(change: Callable[[Path], object]) -> None:
     folder.mkdir(exist_ok=True)
     (folder / "manifest.jsonl").unlink(missing_ok=True)
     (folder / "a.json").write_text("{}")
-    Manifest(folder, settings=["1"]).add("a.json")
+    Manifest(folder).add("a.json")
     change(folder / "a.json")
-    Manifest(folder, settings=["1"]).read("a.json")
+    Manifest(folder).read("a.json")
 
 
 def locked() -> None:
@@ -120,7 +120,7 @@ TRIGGERS: dict[str, Callable[[], object]] = {
     "a run with a name of several parts": partial(make_config, {"records": {"name": "a/b"}}),
     "a file that was changed": partial(damaged, lambda path: path.write_text("[]")),
     "a file that is gone": partial(damaged, Path.unlink),
-    "a file of other settings": partial(damaged, lambda path: Manifest(path.parent, settings=["2"]).add(path)),
+    "a file that no line lists": partial(damaged, lambda path: path.with_name("manifest.jsonl").unlink()),
     "a folder that is being written": locked,
     # evaluation and comparison
     "no benchmark": partial(load_benchmark, "aime26"),

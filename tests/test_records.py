@@ -52,10 +52,29 @@ def test_a_run_folder_has_a_plain_name_and_a_record(tmp_path, run):
     for path in (tmp_path / "nowhere", tmp_path):
         with raises(RecordError, None, str(path)):
             RunFolder.open(path)
-    for text, name in (('{"status": ', "run.json"), ('{"seed": 1}', "status")):
+    for text, name in (('{"status": ', "run.json"), ('{"seed": 1}', "manifest")):
         (run.path / "run.json").write_text(text)
-        with raises(RecordError, None, name):
+        with raises(RecordError, "damage", "run.json"):
             RunFolder.open(run.path)
+        run.manifest.add("run.json")
+        with raises(RecordError, "record", name):
+            RunFolder.open(run.path)
+
+
+def test_a_run_is_begun_once_run_json_or_anything_else_of_it_is_there(run):
+    path, whole = run.path / "run.json", run.manifest.path.read_bytes().splitlines(keepends=True)
+    assert run.is_begun()
+    content = path.read_bytes()
+    path.unlink()
+    for count in range(len(whole) + 1):  # killed while it was made
+        run.manifest.path.write_bytes(b"".join(whole[:count]))
+        assert not run.is_begun()
+    run.append_metrics({"step": 1})
+    assert run.is_begun()
+    run.manifest.path.write_bytes(b"damaged\n")
+    assert run.is_begun()
+    path.write_bytes(content)
+    assert run.is_begun()
 
 
 def test_run_json_records_how_the_run_came_about_and_changes_only_where_told(run):
@@ -99,12 +118,40 @@ def test_metrics_are_objects_with_null_for_what_is_no_number_wherever_a_kill_cut
     assert lines[0] == '{"step": 1, "loss": null, "reward": 0.5, "n": 3}'
     assert json.loads(lines[1]) == {"step": 2, "loss": None, "reward": 1.0, "sizes": [1, None]}
     rows = [json.loads(lines[0]), {"step": 2, "loss": None, "reward": 1.0}, {"step": 3, "loss": 0.25}]
-    for size in range(len(whole) + 1):
-        run.metrics_path.write_bytes(whole[:size])
-        kept = whole[:size].count(b"\n")
-        assert open_run(run.path).metrics == rows[:kept]
-        run.append_metrics({"step": 9})
-        assert open_run(run.path).metrics == [*rows[:kept], {"step": 9}]
+    listed = run.manifest.path.read_bytes().splitlines(keepends=True)
+    for kept in range(4):
+        start = len("".join(line + "\n" for line in lines[:kept]))
+        end = start + len(lines[kept]) + 1 if kept < 3 else start
+        before = b"".join(listed[: len(listed) - 3 + kept])
+        torn = [(size, before) for size in range(start, end + 1)]
+        torn += [(end, before + after[:size]) for after in listed[len(listed) - 3 + kept :][:1] for size in (1, 90)]
+        for size, manifest in torn:  # the line of metrics is written first
+            run.metrics_path.write_bytes(whole[:size])
+            run.manifest.path.write_bytes(manifest)
+            assert open_run(run.path).metrics == rows[:kept]
+            run.append_metrics({"step": 9})
+            assert open_run(run.path).metrics == [*rows[:kept], {"step": 9}]
+
+
+def test_metrics_since_the_last_checkpoint_are_what_was_logged_in_a_killed_run_too(run):
+    for step in (1, 2, 3):
+        run.append_metrics({"step": step, "reward": 0.5})
+    run.write_rollouts(1, [replace(RECORD, step=1)])
+    whole = run.metrics_path.read_bytes()
+    first, second, third = whole.splitlines(keepends=True)
+    for lines in ([first, second, third.replace(b"5", b"9")], [first, second, second, third], [first, third], [first]):
+        run.metrics_path.write_bytes(b"".join(lines))
+        with raises(RecordError, "damage", "metrics.jsonl"):
+            open_run(run.path)
+        damaged = open_run(run.path, strict=False)
+        assert (damaged.metrics, [fault.file for fault in damaged.faults]) == ([], ["metrics.jsonl"])
+    run.metrics_path.write_bytes(whole + b'{"step": 99, "reward": 1.0}\n')  # no line lists it
+    assert [row["step"] for row in open_run(run.path).metrics] == [1, 2, 3]
+    run.update_run(status="finished")
+    assert run.metrics_path.read_bytes() == whole
+    run.metrics_path.write_bytes(whole + b'{"step": 99, "reward": 1.0}\n')
+    with raises(RecordError, "damage", "metrics.jsonl"):
+        open_run(run.path)
 
 
 def test_rollouts_come_back_whole_in_the_steps_asked_for(run):
@@ -151,6 +198,8 @@ def test_run_folder_on_a_full_disk_keeps_what_was_written(run):
     after = {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()}
     metrics = after.pop(run.metrics_path)
     assert metrics.startswith(before.pop(run.metrics_path))
+    assert after.pop(run.manifest.path).startswith(before.pop(run.manifest.path))
+    assert run.manifest.faults() == []
     assert after == before
     assert metrics.endswith(b"\n")
     rows = open_run(run.path).metrics

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from gar.errors import ConfigError, RecordError
+from gar.records.manifest import Manifest
 from gar.records.resumable import FinishedLines, ResumableOutput
 from tests.support.errors import raises
 
@@ -14,13 +15,12 @@ FIRST, SECOND = {"id": "a", "tokens": [1]}, {"id": "b", "tokens": []}
 
 @pytest.fixture
 def samples(tmp_path):
-    return FinishedLines(tmp_path / "samples.jsonl", tmp_path / "set.json")
+    return FinishedLines(Manifest(tmp_path), "samples.jsonl")
 
 
 @pytest.fixture
-def output(tmp_path, samples):
-    results = (tmp_path / "metrics.json",)
-    return ResumableOutput(tmp_path / "set.json", (samples,), results=results, ignored=("model.path",))
+def output(samples):
+    return ResumableOutput(samples.manifest, "set.json", samples, results=("metrics.json",), ignored=("model.path",))
 
 
 IDENTITY = {"model": {"path": "here", "hash": "12"}, "seed": 0}
@@ -30,40 +30,45 @@ def test_finished_lines_of_a_killed_writer_lose_the_torn_line_alone(samples):
     assert list(samples) == []
     samples.append([])
     assert not samples.path.exists()
-    samples.append([FIRST, SECOND])
-    samples.path.write_bytes(samples.path.read_bytes()[:-3])
-    assert list(samples) == [FIRST]
-    samples.append([SECOND])
-    assert list(samples) == [FIRST, SECOND]
+    samples.append([FIRST])
+    whole = samples.path.read_bytes()
+    for tail in (b"", b'{"id": "b", "tok', b'{"id": "b", "tokens": []}\n'):  # not listed: the writer was killed
+        samples.path.write_bytes(whole + tail)
+        again = FinishedLines(Manifest(samples.path.parent), "samples.jsonl")
+        assert list(again) == [FIRST]
+        again.append([SECOND])
+        assert list(again) == list(samples) == [FIRST, SECOND]
+        samples.path.write_bytes(whole)
+        samples.manifest.path.write_bytes(samples.manifest.path.read_bytes().splitlines(keepends=True)[0])
 
 
-CHANGES: list[tuple[Callable[[list[bytes]], list[bytes]], int]] = [
-    (lambda lines: [lines[0].replace(b"[1]", b"[2]"), *lines[1:]], 1),  # edited
-    (lambda lines: [lines[1], lines[0], lines[2]], 1),
-    (lambda lines: [lines[0], lines[0], *lines[1:]], 2),
-    (lambda lines: lines[::2], 2),
-    (lambda lines: [lines[0], b'{"id": "b", "tokens": []}\n'], 2),  # without a checksum
+CHANGES: list[Callable[[list[bytes]], list[bytes]]] = [
+    lambda lines: [lines[0].replace(b"[1]", b"[2]"), *lines[1:]],  # edited
+    lambda lines: [lines[1], lines[0], lines[2]],
+    lambda lines: [lines[0], lines[0], *lines[1:]],
+    lambda lines: lines[::2],
+    lambda lines: lines[:-1],
 ]
-"""What was done to three lines, and the first of them that is no longer what was written."""
+"""What was done to three lines."""
 
 
-def test_finished_lines_that_were_changed_are_named_and_never_added_to(samples, output):
+def test_finished_lines_that_were_changed_are_found_and_never_added_to(samples, output):
+    output.begin(IDENTITY, overwrite=False)
     samples.append([FIRST, SECOND])
     samples.append([FIRST])
     whole = samples.path.read_bytes()
-    for change, line in CHANGES:
-        samples.path.write_bytes(b"".join(change(whole.splitlines(keepends=True))))
-        again = FinishedLines(samples.path, samples.path.with_name("set.json"))
+    for change in CHANGES:
+        changed = b"".join(change(whole.splitlines(keepends=True)))
+        samples.path.write_bytes(changed)
+        again = FinishedLines(Manifest(samples.path.parent), "samples.jsonl")
         for use in (list, lambda lines: lines.append([SECOND])):
-            with raises(RecordError, "damage") as caught:
+            with raises(RecordError, "damage", "samples.jsonl"):
                 use(again)
-            assert f"samples.jsonl:{line}: " in str(caught.value)
+        assert samples.path.read_bytes() == changed
     samples.path.write_bytes(whole)
-    output.begin(IDENTITY, overwrite=True)
-    samples.append([FIRST])
     output.identity_path.write_text(output.identity_path.read_text().replace("here", "there"))
-    with raises(RecordError, "damage"):  # lines of another output
-        list(samples)
+    with raises(RecordError, "damage", "set.json"):
+        output.begin(IDENTITY, overwrite=False)
 
 
 def test_output_is_resumed_by_the_same_run_alone(output, samples):
@@ -73,7 +78,8 @@ def test_output_is_resumed_by_the_same_run_alone(output, samples):
     output.begin(IDENTITY, overwrite=False, prepare=lambda: problems.write_text("second\n"))
     assert problems.read_text() == "first\n"  # it is resumed
     samples.append([FIRST])
-    output.results[0].write_text("{}")
+    result = samples.path.with_name("metrics.json")
+    result.write_text("{}")
     output.begin(IDENTITY | {"model": {"path": "there", "hash": "12"}}, overwrite=False)
     output.begin(IDENTITY, overwrite=True)
     assert list(samples) == [FIRST]
@@ -82,10 +88,10 @@ def test_output_is_resumed_by_the_same_run_alone(output, samples):
     with raises(ConfigError, "other-settings"):
         output.refuse_other({"model": {"hash": "34"}})
     assert list(samples) == [FIRST]
-    assert output.results[0].exists()
+    assert result.exists()
     output.begin(IDENTITY | {"seed": 1}, overwrite=True)
     assert list(samples) == []
-    assert not output.results[0].exists()
+    assert not result.exists()
     output.refuse_other(IDENTITY | {"seed": 1})
 
 
@@ -103,3 +109,20 @@ def test_work_without_a_whole_identity_is_kept_until_overwritten(output, samples
     output.remove()
     output.remove()
     assert not output.exists()
+
+
+def test_a_finished_output_leaves_no_unfinished_work_wherever_a_kill_comes(output, samples):
+    final = samples.path.with_name("scores.jsonl")
+    output.begin(IDENTITY, overwrite=False)
+    samples.append([FIRST])
+    final.write_text("scores")
+    kept = output.identity_path.read_text(), samples.path.read_text()
+    output.finish(final)
+    assert sorted(path.name for path in final.parent.iterdir()) == ["manifest.jsonl", "scores.jsonl"]
+    assert samples.manifest.faults() == []
+    for path, text in zip((output.identity_path, samples.path), kept, strict=True):
+        path.write_text(text)  # the kill came before it was removed
+        assert not output.exists()
+        assert list(samples) == []
+    output.begin(IDENTITY | {"seed": 1}, overwrite=True)
+    assert (list(samples), output.exists()) == ([], True)

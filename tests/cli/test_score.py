@@ -1,7 +1,6 @@
 """`gar score`: from a command line to a file of scores, a summary for people, and a process that may be killed."""
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -11,7 +10,7 @@ import pytest
 import gar.scoring.files
 from gar.cli.main import main
 from gar.data.arithmetic import METHODS, WORDINGS, load_arithmetic, write_solution
-from gar.records.manifest import file_facts
+from gar.records import Manifest
 from gar.scoring.job import ScoreJob
 from tests.support.files import write_jsonl
 
@@ -69,7 +68,7 @@ def test_score_writes_beside_nobody_and_prints_a_summary(tmp_path, monkeypatch, 
     assert main(["score", "embedded", file, "--verify.num-workers", "1"]) == 0
     captured = capsys.readouterr()
     assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "data", "rows.scores.errors.jsonl", "rows.scores.jsonl", "rows.scores.run.json",
+        "data", "rows.scores.errors.jsonl", "rows.scores.jsonl", "rows.scores.manifest.jsonl", "rows.scores.run.json",
     ]  # fmt: skip
     assert [path.name for path in (tmp_path / "data").iterdir()] == ["rows.jsonl"]
     assert len((tmp_path / "rows.scores.jsonl").read_text().splitlines()) == RESPONSES + 2
@@ -93,9 +92,10 @@ def test_score_writes_beside_nobody_and_prints_a_summary(tmp_path, monkeypatch, 
     assert "scoring" not in captured.err  # no progress bar where there is no terminal
     run = json.loads((tmp_path / "rows.scores.run.json").read_text())
     assert run["command"] == f"gar score embedded {file} --verify.num-workers 1"
-    assert run["files"] == {
-        name: asdict(file_facts(tmp_path / name)) for name in ("rows.scores.jsonl", "rows.scores.errors.jsonl")
-    }
+    manifest = Manifest(tmp_path, name="rows.scores.manifest.jsonl")
+    assert list(manifest.entries) == ["rows.scores.jsonl", "rows.scores.errors.jsonl", "rows.scores.run.json"]
+    assert [manifest.fault(name) for name in manifest.entries] == [None, None, None]
+    assert not [*tmp_path.glob("*.partial.*")]
 
 
 def test_score_ends_with_a_status_and_a_reason_above_the_table(tmp_path, capsys):

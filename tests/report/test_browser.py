@@ -203,6 +203,7 @@ def test_token_shares_are_shaded_and_the_numbers_of_one_run_fit_a_phone(browser,
     monkeypatch.setattr(build, "pictures", lambda *_: [])
     run = make_run(tmp_path, rollouts={1: [rollout(1, 0, 0)]})
     shutil.copytree(embedded_path(), run / "model")
+    RunFolder(run).manifest.add_folder("model")
     write_report([run], tmp_path / "page.html", ReportOptions(token_shares=True))
     browser.get((tmp_path / "page.html").as_uri())
     go(browser, "rollouts")

@@ -17,7 +17,6 @@ from gar.models.embedded import embedded_path
 from gar.records import RunFolder
 from gar.records.files import write_parquet
 from gar.records.rollouts import record_table
-from gar.records.run_record import record_text
 from gar.report import ReportOptions, build
 from gar.report.build import make_report, write_report
 from gar.report.definitions import DEFINITIONS
@@ -83,8 +82,8 @@ def test_scripts_never_turn_text_into_html():
 def test_equal_runs_give_equal_pages(tmp_path):
     first, second = (make_run(tmp_path / name) for name in ("a", "b"))
     for path in (first, second):
-        record = replace(RunFolder(path).read_run(), start_time="t", end_time="t")
-        (path / "run.json").write_text(record_text(record))
+        folder = RunFolder(path)
+        folder._write_run(replace(folder.read_run(), start_time="t", end_time="t"))
     assert write(tmp_path / "a", first)[1] == write(tmp_path / "b", second)[1]
 
 
@@ -97,7 +96,7 @@ def test_100_000_rollouts_stay_small_and_say_what_was_drawn(tmp_path):
         at, column = table.schema.get_field_index("group_index"), table.schema.field("group_index")
         parts = [table.set_column(at, column, pa.array([group] * 10)) for group in range(100)]
         write_parquet(run.rollouts_path(step), pa.concat_tables(parts))
-        run.manifest().add(run.rollouts_path(step))
+        run.manifest.add(run.rollouts_path(step))
     report, page = write(tmp_path, run.path, max_rollouts=50_000)
     shown = sum(len(group.responses) for group in report.groups)
     assert len(page.encode()) < MAX_BYTES
@@ -187,6 +186,9 @@ def test_token_shares_sum_to_the_alignment_under_the_named_weights(tmp_path):
     report, _ = write(tmp_path, run, token_shares=True)
     assert any("no token shares, since it has no final model" in note for note in report.rollout_notes)
     shutil.copytree(embedded_path(), run / "model")
+    report, _ = write(tmp_path, run, token_shares=True)
+    assert any("is not listed in manifest.jsonl" in note for note in report.rollout_notes)
+    RunFolder(run).manifest.add_folder("model")
     report, _ = write(tmp_path, run, token_shares=True)
     assert any("token shares are under the final weights" in note for note in report.rollout_notes)
     shares, of_sample = (group.responses[0].shares for group in report.groups)

@@ -26,8 +26,9 @@ def edit(path, before, after):
     path.write_text(text.replace(before, after, 1))
 
 
-def last_line(run):
-    return (run / "manifest.jsonl").read_text().splitlines(True)[-1]
+def last_lines(run):
+    """Those of the end: the metrics grow no more, and `run.json`, before and after it is written."""
+    return "".join((run / "manifest.jsonl").read_text().splitlines(True)[-3:])
 
 
 DAMAGE = {
@@ -41,7 +42,7 @@ DAMAGE = {
     "a lost step": lambda run: RunFolder(run).rollouts_path(3).unlink(),
     "run.json": lambda run: edit(run / "run.json", '"seed": 0', '"seed": 1'),
     "no manifest": lambda run: (run / "manifest.jsonl").unlink(),
-    "a manifest as before the end": lambda run: edit(run / "manifest.jsonl", last_line(run), ""),
+    "a manifest as before the end": lambda run: edit(run / "manifest.jsonl", last_lines(run), ""),
     "half a manifest": lambda run: (run / "manifest.jsonl").write_bytes((run / "manifest.jsonl").read_bytes()[:700]),
 }
 

@@ -19,9 +19,11 @@ from gar.config import make_config, with_template
 from gar.data.arithmetic import load_arithmetic
 from gar.errors import ConfigError, DataError, LostRankError, RecordError
 from gar.integrations.trl.arguments import grpo_arguments
+from gar.models.load import load_policy
 from gar.records import RunFolder, open_run
 from gar.records.checkpoints import seal_checkpoint
-from gar.records.run_record import record_text
+from gar.records.manifest import DamageError
+from gar.settings import ModelSettings
 from gar.train.inputs import RunInputs
 from gar.train.resume import resume_point, resumed_config
 from gar.train.run import _check_reporters, _status_of
@@ -52,6 +54,39 @@ def test_run_leaves_what_the_docs_promise(finished: RunFolder):
         counts = {(part, row["id"]): row["num_correct"] for part in sets for row in sets[part]["problems"]}
         assert correct == Counter(counts)
     assert (finished.path / "figures" / "learning-curve.png").stat().st_size > 10_000
+
+
+def test_a_saved_model_with_a_flipped_byte_gives_no_number(finished: RunFolder, tmp_path: Path, capsys):
+    run = RunFolder(Path(shutil.copytree(finished.path, tmp_path / "run")))
+    for name in ("model", "checkpoints/checkpoint-4"):
+        path = run.path / name
+        load_policy(ModelSettings(path=str(path)))
+        whole = (path / "model.safetensors").read_bytes()
+        (path / "model.safetensors").write_bytes(whole[:-5] + bytes([whole[-5] ^ 1]) + whole[-4:])
+        load_policy(ModelSettings(path=str(shutil.copytree(path, tmp_path / f"copy of {path.name}"))))  # is the user's
+        for use in (
+            lambda path=path: load_policy(ModelSettings(path=str(path))),
+            lambda path=path: load_policy(ModelSettings(path=f"{path}/../../{path.parent.name}/{path.name}/")),
+        ):
+            with raises(DamageError, "damage", f"{name}/model.safetensors"):
+                use()
+    row = {"prompt": "1+1=", "answer": "2", "expert_solution": "2", "responses": ["2"]}
+    rows = write_jsonl(tmp_path / "rows.jsonl", [row])
+    model, out = str(run.path / "model"), str(tmp_path / "out")
+    for command in (
+        ["eval", "run", model, "--benchmark", "arithmetic", "--limit", "1", "--samples", "1", "--out", out],
+        ["score", model, str(rows), "--out", f"{out}.jsonl"],
+        ["train", *FAST, *under(tmp_path, "next"), "--model.path", model],
+    ):
+        capsys.readouterr()
+        assert main(command) == 1
+        assert "model/model.safetensors is not what was written" in " ".join(capsys.readouterr().err.split())
+    assert main(["report", str(run.path), "--token-shares", "--out", str(tmp_path / "page.html")]) == 0
+    assert "no further token shares" in (tmp_path / "page.html").read_text()
+    shutil.copy(run.path / "model" / "config.json", run.path / "model" / "generation_config.json.new")
+    (run.path / "model" / "model.safetensors").write_bytes((finished.path / "model" / "model.safetensors").read_bytes())
+    with raises(DamageError, "damage", "model/generation_config.json.new is not listed"):
+        load_policy(ModelSettings(path=model))
 
 
 def test_dry_run_shows_settings_and_preflight_and_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
@@ -142,8 +177,9 @@ def resumed(run: RunFolder, capsys: pytest.CaptureFixture[str], *flags: str) -> 
 
 
 def content(run: RunFolder) -> dict[str, bytes]:
-    """Every file but run.json, which says how the run ended."""
-    files = (path for path in run.path.rglob("*") if path.is_file() and path != run.path / "run.json")
+    """Every file but run.json, which says how the run ended, and its line in the manifest."""
+    written = (run.path / "run.json", run.manifest.path)
+    files = (path for path in run.path.rglob("*") if path.is_file() and path not in written)
     return {str(path.relative_to(run.path)): path.read_bytes() for path in files}
 
 
@@ -197,7 +233,7 @@ def test_a_run_counted_in_epochs_trains_no_step_too_many(tmp_path, capsys):
 def test_lost_records_are_made_again_from_the_checkpoint_before_or_are_an_error(trained):
     trained.rollouts_path(3).write_bytes(b"PAR1")
     record = trained.read_run()
-    (trained.path / "run.json").write_text(record_text(replace(record, versions={**record.versions, "torch": "1.0"})))
+    trained._write_run(replace(record, versions={**record.versions, "torch": "1.0"}))
     point = partial(resume_point, trained, resumed_config(trained), num_ranks=1)
     found = point(data_hash=record.data_hash)
     assert (found.step, found.changes) == (2, {})

@@ -29,8 +29,6 @@ from gar.records import RunFolder, write_atomic
 from gar.records.checkpoints import find_checkpoint
 from gar.records.files import system_errors
 from gar.records.lock import writer_lock
-from gar.records.manifest import MANIFEST
-from gar.records.run_folder import RUN
 from gar.train.resume import resumed_config
 
 _CHILD = ("-m", "gar.cli.child")
@@ -204,7 +202,7 @@ def _train_arguments(cell: PlannedRun, *, launched: bool) -> list[str]:
 def _reason_to_begin_anew(cell: PlannedRun) -> str:
     """Why the run in the folder of a cell cannot become its result. "" if it can, or already is."""
     folder, method = RunFolder(cell.folder), cell.config.method
-    if not any(os.path.lexists(cell.folder / name) for name in (RUN, MANIFEST)):
+    if not folder.is_begun():
         return "its folder has no step"
     record = folder.read_run()
     if resumed_config(folder) != cell.config or record.overrides:

@@ -8,9 +8,9 @@ from typing import Any
 from gar.data.rows import iter_rows
 from gar.errors import RecordError
 from gar.records.evaluations import NUMBERS, PROBLEMS, SAMPLES, SET, read_set
-from gar.records.files import canonical_hash, json_text, system_errors, write_atomic, write_parquet
+from gar.records.files import json_text, system_errors, write_atomic, write_parquet
 from gar.records.lock import writer_lock
-from gar.records.manifest import MANIFEST, Manifest
+from gar.records.manifest import Manifest
 from gar.records.resumable import FinishedLines, Line, ResumableOutput
 from gar.records.rollouts import SAMPLE_SCHEMA, SampleRecord, record_table
 from gar.types import Problem
@@ -29,9 +29,10 @@ class EvaluationFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.responses = FinishedLines(path / _RESPONSES, path / SET)
-        results = tuple(path / name for name in (MANIFEST, NUMBERS, SAMPLES))
-        self.output = ResumableOutput(path / SET, (self.responses,), results=results, ignored=_INDIFFERENT)
+        self.manifest = Manifest(path)
+        self.responses = FinishedLines(self.manifest, _RESPONSES)
+        results = (NUMBERS, SAMPLES)
+        self.output = ResumableOutput(self.manifest, SET, self.responses, results=results, ignored=_INDIFFERENT)
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -47,7 +48,7 @@ class EvaluationFolder:
         def prepare() -> None:
             lines = [{"id": each.id, "prompt": each.prompt, "answer": each.answer} for each in problems]
             write_atomic(self.path / PROBLEMS, "".join(json_text(line) + "\n" for line in lines))
-            Manifest(self.path, settings=[canonical_hash(identity)]).add(PROBLEMS)
+            self.manifest.add(PROBLEMS)
 
         if overwrite:
             self.output.remove()
@@ -55,34 +56,30 @@ class EvaluationFolder:
 
     def identity(self) -> dict[str, Any]:
         """The content of `set.json`."""
-        return read_set(self.path)[0]
+        return read_set(self.manifest)
 
     def problems(self) -> list[Problem]:
         """The problems with their prompts."""
-        read_set(self.path)[1].check(PROBLEMS)
+        self.manifest.check(PROBLEMS)
         return [Problem(**row) for _, row in iter_rows(str(self.path / PROBLEMS))]
 
     def all_responses(self, problems: Sequence[Problem], num_samples: int) -> list[list[Line]]:
-        """The responses to each problem, in the order of the samples. Lists the file once all are there."""
-        manifest = read_set(self.path)[1]
-        is_listed = _RESPONSES in manifest.entries
-        if is_listed:
-            manifest.check(_RESPONSES)
+        """The responses to each problem, in the order of the samples. Closes the file once all are there."""
         found = {(line["problem"], line["sample"]): line for line in self.responses}
         if len(found) < (expected := num_samples * len(problems)):
             raise RecordError(
                 f"{self.path}: {len(found):,} of {expected:,} responses are there. Run the same `gar eval run` again "
                 "for the rest."
             )
-        if not is_listed:
-            manifest.add(_RESPONSES)
+        if self.manifest.entries[_RESPONSES].grows:
+            self.manifest.close(_RESPONSES)
         return [[found[problem.id, number] for number in range(num_samples)] for problem in problems]
 
     def write_result(self, samples: Sequence[SampleRecord], metrics: Mapping[str, Any]) -> None:
         """Write every sample with its verdict, and the numbers, in place of earlier ones."""
         write_parquet(self.path / SAMPLES, record_table(samples, SAMPLE_SCHEMA))
         write_atomic(self.path / NUMBERS, json_text(metrics, indent=1) + "\n")
-        read_set(self.path)[1].add(SAMPLES, NUMBERS)
+        self.manifest.add(SAMPLES, NUMBERS)
 
 
 def evaluation_folders(path: Path) -> list[EvaluationFolder]:

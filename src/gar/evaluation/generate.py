@@ -21,6 +21,7 @@ from gar.evaluation.folder import EvaluationFolder
 from gar.evaluation.job import GenerateJob
 from gar.models.embedded import model_path
 from gar.models.load import load_policy
+from gar.records.checkpoints import check_saved_model
 from gar.rollouts.generate import Response, context_length, generate_responses
 from gar.scoring.device import choose_device
 from gar.scoring.identity import tokenizer_hash, weights_hash
@@ -80,6 +81,7 @@ class VllmEngine:
         except ImportError as error:
             raise ConfigError(f"--backend vllm needs vLLM: {install_command('trl[vllm]')}") from error
         model = job.model
+        check_saved_model(model_path(model.path))
         self._params = SamplingParams
         self._llm = LLM(model=model_path(model.path), revision=model.revision, dtype=model.dtype, seed=0)
         self.tokenizer = self._llm.get_tokenizer()

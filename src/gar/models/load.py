@@ -10,6 +10,7 @@ from typing import Any
 from gar.errors import ModelError, first_line
 from gar.models.adapters import AdapterFiles, find_adapter, import_peft, load_adapter, num_embeddings
 from gar.models.embedded import model_path
+from gar.records.checkpoints import check_saved_model
 from gar.settings import ModelSettings
 
 
@@ -24,7 +25,9 @@ def load_policy(settings: ModelSettings) -> tuple[Any, Any]:
         ModelError: The folder or Hub id cannot be loaded, with the library's reason. Weights are missing from the
             checkpoint. An adapter's base cannot be loaded or does not fit, or the tokenizer is empty, has no
             end-of-sequence token, or does not fit the embeddings.
+        RecordError: The model is in a run folder, and a file differs from what the run has saved.
     """
+    check_saved_model(model_path(settings.path))
     adapter = find_adapter(model_path(settings.path), settings.revision)
     if adapter is not None:
         return _load_adapted(settings, adapter)
@@ -77,6 +80,7 @@ def _load_adapted(settings: ModelSettings, adapter: AdapterFiles) -> tuple[Any, 
     """The base model with the adapter on it. The tokenizer is the adapter's, if it has one."""
     import_peft()
     base, revision = adapter.base, adapter.base_revision
+    check_saved_model(model_path(base))
     if find_adapter(base, revision):
         raise ModelError(
             f"'{settings.path}' is an adapter of '{base}', which is an adapter too. Merge that one first.",

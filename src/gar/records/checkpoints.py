@@ -1,19 +1,25 @@
 """Checkpoints: `checkpoints/checkpoint-12/` with what the trainer writes. Only whole ones count.
 
-The run's manifest lists the files of a whole checkpoint in one line, with the metrics and its own lines so far.
+The run's manifest lists the files of a whole checkpoint in one line. The line repeats what was listed since the
+checkpoint before, so that a damaged line loses one checkpoint at most.
 """
 
+import os
 import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
 from gar.errors import RecordError
-from gar.records.files import files_below, sync, sync_tree
-from gar.records.manifest import MANIFEST
-from gar.records.run_folder import METRICS, RunFolder, checkpoint_name, step_of
+from gar.records.files import sync_tree
+from gar.records.manifest import MANIFEST, Manifest
+from gar.records.run_folder import METRICS, RUN, RunFolder, checkpoint_name, step_of
 
+_CHECKPOINTS = "checkpoints/"
 _NAME = re.compile(r"checkpoint-\d+")
+_SAVED = re.compile(r"model|adapter|checkpoints/checkpoint-\d+")
+_NO_WEIGHTS = (".pt", ".pth", ".bin")
+"""Files that only the trainer reads."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -27,12 +33,13 @@ class FoundCheckpoint:
 
 def seal_checkpoint(run: RunFolder, step: int) -> None:
     """Flush a checkpoint to the disk and mark it as whole. After an error it does not count."""
-    path, manifest = run.path / checkpoint_name(step), run.manifest()
-    growing = [known.name for known in (run.metrics_path, manifest.path) if known.exists()]
-    for name in growing:
-        sync(run.path / name)
+    path, since = run.path / checkpoint_name(step), list[str]()
+    for name in reversed(list(run.manifest.entries)):
+        if name.startswith(_CHECKPOINTS):
+            break
+        since.append(name)
     sync_tree(path)
-    manifest.add(*files_below(path), grows=growing)
+    run.manifest.add_folder(path, again=reversed(since))
 
 
 def rotate_checkpoints(run: RunFolder, keep: int | None) -> None:
@@ -40,12 +47,13 @@ def rotate_checkpoints(run: RunFolder, keep: int | None) -> None:
     marked = marked_checkpoints(run)
     outdated = marked[: -max(1, keep)] if keep and keep > 0 else []
     for path in [*(path for path in _folders(run) if path not in marked), *outdated]:
+        run.manifest.add(gone=[name for name in run.manifest.below(path) if name in run.manifest.entries])
         shutil.rmtree(path, ignore_errors=True)
 
 
 def marked_checkpoints(run: RunFolder) -> list[Path]:
     """Checkpoints marked as whole, by step."""
-    marked = {name.rpartition("/")[0] for name in run.manifest().entries}
+    marked = {name.rpartition("/")[0] for name in run.manifest.entries}
     return [path for path in _folders(run) if checkpoint_name(_step(path)) in marked]
 
 
@@ -54,6 +62,7 @@ def find_checkpoint(run: RunFolder, *, num_ranks: int | None) -> FoundCheckpoint
 
     If no marked checkpoint is whole, a `RecordError` names the fault of each.
     """
+    own = [f"{fault}." for fault in run.manifest.own_faults]
     notes = []
     marked = marked_checkpoints(run)
     for path in reversed(_folders(run)):
@@ -62,16 +71,15 @@ def find_checkpoint(run: RunFolder, *, num_ranks: int | None) -> FoundCheckpoint
             continue
         fault = checkpoint_fault(run, path, num_ranks=num_ranks)
         if fault is None:
-            return FoundCheckpoint(path=path, step=_step(path), notes=tuple(notes))
+            return FoundCheckpoint(path=path, step=_step(path), notes=(*own, *notes))
         notes.append(f"{path.name} cannot be resumed from: {fault}.")
-    unlisted = [name for name in run.manifest().unlisted() if step_of(name) is not None]
-    lost = unlisted[1:] and notes  # a kill leaves one at most
-    if lost:
-        notes.append(f"{MANIFEST} has lost lines: it does not list {unlisted[0]}.")
-    if marked or lost:
+    unlisted = [name for name in run.manifest.unlisted() if step_of(name) is not None]
+    if unlisted[1:]:  # a kill leaves one at most
+        own.append(f"{MANIFEST} has lost lines: it does not list {unlisted[0]}.")
+    if marked or (own and notes):
         raise RecordError(
-            f"{run.path}: no checkpoint is whole. {' '.join(notes)} Nothing was changed. Put back what is missing, or "
-            f"remove {run.checkpoints} to begin at the first step again.",
+            f"{run.path}: no checkpoint is whole. {' '.join([*own, *notes])} Nothing was changed. Put back what is "
+            f"missing, or remove {run.checkpoints} to begin at the first step again.",
             code="no-checkpoint",
         )
     return FoundCheckpoint(notes=tuple(notes))
@@ -79,15 +87,27 @@ def find_checkpoint(run: RunFolder, *, num_ranks: int | None) -> FoundCheckpoint
 
 def checkpoint_fault(run: RunFolder, path: Path, *, num_ranks: int | None) -> str | None:
     """The fault of a marked checkpoint, or of the records up to its step, in a few words. None if there is none."""
-    inside = f"{checkpoint_name(_step(path))}/"
-    manifest = run.manifest(until=inside)
-    for fault in manifest.own_faults:
-        return str(fault)
-    listed = [name for name in manifest.entries if name.startswith(inside) or name in (METRICS, MANIFEST)]
-    steps = [name for name in manifest.entries if step_of(name) is not None]
-    there = [file.relative_to(run.path).as_posix() for file in files_below(path)]
-    faults = map(manifest.fault, dict.fromkeys([*listed, *steps, *there]))
+    manifest = run.at_checkpoint(_step(path))
+    metrics = [name for name in manifest.entries if name == METRICS]
+    rollouts = [(name, step_of(name)) for name in [*manifest.entries, *manifest.unlisted()]]
+    earlier = [name for name, step in rollouts if step is not None and step <= _step(path)]
+    faults = map(manifest.fault, [*manifest.below(path), *metrics, *earlier])
     return next((str(fault) for fault in faults if fault), None) or _other_ranks(path, num_ranks)
+
+
+def check_saved_model(path: str | Path) -> None:
+    """Compare a model in a run folder with what the run has saved: `model/`, `adapter/` or a checkpoint. Others pass.
+
+    Reads every file once, but for an optimizer's. A `DamageError` names the first one at fault.
+    """
+    for folder in dict.fromkeys((Path(path).resolve(), Path(os.path.abspath(path)))):
+        for run in folder.parents[:2]:
+            name = folder.relative_to(run).as_posix()
+            if _SAVED.fullmatch(name) and any((run / file).exists() for file in (RUN, MANIFEST)):
+                manifest = Manifest(run)
+                for file in manifest.below(name):
+                    if not file.endswith(_NO_WEIGHTS):
+                        manifest.check(file)
 
 
 def _other_ranks(path: Path, num_ranks: int | None) -> str | None:

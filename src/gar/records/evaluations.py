@@ -13,13 +13,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field
 
-from gar.records.files import canonical_hash, checked, read_json
-from gar.records.manifest import MANIFEST, DamageError, Fault, Manifest
+from gar.records.files import checked, json_object
+from gar.records.manifest import Manifest
 from gar.types import ResponseFormat
 
 SET, PROBLEMS, NUMBERS, SAMPLES = "set.json", "problems.jsonl", "metrics.json", "samples.parquet"
@@ -70,13 +69,6 @@ def evaluated_sets(values: Any, place: str) -> dict[str, EvaluatedSet]:
     return checked(dict[str, EvaluatedSet], values.get("sets"), place)
 
 
-def read_set(path: Path) -> tuple[dict[str, Any], Manifest]:
-    """The content of `set.json`, and the manifest of its folder, every line of which holds the hash of that content."""
-    values = read_json(path / SET)
-    manifest = Manifest(path, settings=[canonical_hash(values)])
-    fault = manifest.fault(PROBLEMS)
-    if fault is not None and fault.kind == "foreign":
-        fault = Fault(kind="changed", file=SET, text=f"{SET} is not what was written: its hash differs from {MANIFEST}")
-    if fault is not None:
-        raise DamageError(path, fault)
-    return values, manifest
+def read_set(manifest: Manifest) -> dict[str, Any]:
+    """The content of `set.json`."""
+    return json_object(manifest.read(SET), str(manifest.folder / SET))

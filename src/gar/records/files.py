@@ -121,11 +121,6 @@ def sync(path: Path) -> None:
             os.close(handle)
 
 
-def files_below(folder: Path) -> list[Path]:
-    """Every file in a folder and its subfolders, in the order of their names."""
-    return sorted(path for path in folder.rglob("*") if path.is_file())
-
-
 def sync_tree(folder: Path) -> None:
     """Flush every file and folder below `folder`, and the entry of `folder` itself, to the disk."""
     for path in [*folder.rglob("*"), folder, folder.parent]:
@@ -154,20 +149,28 @@ def atomic_folder(target: Path) -> Iterator[Path]:
     sync(target.parent)
 
 
-def append_line(path: str | Path, line: bytes) -> None:
-    """Append one line whole, or not at all. The torn last line of a killed writer is cut off first."""
+def append_bytes(path: Path, content: bytes, *, at: int) -> None:
+    """Write content to the disk after the first `at` bytes of a file, in place of what follows: all of it, or none."""
     with system_errors(path, "written"):
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        with open(path, "ab+", buffering=0) as file:
-            end = _end_of_whole_lines(file)
-            file.truncate(end)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("ab", buffering=0) as file:
+            file.truncate(at)
             try:
-                rest = memoryview(line + b"\n")
+                rest = memoryview(content)
                 while rest:
                     rest = rest[file.write(rest) :]
+                os.fsync(file.fileno())
             except OSError:
-                file.truncate(end)
+                file.truncate(at)
                 raise
+    if at == 0:
+        sync(path.parent)
+
+
+def truncate(path: Path, size: int) -> None:
+    """Cut a file off after its first `size` bytes."""
+    with system_errors(path, "written"):
+        os.truncate(path, size)
 
 
 def regular(path: str | Path) -> Path:
@@ -254,18 +257,6 @@ def system_errors(path: str | Path, done: str) -> Iterator[None]:
         failure = RecordError(" ".join(part for part in parts if part))
         failure.errno = error.errno
         raise failure from error
-
-
-def _end_of_whole_lines(file: Any) -> int:
-    """Size of an open binary file up to and including its last line end."""
-    size = file.seek(0, os.SEEK_END)
-    if size == 0:
-        return 0
-    file.seek(size - 1)
-    if file.read(1) == b"\n":
-        return size
-    file.seek(0)
-    return file.read().rfind(b"\n") + 1
 
 
 def _plain(value: Any) -> Any:

@@ -1,38 +1,34 @@
-"""The finished files of a folder: `manifest.jsonl` lists each with its size and checksum.
+"""The finished files of a folder: each line of `manifest.jsonl` lists some, with size and checksum.
 
-    manifest = Manifest(folder, settings=[settings_hash])
-    manifest.add("evaluation/after.json", "evaluation/after.parquet")
+    manifest = Manifest(folder)
+    manifest.add("evaluation/after.json")               # a file that is there
+    manifest.append("metrics.jsonl", b'{"step": 1}\\n')  # a file that grows
+    manifest.replace("run.json", content)               # a file that is written again
     content = manifest.read("evaluation/after.json")
 
-A line is written after its files, whole or not at all. A file without a line does not count. The last line of a file
-is valid. Readers compare a file with its line, so a changed file is an error, never a number.
+The last line of a file is valid, and a file without a line does not count. Readers compare a file with its line, so a
+changed file is an error, never a number. A line has its number, the id of its folder and a checksum. So any one that
+was edited, moved, repeated, removed or copied from another folder is found, and the others stay valid.
 """
 
 import json
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from functools import cached_property
+import secrets
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-import xxhash
-from pydantic import Field
+from pydantic import Field, TypeAdapter
+from xxhash import xxh3_64_hexdigest, xxh3_128
 
 from gar.errors import RecordError
-from gar.records.files import (
-    append_line,
-    checked,
-    json_object,
-    read_bytes,
-    regular,
-    sync,
-    system_errors,
-    write_atomic,
-)
+from gar.records.files import append_bytes, read_bytes, regular, system_errors, truncate, write_atomic
 
 MANIFEST = "manifest.jsonl"
 _BLOCK_BYTES = 2**20
+_HEAD_BYTES = len('{"check": "0123456789abcdef", ')
 
 FaultKind = Literal["missing", "changed", "unlisted", "foreign", "unreadable"]
 
@@ -41,8 +37,8 @@ FaultKind = Literal["missing", "changed", "unlisted", "foreign", "unreadable"]
 class Fault:
     """A fault of a folder, in words in `text`. `file` is a path inside the folder.
 
-    Kinds are missing (listed and gone), changed (not what was listed), unlisted, foreign (written under other settings)
-    and unreadable (not in its format).
+    Kinds are missing (listed and gone), changed (not what was listed), unlisted, foreign (a line of another folder) and
+    unreadable (not in its format).
     """
 
     kind: FaultKind
@@ -65,89 +61,158 @@ class DamageError(RecordError):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FileFacts:
-    """Size in bytes and XXH3 checksum (128 bits, hexadecimal) of a file, or of the beginning of one that grows."""
+    """Size in bytes and XXH3 checksum (128 bits, hexadecimal) of a file.
+
+    If it `grows`, of its beginning: what follows comes from a killed writer, and does not count. `earlier` is the
+    checksum of the content that is being replaced: a kill leaves either.
+    """
 
     size: Annotated[int, Field(ge=0)]
     xxh3: str
-    grows: bool
+    grows: bool = False
+    earlier: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Line:
-    """One line of the manifest: files, and the hash of the settings they were written under."""
+    """One line of the manifest. `id` is the folder's. A file without facts is listed no more."""
 
-    files: Mapping[str, FileFacts]
-    settings: str | None
+    number: int
+    id: str
+    files: Mapping[str, FileFacts | None]
+
+
+_LINE = TypeAdapter(_Line)
+
+
+@dataclass(slots=True)
+class _Known:
+    """What the lines list. `end` is their size in bytes, and `number` the last one's."""
+
+    stamp: object
+    end: int
+    id: str
+    number: int = 0
+    faults: list[Fault] = field(default_factory=list)
+    files: dict[str, FileFacts] = field(default_factory=dict)
+
+    def take(self, line: _Line) -> None:
+        """Add the files of a line, after all earlier ones."""
+        for name, facts in line.files.items():
+            self.files.pop(name, None)
+            if facts is not None:
+                self.files[name] = facts
 
 
 class Manifest:
-    """The manifest of one folder.
+    """The manifest of one folder. It notices what another process adds.
 
     Args:
         folder: The folder.
-        settings: Hashes of settings. New lines get the first. A file under a hash that is not among them is a fault.
-            Empty: lines get none, and any is taken.
+        name: The manifest's file in it.
+        id: The id of the folder, if it is known. Lines with a different one do not count. None: the first line's.
         until: The beginning of a name. Lines after the last that lists such a file do not count. None: all count.
     """
 
-    def __init__(self, folder: str | Path, *, settings: Sequence[str] = (), until: str | None = None):
+    def __init__(self, folder: str | Path, *, name: str = MANIFEST, id: str | None = None, until: str | None = None):
         self.folder = Path(folder)
-        self.path = self.folder / MANIFEST
-        self._settings = tuple(settings)
-        self._until = until
-        self._sound: set[str] = set()
+        self.path = self.folder / name
+        self._id, self._until = id, until
+        self._cached: _Known | None = None
+        self._sound: dict[str, Any] = {}  # running checksums of the files that were found whole
 
-    def add(self, *paths: str | Path, grows: Sequence[str] = ()) -> None:
+    def add(self, *paths: str | Path, again: Iterable[str] = (), gone: Iterable[str] = ()) -> None:
         """List finished files in one line, as paths below the folder or relative to it.
 
-        Files in `grows` may grow later: only their present content is listed. The manifest may be one of them. A line
-        with such files is flushed to the disk.
+        The line repeats the facts of the files in `again`. Files in `gone` are listed no more.
         """
-        names = {self._name(path): False for path in paths} | dict.fromkeys(grows, True)
-        if not names:
-            return
-        files = {name: file_facts(self.folder / name, grows=more) for name, more in names.items()}
-        line = json.dumps(asdict(_Line(files=files, settings=next(iter(self._settings), None))))
-        if self.path.exists():
-            append_line(self.path, line.encode())
-            if grows:
-                sync(self.path)
-        else:
-            write_atomic(self.path, line + "\n")
-        self._forget()
+        files: dict[str, FileFacts | None] = dict.fromkeys(gone)
+        files |= {name: self.entries[name] for name in again}
+        files |= {name: _read_facts(self.folder / name)[0] for name in map(self._name, paths)}
+        if files:
+            self._list(files)
 
-    def cut(self, *, only: tuple[str, ...]) -> None:
-        """Drop damaged lines after `until`, and lines with a file name that begins with one of `only`."""
-        later = [(text, line) for text, line in self._lines[self._end :] if isinstance(line, _Line)]
-        kept = self._lines[: self._end] + [(text, line) for text, line in later if not _names(line, only)]
-        if len(kept) < len(self._lines):
-            write_atomic(self.path, b"".join(text + b"\n" for text, _ in kept))
-        self._forget()
+    def add_folder(self, path: str | Path, *, again: Iterable[str] = ()) -> None:
+        """List all files in a folder, in place of those listed earlier."""
+        self.add(*self._there(path), again=again, gone={*self.below(path)} - {*self._there(path)})
+
+    def append(self, path: str | Path, content: bytes) -> None:
+        """Add content to a file that grows, and list it: all of it counts, or none. Leftovers of a kill are cut off."""
+        name = self._name(path)
+        if name in self.entries:
+            self.check(name)
+        grown = self._sound[name].copy() if name in self.entries else xxh3_128()
+        size = self.entries[name].size if name in self.entries else 0
+        grown.update(content)
+        append_bytes(self.folder / name, content, at=size)
+        self._list({name: FileFacts(size=size + len(content), xxh3=grown.hexdigest(), grows=True)})
+        self._sound[name] = grown
+
+    def close(self, path: str | Path) -> None:
+        """List a file that no longer grows, without leftovers of a kill."""
+        name = self._name(path)
+        self.check(name)
+        truncate(self.folder / name, self.entries[name].size)
+        self._list({name: replace(self.entries[name], grows=False)})
+
+    def replace(self, path: str | Path, content: bytes) -> None:
+        """Write a whole file, or leave the earlier one, which must be what was listed. A kill leaves either, listed."""
+        name, facts = self._name(path), FileFacts(size=len(content), xxh3=xxh3_128(content).hexdigest())
+        earlier = None
+        if os.path.lexists(self.folder / name):
+            self.check(name)
+            earlier = _read_facts(self.folder / name)[0].xxh3
+        self._list({name: replace(facts, earlier=earlier)})  # first: a file that no line lists would be at fault
+        write_atomic(self.folder / name, content)
+        self._list({name: facts})
+
+    def cut(self, *, only: tuple[str, ...] = ()) -> None:
+        """Drop damaged lines, and after `until` files with a name that begins with one of `only`."""
+        lines, known = self._lines()
+        end = self._end(lines)
+        later = [{n: f for n, f in line.files.items() if f is None or not n.startswith(only)} for line in lines[end:]]
+        kept = [*(line.files for line in lines[:end]), *filter(None, later)]
+        if known.faults or kept != [line.files for line in lines]:
+            texts = (_text(_Line(number=n, id=known.id, files=files)) for n, files in enumerate(kept, start=1))
+            write_atomic(self.path, b"".join(texts))
+
+    @property
+    def id(self) -> str:
+        """The id of the folder: random, and in every line."""
+        return self._now.id
 
     @property
     def entries(self) -> Mapping[str, FileFacts]:
         """The listed files by name, in the order of their lines."""
-        return {name: facts for name, (facts, _) in self._files.items()}
+        return self._now.files
+
+    def below(self, path: str | Path) -> list[str]:
+        """The names of all files in a folder: those listed, and those there. Hidden ones do not count."""
+        inside = self._name(path) + "/"
+        return list(dict.fromkeys([*(name for name in self.entries if name.startswith(inside)), *self._there(path)]))
 
     def read(self, path: str | Path) -> bytes:
         """The content of a file. A `DamageError` if it is not what was listed."""
         self.check(path)
-        return read_bytes(self.folder / self._name(path))
+        facts = self.entries[self._name(path)]
+        return read_bytes(self.folder / self._name(path))[: facts.size if facts.grows else None]
 
     def check(self, path: str | Path) -> None:
         """Raise a `DamageError` if a file is not what was listed. Reads it once, in bounded memory."""
         name = self._name(path)
         facts = self._listed(name)
-        if name not in self._sound:
-            size = facts.size if facts.grows else None
-            try:
-                now = file_facts(self.folder / name, grows=facts.grows, size=size)
-            except RecordError as error:
-                raise self._damage("unreadable", name, f"cannot be read ({error})") from error
-            if now != facts:
-                text = f"is not what was written: its size or checksum differs from {MANIFEST}"
-                raise self._damage("changed", name, text)
-            self._sound.add(name)
+        if name in self._sound:
+            return
+        try:
+            now, digest = _read_facts(self.folder / name, facts.size if facts.grows else None)
+        except RecordError as error:
+            raise self._damage("unreadable", name, f"cannot be read ({error})") from error
+        if (now.size, now.xxh3) != (facts.size, facts.xxh3) and now.xxh3 != facts.earlier:
+            if self._listed(name) != facts:  # written meanwhile
+                return self.check(name)
+            text = f"is not what was written: its size or checksum differs from {self.path.name}"
+            raise self._damage("changed", name, text)
+        self._sound[name] = digest
 
     def fault(self, path: str | Path) -> Fault | None:
         """What is wrong with a file. None if it is what was listed."""
@@ -159,81 +224,134 @@ class Manifest:
 
     @property
     def own_faults(self) -> list[Fault]:
-        """What is wrong with the manifest itself."""
-        texts = [str(line) for _, line in self._lines[: self._end] if isinstance(line, RecordError)]
-        return [Fault(kind="unreadable", file=MANIFEST, text=f"{MANIFEST} is damaged ({text})") for text in texts]
+        """What is wrong with the lines of the manifest."""
+        return self._now.faults
+
+    def faults(self) -> list[Fault]:
+        """All that is wrong with the folder. Reads every file."""
+        return [*self.own_faults, *filter(None, map(self.fault, [*self.entries, *self.unlisted()]))]
 
     def unlisted(self) -> list[str]:
         """Files below the folder that are not listed. Hidden ones do not count."""
-        paths = (path for path in self.folder.rglob("*") if path.is_file() and not path.name.startswith("."))
-        return sorted({self._name(path) for path in paths} - {*self._files, MANIFEST})
+        return sorted({*self._there(self.folder)} - {*self.entries, self.path.name})
+
+    def _there(self, path: str | Path) -> list[str]:
+        names = [self._name(found) for found in (self.folder / path).rglob("*") if found.is_file()]
+        return [name for name in names if "/." not in f"/{name}"]
 
     def _listed(self, name: str) -> FileFacts:
-        """The facts of a file that is there, listed, and of these settings."""
-        there = (self.folder / name).is_file()
-        facts, settings = self._files.get(name, (None, None))
+        """The facts of a file that is there and listed."""
+        facts, there = self.entries.get(name), (self.folder / name).is_file()
         if facts is None and there:
-            raise self._damage("unlisted", name, f"is not listed in {MANIFEST}")
+            raise self._damage("unlisted", name, f"is not listed in {self.path.name}")
         if facts is None or not there:
             raise self._damage("missing", name, "is missing")
-        if self._settings and settings not in self._settings:
-            raise self._damage("foreign", name, "was written under other settings")
         return facts
 
     def _damage(self, kind: FaultKind, name: str, text: str) -> DamageError:
         return DamageError(self.folder, Fault(kind=kind, file=name, text=f"{name} {text}"))
 
-    @cached_property
-    def _lines(self) -> list[tuple[bytes, _Line | RecordError]]:
-        """Every whole line with its content, or with its error if it is damaged. A torn last line does not count."""
-        texts = read_bytes(self.path).split(b"\n")[:-1] if os.path.lexists(self.path) else []
-        return [(text, _parsed(text, f"{self.path}:{number}")) for number, text in enumerate(texts, start=1)]
+    def _list(self, files: Mapping[str, FileFacts | None]) -> None:
+        """Add a line, whole or not at all."""
+        known = self._now
+        line = _Line(number=known.number + 1, id=known.id, files=files)
+        text = _text(line)
+        append_bytes(self.path, text, at=known.end)
+        for name in [name for name, facts in files.items() if facts != known.files.get(name)]:
+            self._sound.pop(name, None)
+        known.take(line)
+        known.number, known.end, known.stamp = line.number, known.end + len(text), self._stamp()
 
-    @cached_property
-    def _end(self) -> int:
+    @property
+    def _now(self) -> _Known:
+        """What is listed. Read again if another process has written."""
+        if self._cached is None or self._cached.stamp != self._stamp():
+            lines, self._cached = self._lines()
+            self._sound.clear()
+            for line in lines[: self._end(lines)]:
+                self._cached.take(line)
+        return self._cached
+
+    def _lines(self) -> tuple[list[_Line], _Known]:
+        """The sound lines by number, and what is wrong with the others. A torn last line is no fault."""
+        stamp = self._stamp()
+        *texts, torn = (content := read_bytes(self.path) if stamp else b"").split(b"\n")
+        known = _Known(stamp=stamp, end=len(content) - len(torn), id=self._id or "")
+        name, lines, foreign = self.path.name, list[_Line](), 0
+        for place, text in enumerate(texts, start=1):
+            line = _parsed(text)
+            known.id = known.id or (line.id if line else "")
+            if line is None:
+                text = f"{name}:{place} is damaged"
+                known.faults.append(Fault(kind="unreadable", file=name, text=text))
+                known.number += 1
+            elif line.id != known.id:
+                foreign = foreign or place
+            else:
+                if line.number != known.number + 1:
+                    text = f"{name}:{place} is line {line.number} after line {known.number}: lines were lost or moved"
+                    known.faults.append(Fault(kind="changed", file=name, text=text))
+                known.number = line.number
+                lines.append(line)
+        if foreign:
+            text = f"{name} has lines of another folder, the first is line {foreign}"
+            known.faults.append(Fault(kind="foreign", file=name, text=text))
+        known.number = max([known.number, *(line.number for line in lines)])
+        known.id = known.id or secrets.token_hex(8)
+        return sorted(lines, key=lambda line: line.number), known
+
+    def _end(self, lines: list[_Line]) -> int:
         """How many lines count."""
         if self._until is None:
-            return len(self._lines)
-        ends = [n for n, (_, line) in enumerate(self._lines, start=1) if _names(line, self._until)]
-        return max(ends, default=0)
+            return len(lines)
+        return max((n for n, line in enumerate(lines, start=1) if _names(line, self._until)), default=0)
 
-    @cached_property
-    def _files(self) -> dict[str, tuple[FileFacts, str | None]]:
-        """Each listed file with its settings, in the order of the last lines that list them."""
-        files: dict[str, tuple[FileFacts, str | None]] = {}
-        for line in (line for _, line in self._lines[: self._end] if isinstance(line, _Line)):
-            for name, facts in line.files.items():
-                files.pop(name, None)
-                files[name] = facts, line.settings
-        return files
-
-    def _forget(self) -> None:
-        for name in ("_lines", "_end", "_files"):
-            vars(self).pop(name, None)
-        self._sound.clear()
+    def _stamp(self) -> object:
+        """What changes whenever the file does. None if there is none."""
+        if not os.path.lexists(self.path):
+            return None
+        with system_errors(self.path, "read"):
+            now = self.path.stat()
+        return now.st_ino, now.st_size, now.st_mtime_ns
 
     def _name(self, path: str | Path) -> str:
         path = Path(path)
         return (path.relative_to(self.folder) if path.is_relative_to(self.folder) else path).as_posix()
 
 
-def file_facts(path: Path, *, grows: bool = False, size: int | None = None) -> FileFacts:
-    """Size and checksum of a file, or of its first `size` bytes, in bounded memory."""
-    digest, count = xxhash.xxh3_128(), 0
+def file_hash(path: Path) -> str:
+    """XXH3 checksum of a file, in bounded memory."""
+    return _read_facts(path)[0].xxh3
+
+
+def _read_facts(path: Path, size: int | None = None) -> tuple[FileFacts, Any]:
+    """Facts of a file, or of its first `size` bytes, and the running checksum."""
+    digest, count = xxh3_128(), 0
     with system_errors(path, "read"), regular(path).open("rb") as file:
         while block := file.read(_BLOCK_BYTES if size is None else min(_BLOCK_BYTES, size - count)):
             digest.update(block)
             count += len(block)
-    return FileFacts(size=count, xxh3=digest.hexdigest(), grows=grows)
+    return FileFacts(size=count, xxh3=digest.hexdigest()), digest
 
 
-def _parsed(text: bytes, place: str) -> _Line | RecordError:
-    try:
-        return checked(_Line, json_object(text, place), place)
-    except RecordError as error:
-        return error
+def _text(line: _Line) -> bytes:
+    body = json.dumps(asdict(line)).encode()[1:]
+    return _head(body) + body + b"\n"
 
 
-def _names(line: _Line | RecordError, beginnings: str | tuple[str, ...]) -> bool:
-    """Whether a line lists a file name with one of these beginnings."""
-    return isinstance(line, _Line) and any(name.startswith(beginnings) for name in line.files)
+def _head(body: bytes) -> bytes:
+    return b'{"check": "%s", ' % xxh3_64_hexdigest(body).encode()
+
+
+def _parsed(text: bytes) -> _Line | None:
+    """A line of the manifest. None if it is not what was written."""
+    body = text[_HEAD_BYTES:]
+    with suppress(ValueError):  # a ValidationError: another version of gar has written it
+        if text[:_HEAD_BYTES] == _head(body):
+            return _LINE.validate_json(b"{" + body, strict=True)
+    return None
+
+
+def _names(line: _Line, beginning: str) -> bool:
+    """Whether a line lists a file with a name that begins so."""
+    return any(name.startswith(beginning) and facts is not None for name, facts in line.files.items())

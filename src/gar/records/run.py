@@ -21,12 +21,11 @@ import pyarrow as pa
 
 from gar.config import RunConfig, make_config
 from gar.errors import ConfigError, RecordError, printable
-from gar.records.evaluations import NUMBERS, SAMPLES, SET, EvaluatedSet, evaluated_sets, read_set
-from gar.records.files import json_object, read_bytes, read_parquet
+from gar.records.evaluations import NUMBERS, PROBLEMS, SAMPLES, SET, EvaluatedSet, evaluated_sets, read_set
+from gar.records.files import json_object, read_json, read_parquet
 from gar.records.manifest import MANIFEST, DamageError, Fault, Manifest
 from gar.records.rollouts import ROLLOUT_SCHEMA, SAMPLE_SCHEMA
-from gar.records.run_folder import METRICS, RUN, check_run_folder, rollouts_name, step_of
-from gar.records.run_record import read_record
+from gar.records.run_folder import METRICS, RUN, check_run_folder, read_record, rollouts_name, step_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -236,9 +235,9 @@ def open_run(path: str | Path, *, strict: bool = True) -> Run:
 
 def _read_record(run: Run) -> None:
     with run._reading(RUN, ", so settings, versions, machine and status are unknown"):
-        record = read_record(run.path / RUN)
-        run.record, run.manifest = asdict(record), Manifest(run.path, settings=record.settings_hashes)
-        run.settings = record.settings
+        run.manifest = Manifest(run.path, id=read_json(run.path / RUN).get("manifest"))
+        record = read_record(run.manifest)
+        run.record, run.settings = asdict(record), record.settings
 
 
 def _checked_settings(run: Run) -> RunConfig | None:
@@ -254,37 +253,32 @@ def _checked_settings(run: Run) -> RunConfig | None:
 
 def _read_set(run: Run) -> None:
     with run._reading(SET):
-        run.settings, run.manifest = read_set(run.path)
-        names = dict.fromkeys([*run.manifest.entries, NUMBERS, SAMPLES])
+        run.settings = read_set(run.manifest)
+        names = dict.fromkeys([*run.manifest.entries, PROBLEMS, NUMBERS, SAMPLES])
         for fault in [*run.manifest.own_faults, *filter(None, map(run.manifest.fault, names))]:
             run._at_fault(fault)
 
 
 def _check_manifest(run: Run) -> None:
     manifest, finished = run.manifest, run.status == "finished"
-    own = [manifest.fault(MANIFEST)] if MANIFEST in manifest.entries else []
-    for fault in [*manifest.own_faults, *filter(None, own)]:
+    for fault in manifest.own_faults:
         run._at_fault(fault)
     names = manifest.unlisted() if finished or not manifest.path.exists() else []
-    lost = [name for name in names if name.startswith(("rollouts/", "evaluation/"))]
-    listed = manifest.entries.get(METRICS)
-    if finished and (listed.grows if listed else os.path.lexists(run.path / METRICS)):
+    lost = [name for name in names if name.startswith(("rollouts/", "evaluation/", METRICS))]
+    if finished and METRICS in manifest.entries and manifest.entries[METRICS].grows:
         lost.append(METRICS)  # the last line is not that of a finished run
     for name in lost:
         run._at_fault(Fault(kind="unlisted", file=name, text=f"{name} is not listed in {MANIFEST}"))
 
 
 def _metrics(run: Run) -> list[dict[str, Any]]:
-    """The rows of `metrics.jsonl`, in ascending order of steps, without values that are not numbers.
-
-    A last line without its line end comes from a killed writer, and does not count.
-    """
-    path, listed = run.path / METRICS, METRICS in run.manifest.entries
+    """The rows of `metrics.jsonl`, in ascending order of steps, without values that are not numbers."""
+    path = run.path / METRICS
     rows: list[dict[str, Any]] = []
     with run._reading(METRICS):
-        if not listed and (run.status == "finished" or not path.is_file()):
+        if METRICS not in run.manifest.entries:
             return rows
-        content = run.manifest.read(METRICS) if listed else read_bytes(path)
+        content = run.manifest.read(METRICS)
         for number, line in enumerate(content.split(b"\n")[:-1], start=1):
             place = f"{path}:{number}"
             row = json_object(line, place)

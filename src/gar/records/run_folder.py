@@ -18,9 +18,9 @@ import os
 import platform
 import re
 import shlex
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field, replace
 from itertools import count
 from pathlib import Path
 from typing import Any, Self
@@ -28,21 +28,23 @@ from typing import Any, Self
 from gar.config import dump_yaml
 from gar.errors import RecordError
 from gar.records.files import (
-    append_line,
+    atomic_folder,
     canonical_hash,
+    checked,
+    json_object,
     json_text,
-    read_bytes,
     remove_file,
     system_errors,
+    truncate,
     utc_now,
     write_atomic,
     write_parquet,
 )
-from gar.records.manifest import MANIFEST, Manifest
+from gar.records.manifest import Manifest
 from gar.records.rollouts import SAMPLE_SCHEMA, RolloutRecord, SampleRecord, record_table
-from gar.records.run_record import RunRecord, RunStatus, package_versions, read_record, record_text
+from gar.records.run_record import RunRecord, RunStatus, package_versions
 
-RUN, METRICS = "run.json", "metrics.jsonl"
+RUN, CONFIG, METRICS = "run.json", "config.yaml", "metrics.jsonl"
 _ROLLOUTS = re.compile(r"rollouts/step-(\d{6,})\.parquet")
 
 
@@ -65,24 +67,35 @@ def checkpoint_name(step: int) -> str:
     return f"checkpoints/checkpoint-{step}"
 
 
+def read_record(manifest: Manifest) -> RunRecord:
+    """The record in `run.json`. A `RecordError` if a field is missing, or anything was changed."""
+    place = str(manifest.folder / RUN)
+    return checked(RunRecord, json_object(manifest.read(RUN), place), place)
+
+
 def step_of(name: str) -> int | None:
     """The step of a file of rollouts, from its path in the run folder. None for another file."""
     found = _ROLLOUTS.fullmatch(name)
     return int(found[1]) if found else None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RunFolder:
     """Writes one run folder. Every write is complete or changes nothing, and finished files are listed in its manifest.
 
     Attributes:
         path: The folder.
+        manifest: Its manifest.
 
     Raises:
         RecordError: From any method, when the system reports an error or a file is not what it should be.
     """
 
     path: Path
+    manifest: Manifest = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        self.manifest = Manifest(self.path)
 
     @classmethod
     def create(cls, parent: str | Path, name: str) -> Self:
@@ -107,6 +120,11 @@ class RunFolder:
         folder.read_run()
         return folder
 
+    def is_begun(self) -> bool:
+        """Whether the folder holds more than a kill leaves before `run.json` is written."""
+        more = self.manifest.entries.keys() - {RUN, CONFIG} or self.manifest.own_faults
+        return bool(more) or os.path.lexists(self.path / RUN)
+
     @property
     def metrics_path(self) -> Path:
         """`metrics.jsonl`."""
@@ -121,10 +139,9 @@ class RunFolder:
         """`rollouts/step-000012.parquet` for step 12."""
         return self.path / rollouts_name(step)
 
-    def manifest(self, *, until: str | None = None) -> Manifest:
-        """The manifest, for lines under the run's settings."""
-        settings = self.read_run().settings_hashes if (self.path / RUN).exists() else ()
-        return Manifest(self.path, settings=settings, until=until)
+    def at_checkpoint(self, step: int) -> Manifest:
+        """The manifest as it was when the checkpoint of a step was sealed."""
+        return Manifest(self.path, until=f"{checkpoint_name(step)}/")
 
     def write_run(
         self,
@@ -134,14 +151,16 @@ class RunFolder:
         config: Mapping[str, Any],
         data_hash: str | None,
     ) -> None:
-        """Write `config.yaml`, then `run.json` with status running and the versions and machine of this process.
+        """Write `config.yaml` and `run.json` with status running and the versions and machine of this process.
 
         `config` is the resolved configuration as plain values, and `data_hash` the hash of the training problems, None
         if unknown. `command` begins with the program.
         """
-        write_atomic(self.path / "config.yaml", dump_yaml(config))
+        write_atomic(self.path / CONFIG, dump_yaml(config))
+        self.manifest.add(CONFIG)
         self._write_run(
             RunRecord(
+                manifest=self.manifest.id,
                 status="running",
                 start_time=utc_now(),
                 seed=seed,
@@ -158,7 +177,7 @@ class RunFolder:
 
     def read_run(self) -> RunRecord:
         """The record in `run.json`."""
-        return read_record(self.path / RUN)
+        return read_record(self.manifest)
 
     def update_run(
         self,
@@ -170,8 +189,7 @@ class RunFolder:
         """Change `run.json`. Arguments that are None change nothing.
 
         Status "running" is a resume: its time is added to `resume_times`, `end_time` and `error` are cleared. Any other
-        status sets `end_time`, and `error` to what ended the run. At "finished", the manifest lists the whole metrics
-        and its own lines so far.
+        status sets `end_time`, and `error` to what ended the run. At "finished", the metrics grow no more.
         """
         run = self.read_run()
         if status == "running":
@@ -179,10 +197,8 @@ class RunFolder:
             run = replace(run, status=status, resume_times=times, end_time=None, error=None)
         elif status is not None:
             run = replace(run, status=status, end_time=utc_now(), error=error)
-        if status == "finished":
-            manifest = self.manifest()
-            whole = [METRICS] if self.metrics_path.exists() else []
-            manifest.add(*whole, grows=[MANIFEST] if manifest.path.exists() else [])
+        if status == "finished" and METRICS in self.manifest.entries:
+            self.manifest.close(METRICS)
         self._write_run(run if summary is None else replace(run, summary=summary))
 
     def record_override(
@@ -192,17 +208,18 @@ class RunFolder:
         run = self.read_run()
         entry = {"time": utc_now(), "after_step": step, "changes": changes, "config_hash": run.config_hash}
         overrides, hashed = [*run.overrides, entry], canonical_hash(config)
+        self.manifest.add(CONFIG)
         self._write_run(replace(run, config_hash=hashed, settings=config, data_hash=data_hash, overrides=overrides))
 
     def _write_run(self, run: RunRecord) -> None:
-        write_atomic(self.path / RUN, record_text(run))
+        self.manifest.replace(RUN, json_text(asdict(run), indent=2).encode() + b"\n")
 
     def append_metrics(self, metrics: Mapping[str, Any]) -> None:
         """Add a line to `metrics.jsonl`. It survives a kill as soon as this returns. NaN and infinity become null.
 
         `metrics` are numbers by name, among them the whole number "step".
         """
-        append_line(self.metrics_path, json_text(metrics).encode())
+        self.manifest.append(METRICS, json_text(metrics).encode() + b"\n")
 
     def write_rollouts(self, step: int, records: Sequence[RolloutRecord]) -> None:
         """Write the rollouts of a step, replacing earlier ones. Equal records give equal bytes.
@@ -212,28 +229,34 @@ class RunFolder:
             ValueError: A value does not fit its column.
         """
         write_parquet(self.rollouts_path(step), record_table(records))
-        self.manifest().add(self.rollouts_path(step))
+        self.manifest.add(self.rollouts_path(step))
 
     def write_samples(self, moment: str, records: Sequence[SampleRecord]) -> None:
         """Write every sample of the evaluation "before" or "after" training."""
         path = self.path / "evaluation" / f"{moment}.parquet"
         write_parquet(path, record_table(records, SAMPLE_SCHEMA))
-        self.manifest().add(path)
+        self.manifest.add(path)
 
     def write_json(self, relative: str, value: Mapping[str, Any]) -> None:
         """Write one JSON object, for example `evaluation/before.json`. NaN and infinity become null."""
         write_atomic(self.path / relative, json_text(value, indent=2) + "\n")
-        self.manifest().add(relative)
+        self.manifest.add(relative)
+
+    @contextmanager
+    def new_folder(self, name: str) -> Iterator[Path]:
+        """A folder to write, for example `model`, as `atomic_folder`. It is listed when everything is written."""
+        with atomic_folder(self.path / name) as staged:
+            yield staged
+        self.manifest.add_folder(name)
 
     def cut(self, step: int) -> None:
         """Go back to the checkpoint of a step, 0 for the start: remove later metrics and rollouts. Can be repeated."""
-        manifest = self.manifest(until=f"{checkpoint_name(step)}/")
+        manifest = self.at_checkpoint(step)
         entries = manifest.entries
         for path in self.path.glob("rollouts/*"):
             name = f"rollouts/{path.name}"
             if step_of(name) is not None and name not in entries:
                 remove_file(path)
-        size = entries[METRICS].size if METRICS in entries else 0
-        if self.metrics_path.exists() and self.metrics_path.stat().st_size > size:
-            write_atomic(self.metrics_path, read_bytes(self.metrics_path)[:size])
+        if self.metrics_path.exists():
+            truncate(self.metrics_path, entries[METRICS].size if METRICS in entries else 0)
         manifest.cut(only=("rollouts/", "checkpoints/", METRICS))  # last: until then this can be repeated

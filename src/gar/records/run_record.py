@@ -1,16 +1,11 @@
 """`run.json`: how a run came about, on which machine, and how it ended."""
 
 import importlib.metadata
-import json
 import platform
 import traceback
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any, Literal
-
-from gar.errors import RecordError
-from gar.records.files import canonical_hash, checked, json_text, read_json
 
 RunStatus = Literal["running", "finished", "failed", "interrupted"]
 
@@ -21,13 +16,14 @@ _PACKAGES = ("gar-rl", "torch", "transformers", "trl", "numpy")
 class RunRecord:
     """The content of `run.json`: how a run came about and how it ended.
 
-    Times are UTC in ISO 8601. `config_hash` is `canonical_hash` of the resolved configuration. `data_hash` comes
-    from the caller. The version of a package that is not installed is None. `summary` holds the results of a finished
-    run. `settings` is the resolved configuration. `overrides` has an entry for each resume with changes: its time, the
-    step, the changes, and the hash of the settings before them. `error` is the cause of an early end: `kind`, `text`
-    and `place` in the code.
+    `manifest` is the id in every line of the folder's manifest. Times are UTC in ISO 8601. `config_hash` is
+    `canonical_hash` of the resolved configuration, which is in `settings`. `data_hash` comes from the caller. The
+    version of a package that is not installed is None. `summary` holds the results of a finished run. `overrides` has
+    an entry for each resume with changes: its time, the step, the changes, and the hash of the settings before them.
+    `error` is the cause of an early end: `kind`, `text` and `place` in the code.
     """
 
+    manifest: str
     status: RunStatus
     start_time: str
     resume_times: Sequence[str] = ()
@@ -43,27 +39,6 @@ class RunRecord:
     settings: Mapping[str, Any]
     overrides: Sequence[Mapping[str, Any]] = ()
     error: Mapping[str, Any] | None = None
-
-    @property
-    def settings_hashes(self) -> list[str]:
-        """Hashes of the settings that files of the run were written under, the present one first."""
-        return [self.config_hash, *(entry["config_hash"] for entry in self.overrides)]
-
-
-def record_text(record: RunRecord) -> str:
-    """The content of `run.json`: the record, and its hash as `checksum`."""
-    values = json.loads(json_text(asdict(record)))
-    return json_text(values | {"checksum": canonical_hash(values)}, indent=2) + "\n"
-
-
-def read_record(path: Path) -> RunRecord:
-    """The record in a `run.json`. A `RecordError` if a field is missing, or anything was changed."""
-    values = read_json(path)
-    checksum = values.pop("checksum", None)
-    record = checked(RunRecord, values, str(path))
-    if canonical_hash(values) != checksum:
-        raise RecordError(f"{path}: not what was written: its checksum differs. Was the file edited? Put it back.")
-    return record
 
 
 def error_record(error: BaseException) -> dict[str, Any]:

@@ -131,7 +131,7 @@ def _label(run: Run, differing: Sequence[str]) -> str:
 
 def run_facts(label: str, run: Run) -> RunFacts:
     """The origin of a run, of the group with this label: its `run.json` without settings and results."""
-    record = {name: value for name, value in run.record.items() if name not in ("settings", "summary")}
+    record = {name: value for name, value in run.record.items() if name not in ("settings", "summary", "manifest")}
     facts = {
         name.removeprefix("versions.").replace("_", " "): str(value)
         for name, value in leaves(record)

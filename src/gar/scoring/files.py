@@ -3,7 +3,6 @@
 import shlex
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,7 +19,7 @@ from gar.errors import DataError, ModelError
 from gar.models.load import load_policy
 from gar.records.files import json_text, utc_now, write_atomic
 from gar.records.lock import writer_lock
-from gar.records.manifest import file_facts
+from gar.records.manifest import file_hash
 from gar.records.resumable import FinishedLines, Line
 from gar.records.run_record import package_versions
 from gar.rollouts.generate import encode_prompt
@@ -65,7 +64,7 @@ def _score_file(job: ScoreJob, files: ScoreFiles, command: Sequence[str]) -> Sco
     _refuse_hopeless(job, files, survey)  # before a model is loaded
     identity: dict[str, Any] = {
         "gar": __version__,
-        "input": {"xxh3": file_facts(Path(job.file)).xxh3},
+        "input": {"xxh3": file_hash(Path(job.file))},
         "settings": job.identity(),
     }
     if not job.overwrite:
@@ -95,11 +94,10 @@ def _score_file(job: ScoreJob, files: ScoreFiles, command: Sequence[str]) -> Sco
         "input": identity["input"],
         "model": identity["model"],
         "versions": {"gar": __version__} | package_versions(),
-        "files": {path.name: asdict(file_facts(path)) for path in (files.out, files.errors) if path.exists()},
         "summary": summary,
     }
     write_atomic(files.run, json_text(run, indent=2) + "\n")
-    files.unfinished.remove()
+    files.unfinished.finish(*(path for path in (files.out, files.errors, files.run) if path.exists()))
     return ScoredFile(files=files, summary=summary)
 
 

@@ -4,13 +4,14 @@ For `--out scores.jsonl`:
 
     scores.jsonl           one object per response. A name in `.parquet` gives a Parquet file
     scores.errors.jsonl    rows of the input that could not be read, and why. Only if there are any
-    scores.run.json        input, model, settings, versions, command, summary, and size and checksum of the files above
+    scores.run.json        input, model, settings, versions, command, summary
+    scores.manifest.jsonl  size and checksum of the finished files, see `gar.records.manifest`
     scores.partial.json    until the command ends: input, model and settings of the unfinished output
     scores.partial.jsonl   until the command ends: one object per finished row of the input
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, make_dataclass
+from dataclasses import dataclass, field, fields, make_dataclass
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from gar.data.responses import ResponseRow
 from gar.data.rows import check_suffix
 from gar.errors import ConfigError, DataError
 from gar.records.files import atomic_file, json_text, write_atomic
+from gar.records.manifest import Manifest
 from gar.records.resumable import FinishedLines, ResumableOutput
 from gar.records.rollouts import record_schema
 from gar.scoring.scores import ResponseScore
@@ -45,18 +47,20 @@ def score_schema(*, tokens: bool) -> pa.Schema:
     return pa.schema([*record_schema(ScoreRow), *(_TOKEN_COLUMNS if tokens else [])])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ScoreFiles:
-    """The files that belong to the output `out`.
+    """The files that belong to the output `out`, and their manifest.
 
     Raises:
         ConfigError: The name of `out` ends in neither .jsonl nor .parquet.
     """
 
     out: Path
+    manifest: Manifest = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_suffix(self.out, ".jsonl", ".parquet")
+        self.manifest = Manifest(self.out.parent, name=f"{self.out.stem}.manifest.jsonl")
 
     @property
     def errors(self) -> Path:
@@ -71,17 +75,17 @@ class ScoreFiles:
     @property
     def finished(self) -> FinishedLines:
         """The finished rows of the input: `line`, and the output rows of the responses."""
-        identity = self.out.with_suffix(".partial.json")
-        return FinishedLines(self.out.with_suffix(".partial.jsonl"), identity)
+        return FinishedLines(self.manifest, f"{self.out.stem}.partial.jsonl")
 
     @property
     def unfinished(self) -> ResumableOutput:
         """The unfinished output that a killed run leaves."""
-        return ResumableOutput(self.out.with_suffix(".partial.json"), (self.finished,))
+        return ResumableOutput(self.manifest, f"{self.out.stem}.partial.json", self.finished)
 
     def refuse_loss(self, source: str, *, overwrite: bool) -> None:
         """Raise a `ConfigError` before overwriting the input or a finished output."""
-        for path in (self.out, self.errors, self.run, self.unfinished.identity_path, self.finished.path):
+        partial = (self.unfinished.identity_path, self.finished.path)
+        for path in (self.out, self.errors, self.run, self.manifest.path, *partial):
             if path.exists() and Path(source).exists() and path.samefile(source):
                 raise ConfigError(f"{path} is the input itself. Choose another --out.", code="overwrites-input")
         if self.out.exists() and not overwrite and not self.unfinished.exists():

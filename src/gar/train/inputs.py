@@ -142,7 +142,7 @@ class RunInputs:
         return self.model.to(self._arguments.device)
 
     def _is_evaluated(self, folder: RunFolder, moment: str, identity: str) -> bool:
-        manifest, numbers = folder.manifest(), f"evaluation/{moment}.json"
+        manifest, numbers = folder.manifest, f"evaluation/{moment}.json"
         if numbers not in manifest.entries:
             return False
         for name in (numbers, f"evaluation/{moment}.parquet"):

@@ -42,7 +42,6 @@ from gar.models.adapters import is_adapted, save_adapter, save_merged
 from gar.models.load import quiet_libraries
 from gar.records import RolloutRecord, RunFolder, open_run
 from gar.records.checkpoints import marked_checkpoints
-from gar.records.files import atomic_folder
 from gar.records.lock import writer_lock
 from gar.records.run_record import RunStatus, error_record
 from gar.train.checks import check_before_loading
@@ -192,7 +191,7 @@ class _Run:
             callback = self._callback(folder, found)
             trainer = self._train(folder, callback, found and found.path)
             if not is_adapted(self.inputs.model):
-                self._write_folder(folder.path / "model", lambda staged: trainer.save_model(str(staged)))
+                self._write_folder(folder, "model", lambda staged: trainer.save_model(str(staged)))
             self._sample(lambda: self._finish(folder, step=callback.steps_before))
         return folder
 
@@ -231,21 +230,21 @@ class _Run:
         made: Any = GARTrainer.from_parts(parts) if method.trainer is None else method.trainer(parts)
         return [made] if hasattr(made, "train") else made
 
-    def _write_folder(self, target: Path, write: Callable[[Path], None]) -> None:
+    def _write_folder(self, folder: RunFolder, name: str, write: Callable[[Path], None]) -> None:
         """Write a folder on all ranks. Whenever the run is killed, the folder is complete or absent."""
         with contextlib.ExitStack() as stack:
-            write(on_main(lambda: stack.enter_context(atomic_folder(target))))
+            write(on_main(lambda: stack.enter_context(folder.new_folder(name))))
             PartialState().wait_for_everyone()
 
     def _finish(self, folder: RunFolder, *, step: int) -> None:
         """After training: adapter and merged model, if there is an adapter, evaluation, summary."""
         model, tokenizer = self.inputs.model, self.inputs.tokenizer
         if is_adapted(model):
-            with atomic_folder(folder.path / "adapter") as staged:
+            with folder.new_folder("adapter") as staged:
                 save_adapter(model, tokenizer, staged)
         self.inputs.evaluate(folder, "after", step=step)
         if is_adapted(model):
-            with atomic_folder(folder.path / "model") as staged:
+            with folder.new_folder("model") as staged:
                 save_merged(model, tokenizer, staged)
         self._summarize(folder)
 
@@ -301,6 +300,7 @@ class _Run:
         run = open_run(folder.path)
         summary = summarize(run)
         figures = save_figure(learning_curve_figure(run), folder.path / "figures" / "learning-curve")
+        folder.manifest.add(*figures)
         folder.update_run(status="finished", summary=summary)
         self.say(render_summary(summary))
         self.say(f"Run folder      {folder.path}")

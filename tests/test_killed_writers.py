@@ -1,0 +1,139 @@
+"""A run folder after a kill at any of its writing operations, after a second kill in its resume, or after damage."""
+
+import os
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gar.errors import RecordError
+from gar.records import RunFolder, marked_checkpoints, open_run
+from gar.records.checkpoints import find_checkpoint, rotate_checkpoints, seal_checkpoint
+
+STEPS = 4
+
+
+class KillError(BaseException):
+    """No handler of an error may see it."""
+
+
+class Kills:
+    """Ends the process, so to speak, before an operation. What is written and not flushed is there."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.left: int | None = None
+        for module, name in ((os, "replace"), (os, "fsync"), (os, "truncate"), (os, "unlink"), (shutil, "rmtree")):
+            monkeypatch.setattr(module, name, self.counted(getattr(module, name), skip=name == "fsync"))
+
+    def counted(self, function: Callable[..., Any], *, skip: bool) -> Callable[..., Any]:
+        def call(*arguments: Any, **more: Any) -> Any:
+            if self.left is not None:
+                self.left -= 1
+                if self.left < 0:
+                    raise KillError
+            return None if skip else function(*arguments, **more)
+
+        return call
+
+    def killed(self, at: int | None, path: Path) -> bool:
+        """Begin or resume a run, up to a kill. Returns whether it came."""
+        self.left = at
+        try:
+            work(RunFolder(path))
+        except KillError:
+            return True
+        finally:
+            self.left = None
+        return False
+
+
+def work(run: RunFolder) -> None:
+    """What `gar train` writes, in its order."""
+    if not run.is_begun():
+        run.write_run(seed=0, command=[], config={}, data_hash=None)
+    elif run.read_run().status == "finished":
+        return
+    found = find_checkpoint(run, num_ranks=1)
+    run.cut(found.step)
+    run.update_run(status="running")
+    rotate_checkpoints(run, 1)
+    for step in range(found.step + 1, STEPS + 1):
+        run.write_rollouts(step, [])
+        run.append_metrics({"step": step})
+        if step % 2 == 0:
+            checkpoint = run.checkpoints / f"checkpoint-{step}"
+            checkpoint.mkdir(parents=True, exist_ok=True)
+            for name in ("model.safetensors", "rng_state.pth"):
+                (checkpoint / name).write_text(f"{name} of step {step}")
+            seal_checkpoint(run, step)
+            rotate_checkpoints(run, 1)
+    with run.new_folder("model") as staged:
+        (staged / "model.safetensors").write_text("weights")
+    run.write_json("evaluation/after.json", {"sets": {}})
+    run.update_run(status="finished", summary={"pass@1": 0.5})
+
+
+def check(path: Path) -> None:
+    """A whole run, and nothing else."""
+    run, folder = open_run(path), RunFolder(path)
+    assert folder.manifest.faults() == []
+    assert [row["step"] for row in run.metrics] == run.steps == [*range(1, STEPS + 1)]
+    assert [found.name for found in marked_checkpoints(folder)] == [f"checkpoint-{STEPS}"]
+    assert (run.status, (path / "model" / "model.safetensors").read_text()) == ("finished", "weights")
+    assert len(run.record["resume_times"]) <= 3
+
+
+def test_a_run_killed_at_any_write_goes_on_and_ends_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    kills, draw = Kills(monkeypatch), random.Random(0)
+    at = 0
+    while kills.killed(at, once := tmp_path / str(at)):
+        if (once / "run.json").exists():
+            assert [row["step"] for row in open_run(once).metrics] in [[*range(1, n)] for n in range(1, STEPS + 2)]
+        twice = Path(shutil.copytree(once, tmp_path / f"{at} twice"))
+        assert not kills.killed(None, once)
+        check(once)
+        kills.killed(draw.randrange(40), twice)
+        assert not kills.killed(None, twice)
+        check(twice)
+        at += 1
+    assert at > 45
+
+
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "empty": lambda content: b"",
+    "half": lambda content: content[: len(content) // 2],
+    "zeros": lambda content: bytes(len(content)),
+    "flip": lambda content: (
+        content[: len(content) // 2] + bytes([content[len(content) // 2] ^ 1]) + content[len(content) // 2 + 1 :]
+    ),
+}
+
+
+def test_a_killed_run_with_a_damaged_file_ends_whole_or_is_refused_and_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    kills, killed, outcomes = Kills(monkeypatch), tmp_path / "killed", list[str]()
+    for at in range(40, 99):
+        shutil.rmtree(killed, ignore_errors=True)
+        assert kills.killed(at, killed)
+        if open_run(killed).last_step == 3 and len(marked_checkpoints(RunFolder(killed))) == 1:
+            break
+    for path in sorted(path.relative_to(killed) for path in killed.rglob("*") if path.is_file()):
+        for name, damage in {**DAMAGES, "gone": None}.items():
+            run = Path(shutil.copytree(killed, tmp_path / f"{path.name} {name}"))
+            (run / path).unlink() if damage is None else (run / path).write_bytes(damage((killed / path).read_bytes()))
+            before = {file: file.read_bytes() for file in run.rglob("*") if file.is_file()}
+            try:
+                kills.killed(None, run)
+            except RecordError:
+                outcomes.append("refused")
+                assert {file: file.read_bytes() for file in run.rglob("*") if file.is_file()} == before, (path, name)
+            else:
+                outcomes.append("whole")
+                if path.name != "config.yaml":
+                    check(run)
+            shutil.rmtree(run)
+    assert outcomes.count("whole") > 5 < outcomes.count("refused")

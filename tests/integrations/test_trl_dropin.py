@@ -1,5 +1,6 @@
 """`GARTrainer` in place of `GRPOTrainer`: reward functions, columns and data sets of a TRL user."""
 
+import contextlib
 import itertools
 import re
 from collections.abc import Sequence
@@ -37,14 +38,18 @@ RESPONSES = ("add on so \\boxed{7}", "count so so \\boxed{7}", "add \\boxed{8}",
 """The responses of each group, in order: right, right, wrong, without an answer."""
 
 
-@pytest.fixture(scope="module")
-def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def save_policy(folder: Path, words: Sequence[str] = WORDS) -> Path:
     """Model and tokenizer, with a chat template of contents alone."""
-    folder, template = tmp_path_factory.mktemp("policy"), "{% for m in messages %}{{ m['content'] }} {% endfor %}"
-    word_tokenizer(WORDS, chat_template=template).save_pretrained(folder)
-    tiny_qwen3(WORDS, hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2,
+    template = "{% for m in messages %}{{ m['content'] }} {% endfor %}"
+    word_tokenizer(words, chat_template=template).save_pretrained(folder)
+    tiny_qwen3(words, hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2,
                num_key_value_heads=1).save_pretrained(folder)  # fmt: skip
     return folder
+
+
+@pytest.fixture(scope="module")
+def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_policy(tmp_path_factory.mktemp("policy"))
 
 
 def planned_trainer(
@@ -60,7 +65,8 @@ def planned_trainer(
         **{"train_dataset": Dataset.from_list(ROWS), **options},
     )
     tokenizer = trainer.processing_class
-    ids = [[*tokenizer.encode(text, add_special_tokens=False), tokenizer.eos_token_id] for text in responses]
+    words = [text.split(" ") for text in responses]  # a word may end in a line break
+    ids = [[*tokenizer.convert_tokens_to_ids(each), tokenizer.eos_token_id] for each in words]
     trainer._generate_single_turn = lambda prompts, *_, **__: ([ids[i % len(ids)] for i in range(len(prompts))], None)
     return trainer, records
 
@@ -86,8 +92,9 @@ class RewardModel(Qwen3ForSequenceClassification):
         return SimpleNamespace(logits=right.float()[:, None] - 0.5)
 
 
-def reward_model(policy: Path) -> RewardModel:
-    model = RewardModel(Qwen3Config(vocab_size=12, hidden_size=8, num_hidden_layers=1, num_labels=1, head_dim=8))
+def reward_model(policy: Path, num_words: int = len(WORDS)) -> RewardModel:
+    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_labels": 1, "head_dim": 8}
+    model = RewardModel(Qwen3Config(vocab_size=num_words, **sizes))
     model.right_id = AutoTokenizer.from_pretrained(policy).convert_tokens_to_ids("\\boxed{7}")
     model.config._name_or_path = str(policy)
     return model
@@ -103,10 +110,13 @@ DECIDERS = {
 
 
 @pytest.mark.parametrize("name", DECIDERS)
-def test_the_first_reward_function_decides_what_is_right(policy: Path, tmp_path: Path, name: str):
+def test_a_single_reward_function_decides_what_is_right(policy: Path, tmp_path: Path, name: str):
     make, values, advantage = DECIDERS[name]
-    trainer, records = planned_trainer(policy, tmp_path, reward_funcs=make(policy), advantage=advantage)
-    trainer.train()
+    functions = make(policy)
+    correct = functions if name == "module" else None
+    trainer, records = planned_trainer(policy, tmp_path, reward_funcs=functions, correct=correct, advantage=advantage)
+    with pytest.warns(UserWarning, match="returned 0.5") if name == "module" else contextlib.nullcontext():
+        trainer.train()
     for row, value in zip(records, values * 2, strict=True):
         assert (row.verified, row.well_formatted, row.penalty) == ((value or 0) > 0, True, 0.0)
         assert (row.alignment is None) == (not row.verified)
@@ -140,8 +150,9 @@ def test_reward_functions_get_what_trl_passes_once_a_step(policy: Path, tmp_path
         return [-len(ids) / 10 for ids in completion_ids]
 
     trainer, _ = planned_trainer(
-        policy, tmp_path, reward_funcs=[noting, shortness], args={"max_steps": 2, "reward_weights": [1.0, 0.5]}
-    )
+        policy, tmp_path, reward_funcs=[noting, shortness], correct=noting,
+        args={"max_steps": 2, "reward_weights": [1.0, 0.5]},
+    )  # fmt: skip
     trainer.train()
     assert [call["trainer_state"].global_step for call in calls] == [2, 2]  # the same state, read at the end
     given = "prompts completion_ids solution answer expert_solution trainer_state log_metric log_extra"

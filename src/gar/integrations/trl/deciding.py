@@ -28,7 +28,7 @@ class Decider:
     """
 
     def __init__(self, names: Sequence[str], decides: int | Rule):
-        self._names, self._decides = names, decides
+        self._names, self._decides = [*names], decides
         self._told = False
 
     @property
@@ -114,7 +114,7 @@ def find_decider(functions: Sequence[Any], correct: Any, names: Sequence[str] | 
     if isinstance(correct, str) or not callable(correct) or _is_reward(correct):
         label = correct if isinstance(correct, str) else reward_name(correct) if callable(correct) else repr(correct)
         raise ConfigError(
-            f"correct={label} is not among reward_funcs ({', '.join(names) or 'none given'}).{did_you_mean(label, names)} "
+            f"correct={label} is not in reward_funcs ({', '.join(names) or 'none given'}).{did_you_mean(label, names)} "
             "Give one of them, its name, or a function of a dict with the values of one response by name.",
             code="correct",
         )

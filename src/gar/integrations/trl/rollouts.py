@@ -104,9 +104,7 @@ class RolloutBatch:
         for i, decision in enumerate(right):
             status = Status.UNPARSED if decision is None else Status.OK if decision else Status.WRONG
             verified = bool(decision)
-            self.verdicts.append(
-                Verdict(status=status, grade=float(verified), verified=verified, well_formatted=True)
-            )
+            self.verdicts.append(Verdict(status=status, grade=float(verified), verified=verified, well_formatted=True))
             if decision is None:
                 self.sequences[i] = replace(self.sequences[i], positions=[])
 

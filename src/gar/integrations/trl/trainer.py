@@ -24,7 +24,9 @@ from gar.integrations.trl.problems import INDEX, ProblemRows
 from gar.integrations.trl.ranks import TrlRanks
 from gar.integrations.trl.resumable import ResumableTrainer
 from gar.integrations.trl.rollouts import RolloutBatch, gated_advantages, mean_advantages
+from gar.integrations.trl.solutions import SolutionCheck
 from gar.integrations.trl.states import StateSource
+from gar.integrations.watchdog import Watchdog
 from gar.methods import Method, find_method
 from gar.models.adapters import sort_targets
 from gar.models.capture import capture_hidden
@@ -32,7 +34,7 @@ from gar.records import RolloutRecord
 from gar.rollouts.generate import context_length
 from gar.scoring.anchors import AnchorReader, usable_anchors
 from gar.sequences import SequenceReader, SpanRule
-from gar.settings import AdvantageSettings, RewardSettings, SignalSettings
+from gar.settings import AdvantageSettings, RewardSettings, SignalSettings, WatchdogSettings
 from gar.step import Shaped, Shaping, Step, plan_shaping
 from gar.types import Problem, ResponseVerifier
 from gar.verify import Verifier
@@ -76,6 +78,7 @@ class GARTrainer(ResumableTrainer):
         signal: Which tokens are scored, and how.
         reward: From verdicts and alignment to rewards.
         advantage: From rewards to advantages. Unset values leave TRL's own.
+        watchdog: When to warn, or stop, if all responses are cut off, unparsed or wrong. By default as in `gar train`.
         on_rollouts: Called on the main process with the step and the records of all ranks' responses.
         **kwargs: As in `GRPOTrainer`: callbacks, peft_config, quantization_config, tools, environment_factory, ...
 
@@ -103,6 +106,7 @@ class GARTrainer(ResumableTrainer):
         signal: SignalSettings | None = None,
         reward: RewardSettings | None = None,
         advantage: AdvantageSettings | None = None,
+        watchdog: WatchdogSettings | None = None,
         on_rollouts: Callable[[int, list[RolloutRecord]], None] | None = None,
         **kwargs: Any,
     ):
@@ -115,9 +119,9 @@ class GARTrainer(ResumableTrainer):
             answer_field = answer_field or ""
             if not kwargs.get("environment_factory"):  # otherwise TRL may add a function
                 find_decider(functions, correct)
+        elif correct is not None:
+            raise ConfigError("The verifier decides what is right. Leave out correct= or verifier=.", code="correct")
         else:
-            if correct is not None:
-                raise ConfigError("the verifier decides what is right: leave out correct= or verifier=.", code="correct")
             functions = [gar, *functions]
             if (classes := kwargs.get("reward_processing_classes")) is not None:
                 kwargs["reward_processing_classes"] = [None, *(classes if isinstance(classes, list) else [classes])]
@@ -144,9 +148,10 @@ class GARTrainer(ResumableTrainer):
         self._decider: Decider | None = None
         self._own_column = 0
         if by_functions:
-            members = given + self.reward_funcs[len(given) :]
-            self._decider = find_decider(members, correct, self.reward_func_names)
+            functions = given + self.reward_funcs[len(given) :]
+            self._decider = find_decider(functions, correct, self.reward_func_names)
             self._own_column = self._append_column(self._decider.column)
+        self._watchdog = Watchdog(watchdog or WatchdogSettings())
         self._prepare(self._problems.all)
 
     @classmethod
@@ -163,6 +168,7 @@ class GARTrainer(ResumableTrainer):
             "processing_class": parts.tokenizer, "on_rollouts": parts.on_rollouts, "callbacks": parts.callbacks,
             "peft_config": parts.adapter, "method": settings.method, "signal": settings.signal,
             "reward": settings.reward, "advantage": settings.advantage,
+            "watchdog": WatchdogSettings(mode="off"),  # the run watches over all its phases
         }  # fmt: skip  # a table of names
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Not read by")  # the run has printed it
@@ -207,6 +213,7 @@ class GARTrainer(ResumableTrainer):
         self._anchors = self._read_anchors(problems)
         self._loss_inputs: dict[str, Any] | None = None  # TRL's tensors of the micro-batch in its loss
         self._batch: RolloutBatch | None = None
+        self._solutions = SolutionCheck(self._verifier)
         self._timer = StepTimer(self._metrics["train"])
         self.add_callback(self._timer)
 
@@ -269,6 +276,8 @@ class GARTrainer(ResumableTrainer):
                 batch.take_decisions(self._decider.decide(batch.columns, slice(first, first + len(prompts))))
             elif self._verifier is not None:
                 batch.judge(self._verifier, self.reader)
+            if self._is_training():
+                self._solutions.look(dict(zip(batch.group_index, batch.problems, strict=True)))
         shaping = self.shaping if self._is_training() else self.shaping.outcome_alone()
         with self._timer.part("gar"):
             rows = batch.step_rows(self.reader, self._anchors if self._is_training() else None)
@@ -357,6 +366,7 @@ class GARTrainer(ResumableTrainer):
             self._metrics["train"][name].append(value)
         if self._on_rollouts is not None and self.accelerator.is_main_process:
             self._on_rollouts(self.state.global_step + 1, rows)
+        self._watchdog.look_at(self.state.global_step + 1, batch.step)
 
     def _is_training(self) -> bool:
         return self.model is not None and self.model.training

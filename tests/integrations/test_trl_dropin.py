@@ -16,7 +16,8 @@ from transformers import AutoTokenizer, ProcessorMixin, Qwen3Config, Qwen3ForSeq
 from trl import GRPOConfig
 from trl.rewards import accuracy_reward
 
-from gar import ConfigError, DataError, GARTrainer, RewardSettings, Verifier
+from gar import ConfigError, DataError, GARTrainer, RewardSettings, Verifier, WatchdogSettings
+from gar.errors import CollapseError
 from gar.records import RolloutRecord
 from gar.settings import AdvantageSettings
 from tests.docs.pages import ROOT, python_blocks
@@ -173,6 +174,28 @@ def test_without_verifier_and_functions_nothing_is_asked_of_the_format(policy: P
     assert [row.reward - row.bonus for row in records] == [1.0, 1.0, 0.0, 0.0] * 2
     assert [row.num_scored_tokens for row in records] == [len(text.split()) for text in RESPONSES] * 2
     assert trainer.state.log_history[0]["rewards/gar/mean"] == pytest.approx(0.5 + sum(r.bonus for r in records) / 8)
+
+
+def test_responses_without_hope_are_reported(policy: Path, tmp_path: Path):
+    wrong = {"responses": ("add \\boxed{8}",), "args": {"max_steps": 3}}
+    trainer, _ = planned_trainer(policy, tmp_path, **wrong)
+    with pytest.warns(UserWarning, match=r"WATCHDOG: For 3 steps \(1 to 3\) no response was right"):
+        trainer.train()
+    trainer, records = planned_trainer(policy, tmp_path, watchdog=WatchdogSettings(mode="stop", steps=2), **wrong)
+    with pytest.warns(UserWarning, match="WATCHDOG"), raises(CollapseError):
+        trainer.train()
+    assert {row.step for row in records} == {1, 2}
+    planned_trainer(policy, tmp_path, watchdog=WatchdogSettings(mode="off"), **wrong)[0].train()
+
+
+@pytest.mark.parametrize("num_wrong", [4, 5])
+def test_gold_answers_that_most_solutions_miss_are_reported(policy: Path, tmp_path: Path, num_wrong: int):
+    rows = [row | {"answer": "9" if i < num_wrong else "7"} for i, row in enumerate(ROWS * 2)]
+    sizes = {"per_device_train_batch_size": 16, "max_steps": 2}  # 4 of 8 groups a step
+    trainer, _ = planned_trainer(policy, tmp_path, train_dataset=rows, args=sizes)
+    text = r"5 of the first 8 expert solutions .* gold '9', the solution's answer '7' is wrong"
+    with pytest.warns(UserWarning, match=text) if num_wrong == 5 else contextlib.nullcontext():
+        trainer.train()
 
 
 def test_with_a_verifier_every_function_adds(policy: Path, tmp_path: Path):

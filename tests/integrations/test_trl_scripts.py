@@ -6,7 +6,7 @@ formatted, right alone, formatted alone, neither. Only the first two may earn a 
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial, update_wrapper
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from tests.support.errors import raises
 
 TAGS = ("think", "reasoning", "answer", "SOLUTION")
 WORDS = (
-    "<unk>", "<eos>", "<pad>", "3+4=", "2+5=", "add", "count", "on", "so", "\n", "\\boxed{7}", "\\boxed{8}", "7", "8", "####",
+    "<unk>", "<eos>", "<pad>", "3+4=", "2+5=", "add", "count", "on", "so", "\n", "\\boxed{7}", "\\boxed{8}", "7", "8",
     *(f"<{tag}>" for tag in TAGS), *(f"</{tag}>" for tag in TAGS),
 )  # fmt: skip
 
@@ -177,7 +177,8 @@ SCRIPTS = {
         functions=lambda _: [
             update_wrapper(partial(scaled_accuracy, scale=2.0), accuracy_reward), format_reward, tag_count_reward
         ],
-        responses=BOXED, shown="scaled_accuracy", correct="scaled_accuracy", names="scaled_accuracy format_reward tag_count_reward",
+        responses=BOXED, shown="scaled_accuracy", correct="scaled_accuracy",
+        names="scaled_accuracy format_reward tag_count_reward",
     ),
     "two of TRL's": Script(
         functions=lambda _: [think_format_reward, accuracy_reward], responses=BOXED, shown="accuracy_reward",

@@ -25,7 +25,7 @@ class DataReport:
     """Contents of a source. `load_problems` rejects the `errors`. The user judges the rest.
 
     A finding is the place of its row. `dropped` has them by reason, `comparisons` by the status of the final answer of
-    an expert solution, verified against the gold answer.
+    an expert solution, verified against the gold answer. `unreadable` are gold answers that cannot be parsed.
     """
 
     source: str
@@ -37,16 +37,17 @@ class DataReport:
     without_anchor: list[str] = field(default_factory=list)
     repeated_prompts: list[str] = field(default_factory=list)
     comparisons: defaultdict[Status, list[str]] = field(default_factory=lambda: defaultdict(list))
+    unreadable: list[str] = field(default_factory=list)
 
     def verdict(self) -> tuple[Usability, str]:
         """How usable the source is, and why."""
-        unreadable, wrong = self.comparisons[Status.ERROR], self.comparisons[Status.WRONG]
+        wrong = self.comparisons[Status.WRONG]
         if self.errors:
             more = f" And {len(self.errors) - 1:,} more." if len(self.errors) > 1 else ""
             return "not usable", str(self.errors[0]) + more
-        if len(unreadable) > sum(map(len, self.comparisons.values())) / 2:
+        if len(self.unreadable) > self.num_problems / 2:
             return "not usable", (
-                f"most gold answers cannot be read, for example {unreadable[0]}. Is it their column "
+                f"most gold answers cannot be read, for example {self.unreadable[0]}. Is it their column "
                 "(--answer-field)? A custom grader (--verify.verifier) may read them."
             )
         if not self.num_anchors:
@@ -61,11 +62,12 @@ class DataReport:
 def check_problems(source: str, *, options: SourceSettings = DEFAULT_SOURCE, compare: bool = False) -> DataReport:
     """Read a whole source and report on it. Bad rows are reported, not raised.
 
-    `compare` verifies the final answer of every expert solution against the gold answer. There are no errors exactly if
-    `load_problems` succeeds.
+    `compare` parses every gold answer, and verifies the final answer of every expert solution against it. There are no
+    errors exactly if `load_problems` succeeds.
     """
     report = DataReport(source=source)
     answers: list[tuple[str | None, str, str]] = []
+    golds: list[tuple[str, str]] = []
     ids, prompts = set[int](), set[int]()
     try:
         problems = iter_problems(
@@ -85,6 +87,7 @@ def check_problems(source: str, *, options: SourceSettings = DEFAULT_SOURCE, com
             if _seen(prompts, prompt_hash(problem.prompt)):
                 report.repeated_prompts.append(example)
             if compare:
+                golds.append((problem.answer, example))
                 for anchor in problem.anchors:
                     format = "think-answer" if Tags().answer_open in anchor.text else "none"
                     answers.append((parse_response(anchor.text, format=format).answer, problem.answer, example))
@@ -93,7 +96,9 @@ def check_problems(source: str, *, options: SourceSettings = DEFAULT_SOURCE, com
         report.errors.append(error)
     if not report.num_problems and not report.errors:
         report.errors.append(DataError(f"{source}: no row gives a problem. Is this the right schema?"))
-    _compare(answers, report)
+    with Verifier() as verifier:  # answers that hang use up the time of their batch, not of all
+        _compare(answers, report, verifier)
+        _find_unreadable(golds, report, verifier)
     return report
 
 
@@ -103,14 +108,23 @@ def _seen(hashes: set[int], new: int) -> bool:
     return known
 
 
-def _compare(answers: Sequence[tuple[str | None, str, str]], report: DataReport) -> None:
+def _compare(answers: Sequence[tuple[str | None, str, str]], report: DataReport, verifier: Verifier) -> None:
     """Compare the final answers of expert solutions with the gold answers. The third text names the row."""
-    with Verifier() as verifier:  # answers that hang use up the time of their batch, not of all
-        for start in tqdm(range(0, len(answers), _BATCH), desc="comparing", delay=2, disable=None):
-            found, golds, examples = zip(*answers[start : start + _BATCH], strict=True)
-            graded = verifier.grade_answers(found, golds, [""] * len(found))
-            for answer, gold, example, outcome in zip(found, golds, examples, graded, strict=True):
-                detail = f" ({outcome.detail})" if outcome.detail else ""
-                report.comparisons[outcome.status].append(
-                    f"{example}: expert solution ends in {answer!r}, gold is {gold!r}{detail}"
-                )
+    for start in tqdm(range(0, len(answers), _BATCH), desc="comparing", delay=2, disable=None):
+        found, golds, examples = zip(*answers[start : start + _BATCH], strict=True)
+        graded = verifier.grade_answers(found, golds, [""] * len(found))
+        for answer, gold, example, outcome in zip(found, golds, examples, graded, strict=True):
+            detail = f" ({outcome.detail})" if outcome.detail else ""
+            report.comparisons[outcome.status].append(
+                f"{example}: expert solution ends in {answer!r}, gold is {gold!r}{detail}"
+            )
+
+
+def _find_unreadable(golds: Sequence[tuple[str, str]], report: DataReport, verifier: Verifier) -> None:
+    """Find gold answers with which nothing can be compared but their own text. The second text names the row."""
+    for start in tqdm(range(0, len(golds), _BATCH), desc="gold answers", delay=2, disable=None):
+        batch, examples = zip(*golds[start : start + _BATCH], strict=True)
+        graded = verifier.grade_answers(["0"] * len(batch), batch, [""] * len(batch))
+        for example, outcome in zip(examples, graded, strict=True):
+            if outcome.status is Status.ERROR:
+                report.unreadable.append(f"{example}: {outcome.detail}")

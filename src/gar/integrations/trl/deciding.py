@@ -100,7 +100,7 @@ def find_decider(functions: Sequence[Any], correct: Any, names: Sequence[str] | 
     taken = [COLUMN, *names]
     if repeated := [name for name in names if taken.count(name) > 1]:
         raise ConfigError(
-            f"two reward columns have the name {repeated[0]!r} (got {', '.join(taken)}; GARTrainer adds the first). "
+            f"two reward columns have the name {repeated[0]!r} (got {', '.join(taken)}, the first from GARTrainer). "
             "TRL logs by name, and correct= reads by name. Set __name__ of one of the functions.",
             code="reward-names",
         )
@@ -112,9 +112,10 @@ def find_decider(functions: Sequence[Any], correct: Any, names: Sequence[str] | 
         if correct is function or correct in (function, name):
             return Decider(names, i)
     if isinstance(correct, str) or not callable(correct) or _is_reward(correct):
-        label = correct if isinstance(correct, str) else reward_name(correct) if callable(correct) else repr(correct)
+        label = reward_name(correct) if callable(correct) else str(correct)
+        near = did_you_mean(label, names) if isinstance(correct, str) else ""
         raise ConfigError(
-            f"correct={label} is not in reward_funcs ({', '.join(names) or 'none given'}).{did_you_mean(label, names)} "
+            f"correct={label} is not in reward_funcs ({', '.join(names) or 'none given'}).{near} "
             "Give one of them, its name, or a function of a dict with the values of one response by name.",
             code="correct",
         )
@@ -129,8 +130,8 @@ def _undecided(names: Sequence[str]) -> ConfigError:
     what = f"{len(names)} functions" if len(names) > 1 else "a reward model"
     return ConfigError(
         f"reward_funcs has {what}: {', '.join(names)}. Which responses are right? Add a line to GARTrainer(...):\n"
-        f'    correct="{likely}",  # right if its value is above 0\n'
-        f'    correct=lambda values: values["{likely}"] >= 1,  # or a function of all values by name',
+        f'    correct="{likely}",\n'
+        f'A value above 0 is then right. Or give a function of all values: lambda values: values["{likely}"] >= 1',
         code="correct",
     )
 

@@ -85,7 +85,7 @@ def test_bodies_do_what_we_count_on():
 
 
 def test_reward_functions_are_named_and_listed_as_we_name_them():
-    """`gar.integrations.trl.deciding` names them before TRL does. TRL replaces ids by models in the list it is given."""
+    """`gar.integrations.trl.deciding` names them before TRL does. TRL replaces ids by models in the given list."""
     body = " ".join(source("__init__").split())
     for text in (
         "reward_funcs[i] = AutoModelForSequenceClassification.from_pretrained(",

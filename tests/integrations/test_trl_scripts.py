@@ -304,22 +304,24 @@ class Environment:
         return 1.0
 
 
-def test_an_environment_that_rewards_is_one_of_the_functions(policy: Path, tmp_path: Path):
+def test_an_environment_that_rewards_is_one_of_the_functions(
+    policy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("TRL_EXPERIMENTAL_SILENCE", "1")
     tokenizer = AutoTokenizer.from_pretrained(policy)
     calls = "{% for call in m['tool_calls'] or [] %}{{ call }}{% endfor %}"
     tokenizer.chat_template = "{% for m in messages %}{{ m['content'] }} " + calls + "{% endfor %}"
     given = {"responses": FREE, "environment_factory": Environment, "processing_class": tokenizer}
-    with pytest.warns(UserWarning, match="environment_factory"):
-        with raises(ConfigError, "correct", "2 functions: seven, Environment."):
-            planned_trainer(policy, tmp_path, reward_funcs=seven, **given)
-        for functions, correct, right in (
-            (seven, "Environment", [True] * 4),
-            (seven, seven, [True, True, False, False]),
-            (None, lambda values: values["Environment"] > 1, [False] * 4),
-        ):
-            trainer, records = planned_trainer(policy, tmp_path, reward_funcs=functions, correct=correct, **given)
-            trainer.train()
-            assert [row.verified for row in records[:4]] == right
+    with raises(ConfigError, "correct", "2 functions: seven, Environment."):
+        planned_trainer(policy, tmp_path, reward_funcs=seven, **given)
+    for functions, correct, right in (
+        (seven, "Environment", [True] * 4),
+        (seven, seven, [True, True, False, False]),
+        (None, lambda values: values["Environment"] > 1, [False] * 4),
+    ):
+        trainer, records = planned_trainer(policy, tmp_path, reward_funcs=functions, correct=correct, **given)
+        trainer.train()
+        assert [row.verified for row in records[:4]] == right
 
 
 def test_what_does_not_name_a_decider_is_an_error(policy: Path, tmp_path: Path):

@@ -5,7 +5,7 @@ import math
 import re
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from accelerate import PartialState
 from torch import Tensor, nn
@@ -81,7 +81,7 @@ class Decider:
 def reward_name(function: Any) -> str:
     """The name of a reward function or model, as TRL logs it."""
     if isinstance(function, nn.Module):
-        function = get_config_model_id(function.config)
+        function = get_config_model_id(cast(Any, function.config))
     return function.split("/")[-1] if isinstance(function, str) else get_callable_name(function)
 
 
@@ -121,7 +121,7 @@ def find_decider(functions: Sequence[Any], correct: Any, names: Sequence[str] | 
         )
     if not names:
         raise ConfigError("correct= reads the values of reward_funcs, and none are given.", code="correct")
-    return Decider(names, correct)
+    return Decider(names, cast(Rule, correct))
 
 
 def _undecided(names: Sequence[str]) -> ConfigError:

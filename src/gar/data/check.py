@@ -4,7 +4,7 @@ One pass. Memory holds a hash per prompt and id, the place of everything found, 
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -14,9 +14,10 @@ from gar.data.problems import iter_problems, prompt_hash, schema_of
 from gar.errors import DataError
 from gar.settings import DEFAULT_SOURCE, SourceSettings
 from gar.types import Status, Tags
-from gar.verify import Verifier, parse_response
+from gar.verify import Graded, Verifier, parse_response
 
 _BATCH = 512
+_Item = tuple[str | None, str, str]  # an answer, a gold answer, and the row as findings name it
 Usability = Literal["usable", "usable for GRPO only", "not usable"]
 
 
@@ -66,8 +67,8 @@ def check_problems(source: str, *, options: SourceSettings = DEFAULT_SOURCE, com
     errors exactly if `load_problems` succeeds.
     """
     report = DataReport(source=source)
-    answers: list[tuple[str | None, str, str]] = []
-    golds: list[tuple[str, str]] = []
+    answers: list[_Item] = []
+    golds: list[_Item] = []
     ids, prompts = set[int](), set[int]()
     try:
         problems = iter_problems(
@@ -87,7 +88,7 @@ def check_problems(source: str, *, options: SourceSettings = DEFAULT_SOURCE, com
             if _seen(prompts, prompt_hash(problem.prompt)):
                 report.repeated_prompts.append(example)
             if compare:
-                golds.append((problem.answer, example))
+                golds.append(("0", problem.answer, example))  # compared, so that it is parsed
                 for anchor in problem.anchors:
                     format = "think-answer" if Tags().answer_open in anchor.text else "none"
                     answers.append((parse_response(anchor.text, format=format).answer, problem.answer, example))
@@ -97,8 +98,13 @@ def check_problems(source: str, *, options: SourceSettings = DEFAULT_SOURCE, com
     if not report.num_problems and not report.errors:
         report.errors.append(DataError(f"{source}: no row gives a problem. Is this the right schema?"))
     with Verifier() as verifier:  # answers that hang use up the time of their batch, not of all
-        _compare(answers, report, verifier)
-        _find_unreadable(golds, report, verifier)
+        for (answer, gold, example), outcome in _graded(answers, verifier):
+            detail = f" ({outcome.detail})" if outcome.detail else ""
+            line = f"{example}: expert solution ends in {answer!r}, gold is {gold!r}{detail}"
+            report.comparisons[outcome.status].append(line)
+        for (_, _, example), outcome in _graded(golds, verifier):
+            if outcome.status is Status.ERROR:
+                report.unreadable.append(f"{example}: {outcome.detail}")
     return report
 
 
@@ -108,23 +114,9 @@ def _seen(hashes: set[int], new: int) -> bool:
     return known
 
 
-def _compare(answers: Sequence[tuple[str | None, str, str]], report: DataReport, verifier: Verifier) -> None:
-    """Compare the final answers of expert solutions with the gold answers. The third text names the row."""
-    for start in tqdm(range(0, len(answers), _BATCH), desc="comparing", delay=2, disable=None):
-        found, golds, examples = zip(*answers[start : start + _BATCH], strict=True)
-        graded = verifier.grade_answers(found, golds, [""] * len(found))
-        for answer, gold, example, outcome in zip(found, golds, examples, graded, strict=True):
-            detail = f" ({outcome.detail})" if outcome.detail else ""
-            report.comparisons[outcome.status].append(
-                f"{example}: expert solution ends in {answer!r}, gold is {gold!r}{detail}"
-            )
-
-
-def _find_unreadable(golds: Sequence[tuple[str, str]], report: DataReport, verifier: Verifier) -> None:
-    """Find gold answers with which nothing can be compared but their own text. The second text names the row."""
-    for start in tqdm(range(0, len(golds), _BATCH), desc="gold answers", delay=2, disable=None):
-        batch, examples = zip(*golds[start : start + _BATCH], strict=True)
-        graded = verifier.grade_answers(["0"] * len(batch), batch, [""] * len(batch))
-        for example, outcome in zip(examples, graded, strict=True):
-            if outcome.status is Status.ERROR:
-                report.unreadable.append(f"{example}: {outcome.detail}")
+def _graded(items: Sequence[_Item], verifier: Verifier) -> Iterator[tuple[_Item, Graded]]:
+    """Compare answers with gold answers, in batches."""
+    for start in tqdm(range(0, len(items), _BATCH), desc="comparing", delay=2, disable=None):
+        batch = items[start : start + _BATCH]
+        answers, golds, _ = zip(*batch, strict=True)
+        yield from zip(batch, verifier.grade_answers(answers, golds, [""] * len(batch)), strict=True)

@@ -347,6 +347,11 @@ def test_what_does_not_name_a_decider_is_an_error(policy: Path, tmp_path: Path):
             planned_trainer(policy, tmp_path, reward_funcs=functions, correct=correct)
     with raises(ConfigError, "correct", "The verifier decides"):
         planned_trainer(policy, tmp_path, reward_funcs=[seven], correct=seven, verifier=object())
+    trainer, _ = planned_trainer(
+        policy, tmp_path, responses=FREE, reward_funcs=[graded], correct=lambda values: values["graded"] > 0
+    )
+    with raises(ConfigError, "correct", "failed on {'graded': None}: '>' not supported"):
+        trainer.train()
     for returned in (1.0, "yes"):
         trainer, _ = planned_trainer(
             policy, tmp_path, responses=FREE, reward_funcs=[seven], correct=lambda v, returned=returned: returned

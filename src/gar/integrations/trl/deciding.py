@@ -55,7 +55,13 @@ class Decider:
     def _by_rule(self, rule: Rule, row: Any) -> bool | None:
         # The shortest decimal of a float32: what a function returned as 0.7 is 0.7 again.
         values = {name: None if math.isnan(v) else float(str(v)) for name, v in zip(self._names, row, strict=False)}
-        right = rule(values)
+        try:
+            right = rule(values)
+        except TypeError as error:
+            raise ConfigError(
+                f"correct= failed on {values}: {error}. A value is None where its function returned None.",
+                code="correct",
+            ) from error
         if right is not None and not isinstance(right, bool):
             raise ConfigError(
                 f"correct= returned {right!r} for {values}, expected True, False or None. Compare a value, for "

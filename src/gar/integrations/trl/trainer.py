@@ -113,7 +113,7 @@ class GARTrainer(ResumableTrainer):
         functions = reward_funcs or []
         functions = [*functions] if isinstance(functions, list | tuple) else [functions]
         given = [*functions]  # TRL replaces ids by models
-        by_functions = verifier is None and (functions or correct is not None)
+        by_functions = verifier is None and (bool(functions) or correct is not None)
         self._verifier = None if by_functions else verifier or Verifier(format="none")
         if by_functions:
             answer_field = answer_field or ""

@@ -59,7 +59,7 @@ class Decider:
             right = rule(values)
         except TypeError as error:
             raise ConfigError(
-                f"correct= failed on {values}: {error}. A value is None where its function returned None.",
+                f"correct= failed on {values}: {error}. A function that returned None gives None.",
                 code="correct",
             ) from error
         if right is not None and not isinstance(right, bool):

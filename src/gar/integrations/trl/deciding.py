@@ -46,8 +46,8 @@ class Decider:
         Raises:
             ConfigError: The user's function returned something else.
         """
-        if callable(self._decides):
-            return [self._by_rule(self._decides, row) for row in columns[here].cpu().numpy()]
+        if callable(self._decides):  # on all rows, so that an error ends all ranks
+            return [self._by_rule(self._decides, row) for row in columns.cpu().numpy()][here]
         values = columns[:, self._decides].tolist()
         self._tell_grades(self._names[self._decides], {value for value in values if value > 0})
         return [None if math.isnan(value) else value > 0 for value in values[here]]

@@ -15,8 +15,10 @@ from gar.errors import ConfigError, did_you_mean
 
 Rule = Callable[[dict[str, float | None]], bool | None]
 
-COLUMN = "gar"
-"""TRL's name for the column of the method's rewards."""
+
+def gar(prompts: list, **_: Any) -> list[float | None]:
+    """A placeholder: TRL's column for the method's rewards, which `GARTrainer` fills in."""
+    return [0.0] * len(prompts)
 
 
 class Decider:
@@ -103,7 +105,7 @@ def find_decider(functions: Sequence[Any], correct: Any, names: Sequence[str] | 
         ConfigError: Two names are equal, several functions or a model need `correct`, or `correct` is none of these.
     """
     names = names or [reward_name(function) for function in functions]
-    taken = [COLUMN, *names]
+    taken = [gar.__name__, *names]
     if repeated := [name for name in names if taken.count(name) > 1]:
         raise ConfigError(
             f"two reward columns have the name {repeated[0]!r} (got {', '.join(taken)}, the first from GARTrainer). "

@@ -17,7 +17,7 @@ from trl import GRPOConfig
 from gar.errors import ConfigError, DataError
 from gar.integrations.trl.arguments import with_method
 from gar.integrations.trl.callbacks import StepTimer
-from gar.integrations.trl.deciding import Decider, find_decider
+from gar.integrations.trl.deciding import Decider, find_decider, gar
 from gar.integrations.trl.flags import TRL, check_problems, trl_flags
 from gar.integrations.trl.parts import RunParts
 from gar.integrations.trl.problems import INDEX, ProblemRows
@@ -38,11 +38,6 @@ from gar.settings import AdvantageSettings, RewardSettings, SignalSettings, Watc
 from gar.step import Shaped, Shaping, Step, plan_shaping
 from gar.types import Problem, ResponseVerifier
 from gar.verify import Verifier
-
-
-def gar(prompts: list, **_: Any) -> list[float | None]:
-    """A placeholder: TRL's column for the method's rewards, which `GARTrainer` fills in."""
-    return [0.0] * len(prompts)
 
 
 class GARTrainer(ResumableTrainer):

@@ -22,6 +22,7 @@ from gar.config import make_config, read_config
 from gar.data import load_problems
 from gar.errors import GarError
 from gar.evaluation.benchmarks.load import load_benchmark
+from gar.integrations.trl.deciding import find_decider
 from gar.records import RunFolder, open_run
 from gar.records.lock import writer_lock
 from gar.records.manifest import Manifest
@@ -78,6 +79,12 @@ def command(*words: str) -> None:
     raise GarError(f"status {status}: {said.getvalue().strip()}")
 
 
+def format_reward() -> None: ...
+
+
+def accuracy_reward(completions: list) -> None: ...
+
+
 TRIGGERS: dict[str, Callable[[], object]] = {
     # settings
     "an unknown section": partial(make_config, {"rewards": {}}),
@@ -111,6 +118,11 @@ TRIGGERS: dict[str, Callable[[], object]] = {
     "a prompt that is no text": rows({**ROW, "prompt": 3}),
     "an expert solution that is no text": rows({**ROW, "expert_solution": {"a": 1}}),
     "no column of that name": rows(ROW, anchor_fields=("solution",)),
+    # reward functions
+    "several reward functions": partial(find_decider, [format_reward, accuracy_reward], None),
+    "a reward model alone": partial(find_decider, ["org/reward-model"], None),
+    "no such reward function": partial(find_decider, [format_reward], accuracy_reward),
+    "reward functions of one name": partial(find_decider, [format_reward, format_reward], None),
     # graders
     "no grader": partial(Verifier, custom="nowhere:grade"),
     "a grader without a module": partial(Verifier, custom="grade"),

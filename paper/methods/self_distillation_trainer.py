@@ -212,7 +212,7 @@ class _Recorded(_Trainer):
         endings = [*self.eos_token_ids, self._tokenizer.pad_token_id]
         batch.read(self._reader, prompt_ids, self._get_completion_ids_list(rollouts), None, endings=endings)
         with self._timer.part("verification"):
-            batch.judge(self._verifier, self._reader, [])
+            batch.judge(self._verifier, self._reader)
         self._record(batch)
         return rollouts
 

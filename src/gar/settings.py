@@ -229,7 +229,7 @@ class WatchdogSettings(Settings):
     """Checks the rollouts of every step for a collapsed policy."""
 
     mode: Literal["warn", "stop", "off"] = "warn"
-    """What to do if for `steps` steps every response is empty, every response is cut off, or none is correct."""
+    """What to do if for `steps` steps every response is empty, cut off or unparsed, or none is correct."""
     steps: Annotated[int, Field(ge=1)] = 20
     """Number of consecutive steps."""
 

@@ -3,15 +3,18 @@
 import dataclasses
 import inspect
 import re
+from functools import partial
 
 import pytest
 import torch
 import trl
 from transformers.trainer_utils import rotate_checkpoints
 from trl import GRPOConfig, GRPOTrainer
+from trl.rewards import accuracy_reward
 from trl.trainer import grpo_trainer
 from trl.trainer.utils import RepeatSampler, nanstd
 
+from gar.integrations.trl.deciding import reward_name
 from gar.integrations.trl.fields import check_fields, default_of, field_types
 from gar.rules import RULES
 
@@ -79,6 +82,21 @@ def test_bodies_do_what_we_count_on():
     ):
         places = [body.index(call) for call in calls]
         assert places == sorted(places), calls
+
+
+def test_reward_functions_are_named_and_listed_as_we_name_them():
+    """`gar.integrations.trl.deciding` names them before TRL does. TRL replaces ids by models in the given list."""
+    body = " ".join(source("__init__").split())
+    for text in (
+        "reward_funcs[i] = AutoModelForSequenceClassification.from_pretrained(",
+        'self.reward_func_names.append(get_config_model_id(reward_funcs[i].config).split("/")[-1])',
+        "self.reward_func_names.append(get_callable_name(reward_funcs[i]))",
+        "self.reward_funcs = reward_funcs",
+        "self.reward_funcs.append(get_reward) self.reward_func_names.append(env_type.__name__)",
+    ):
+        assert text in body, text
+    given = (partial(accuracy_reward), accuracy_reward, RepeatSampler(range(2), 1), "org/model")
+    assert [reward_name(function) for function in given] == ["accuracy_reward"] * 2 + ["RepeatSampler", "model"]
 
 
 def test_generate_returns_prompt_ids_completion_ids_and_token_mask_first():

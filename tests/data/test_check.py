@@ -34,6 +34,21 @@ def test_check_problems_compares_stated_answers_and_guesses_none(write_rows):
     assert sum(map(len, found.values())) == len(cases)
 
 
+def test_check_problems_names_gold_answers_that_cannot_be_parsed(write_rows):
+    odd = r"f(x)=\begin{cases}1&x"
+    golds = ["7", "Paris", r"\sqrt{2}", "B", odd, odd]
+    solutions = ["#### 7", None, None, None, f"\\boxed{{{odd}}}", None]
+    rows = [
+        ours(i, answer=gold, expert_solution=text) for i, (gold, text) in enumerate(zip(golds, solutions, strict=True))
+    ]
+    report = check_problems(write_rows(*rows), compare=True)
+    assert [re.search(r":(\d+): problem", each)[1] for each in report.unreadable] == ["5", "6"]
+    assert repr(odd) in report.unreadable[0]
+    assert report.verdict()[0] == "usable"
+    odd_rows = [row for row in rows if row["answer"] == odd] + rows[:1]
+    assert check_problems(write_rows(*odd_rows), compare=True).verdict()[0] == "not usable"
+
+
 def test_check_problems_has_errors_exactly_where_load_problems_raises(write_rows):
     for rows in (
         [ours(1), ours(2)],

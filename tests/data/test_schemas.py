@@ -1,7 +1,9 @@
-from gar.data.schemas import choose_schema, read_problem
+from gar.data.problems import problems_of
+from gar.data.schemas import boxed_answer, choose_schema, read_problem
 from gar.errors import DataError
 from gar.settings import SourceSettings
 from gar.types import Anchor, Problem
+from gar.verify import Verifier
 from tests.support.errors import raises
 
 NUMINA_COT = {
@@ -99,6 +101,58 @@ def test_read_problem_reads_named_fields_as_plain_columns():
         assert read(OURS | {"answer": value}).answer == text
 
 
+def test_read_problem_reads_nested_columns_and_lists_of_values():
+    """verl's layout, and OlympiadBench's."""
+    row = {"prompt": "3+4=", "reward_model": {"ground_truth": "7"}, "extra": {"solution": "3 + 4 = 7"}}
+    problem = read(row, answer_field="reward_model.ground_truth", anchor_fields=("extra.solution",))
+    assert (problem.answer, problem.anchors) == ("7", (Anchor(text="3 + 4 = 7", field="extra.solution"),))
+    (problem,) = problems_of([row], SourceSettings(answer_field="reward_model.ground_truth"))
+    assert problem.answer == "7"
+    with raises(DataError, None, "f.jsonl:3: no column 'reward_model.truth'"):
+        read(row, answer_field="reward_model.truth")
+    with raises(DataError, None, "no column 'reward.truth'"):
+        read(row, answer_field="reward.truth")
+    for value, text in ((["$7$"], "$7$"), (["3", -5], "3, -5"), (["3", None, ""], "3")):
+        assert (
+            read({"question": "?", "final_answer": value}, prompt_field="question", answer_field="final_answer").answer
+            == text
+        )
+    assert read(OURS | {"answer": [None]}) == "the answer is empty"
+
+
+def test_a_column_of_expert_solutions_is_not_taken_for_gsm8k():
+    row = {"question": "3+4=", "answer": "7", "expert_solution": "3 + 4 = 7"}
+    problem = read(row)
+    assert (problem.prompt, problem.answer, problem.anchors) == ("3+4=", "7", (Anchor(text="3 + 4 = 7"),))
+    assert read(row | {"prompt": "Add."}).prompt == "Add."
+    assert (
+        read({name: value for name, value in row.items() if name != "expert_solution"})
+        == "nothing after #### in the answer"
+    )
+
+
+def test_boxes_that_belong_together_are_one_answer_that_the_verifier_reads():
+    cases = {
+        r"So $x=\boxed{3}$ or $x=\boxed{-5}$.": "3, -5",
+        r"\boxed{3}, \boxed{ -5 }": "3, -5",
+        r"$\boxed{3}$\text{ or }$\boxed{-5}$": "3, -5",
+        r"The pairs are $\boxed{(1,2)}$ and $\boxed{(3,4)}$.": "(1,2), (3,4)",
+        r"\boxed{1} or \boxed{2}. For the rest $y=\boxed{3}$ or $y=\boxed{-5}$": "3, -5",
+        r"Here \boxed{3}. Then \boxed{-5}.": "-5",
+        r"The side is \boxed{3} and so the area is \boxed{9}.": "9",
+        r"\boxed{3} and again \boxed{3}": "3",
+        r"\boxed{\boxed{3}}": "3",
+        r"\boxed{3} or \boxed{-5": "3",
+    }
+    for solution, answer in cases.items():
+        assert boxed_answer(solution) == answer, solution
+        assert read(NUMINA_COT | {"solution": solution}).answer == answer
+    with Verifier(num_workers=1) as verifier:
+        given = ["-5, 3", r"\boxed{3} or \boxed{-5}", "3", "-5"]
+        graded = verifier.grade_answers(given, ["3, -5"] * 4, [""] * 4)
+    assert [outcome.status for outcome in graded] == ["ok", "ok", "wrong", "wrong"]
+
+
 def test_read_problem_keeps_chat_messages_and_the_white_space_of_a_prompt():
     """The line break at the end keeps a byte-pair tokenizer from joining the prompt and the response's first tag."""
     messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "3+4="}]
@@ -111,7 +165,7 @@ def test_read_problem_keeps_chat_messages_and_the_white_space_of_a_prompt():
 def test_read_problem_names_place_column_and_type_of_a_wrong_value():
     for change, column, got in (
         ({"answer": True}, "'answer'", "bool"),
-        ({"answer": ["7"]}, "'answer'", "list"),
+        ({"answer": [["7"]]}, "'answer'", "list"),
         ({"answer": float("nan")}, "'answer'", "nan"),
         ({"prompt": 17}, "'prompt'", "int"),
         ({"prompt": {"text": "3+4="}}, "'prompt'", "dict"),

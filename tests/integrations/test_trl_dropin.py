@@ -1,5 +1,6 @@
 """`GARTrainer` in place of `GRPOTrainer`: reward functions, columns and data sets of a TRL user."""
 
+import contextlib
 import itertools
 import re
 from collections.abc import Sequence
@@ -15,7 +16,8 @@ from transformers import AutoTokenizer, ProcessorMixin, Qwen3Config, Qwen3ForSeq
 from trl import GRPOConfig
 from trl.rewards import accuracy_reward
 
-from gar import ConfigError, DataError, GARTrainer, RewardSettings, Verifier
+from gar import ConfigError, DataError, GARTrainer, RewardSettings, Verifier, WatchdogSettings
+from gar.errors import CollapseError
 from gar.records import RolloutRecord
 from gar.settings import AdvantageSettings
 from tests.docs.pages import ROOT, python_blocks
@@ -37,14 +39,18 @@ RESPONSES = ("add on so \\boxed{7}", "count so so \\boxed{7}", "add \\boxed{8}",
 """The responses of each group, in order: right, right, wrong, without an answer."""
 
 
-@pytest.fixture(scope="module")
-def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def save_policy(folder: Path, words: Sequence[str] = WORDS) -> Path:
     """Model and tokenizer, with a chat template of contents alone."""
-    folder, template = tmp_path_factory.mktemp("policy"), "{% for m in messages %}{{ m['content'] }} {% endfor %}"
-    word_tokenizer(WORDS, chat_template=template).save_pretrained(folder)
-    tiny_qwen3(WORDS, hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2,
+    template = "{% for m in messages %}{{ m['content'] }} {% endfor %}"
+    word_tokenizer(words, chat_template=template).save_pretrained(folder)
+    tiny_qwen3(words, hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2,
                num_key_value_heads=1).save_pretrained(folder)  # fmt: skip
     return folder
+
+
+@pytest.fixture(scope="module")
+def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_policy(tmp_path_factory.mktemp("policy"))
 
 
 def planned_trainer(
@@ -60,7 +66,8 @@ def planned_trainer(
         **{"train_dataset": Dataset.from_list(ROWS), **options},
     )
     tokenizer = trainer.processing_class
-    ids = [[*tokenizer.encode(text, add_special_tokens=False), tokenizer.eos_token_id] for text in responses]
+    words = [text.split(" ") for text in responses]  # a word may end in a line break
+    ids = [[*tokenizer.convert_tokens_to_ids(each), tokenizer.eos_token_id] for each in words]
     trainer._generate_single_turn = lambda prompts, *_, **__: ([ids[i % len(ids)] for i in range(len(prompts))], None)
     return trainer, records
 
@@ -86,8 +93,9 @@ class RewardModel(Qwen3ForSequenceClassification):
         return SimpleNamespace(logits=right.float()[:, None] - 0.5)
 
 
-def reward_model(policy: Path) -> RewardModel:
-    model = RewardModel(Qwen3Config(vocab_size=12, hidden_size=8, num_hidden_layers=1, num_labels=1, head_dim=8))
+def reward_model(policy: Path, num_words: int = len(WORDS)) -> RewardModel:
+    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_labels": 1, "head_dim": 8}
+    model = RewardModel(Qwen3Config(vocab_size=num_words, **sizes))
     model.right_id = AutoTokenizer.from_pretrained(policy).convert_tokens_to_ids("\\boxed{7}")
     model.config._name_or_path = str(policy)
     return model
@@ -103,10 +111,13 @@ DECIDERS = {
 
 
 @pytest.mark.parametrize("name", DECIDERS)
-def test_the_first_reward_function_decides_what_is_right(policy: Path, tmp_path: Path, name: str):
+def test_a_single_reward_function_decides_what_is_right(policy: Path, tmp_path: Path, name: str):
     make, values, advantage = DECIDERS[name]
-    trainer, records = planned_trainer(policy, tmp_path, reward_funcs=make(policy), advantage=advantage)
-    trainer.train()
+    functions = make(policy)
+    correct = functions if name == "module" else None
+    trainer, records = planned_trainer(policy, tmp_path, reward_funcs=functions, correct=correct, advantage=advantage)
+    with pytest.warns(UserWarning, match="returned 0.5") if name == "module" else contextlib.nullcontext():
+        trainer.train()
     for row, value in zip(records, values * 2, strict=True):
         assert (row.verified, row.well_formatted, row.penalty) == ((value or 0) > 0, True, 0.0)
         assert (row.alignment is None) == (not row.verified)
@@ -140,8 +151,9 @@ def test_reward_functions_get_what_trl_passes_once_a_step(policy: Path, tmp_path
         return [-len(ids) / 10 for ids in completion_ids]
 
     trainer, _ = planned_trainer(
-        policy, tmp_path, reward_funcs=[noting, shortness], args={"max_steps": 2, "reward_weights": [1.0, 0.5]}
-    )
+        policy, tmp_path, reward_funcs=[noting, shortness], correct=noting,
+        args={"max_steps": 2, "reward_weights": [1.0, 0.5]},
+    )  # fmt: skip
     trainer.train()
     assert [call["trainer_state"].global_step for call in calls] == [2, 2]  # the same state, read at the end
     given = "prompts completion_ids solution answer expert_solution trainer_state log_metric log_extra"
@@ -162,6 +174,28 @@ def test_without_verifier_and_functions_nothing_is_asked_of_the_format(policy: P
     assert [row.reward - row.bonus for row in records] == [1.0, 1.0, 0.0, 0.0] * 2
     assert [row.num_scored_tokens for row in records] == [len(text.split()) for text in RESPONSES] * 2
     assert trainer.state.log_history[0]["rewards/gar/mean"] == pytest.approx(0.5 + sum(r.bonus for r in records) / 8)
+
+
+def test_responses_without_hope_are_reported(policy: Path, tmp_path: Path):
+    wrong = {"responses": ("add \\boxed{8}",), "args": {"max_steps": 3}}
+    trainer, _ = planned_trainer(policy, tmp_path, **wrong)
+    with pytest.warns(UserWarning, match=r"WATCHDOG: For 3 steps \(1 to 3\) no response was right"):
+        trainer.train()
+    trainer, records = planned_trainer(policy, tmp_path, watchdog=WatchdogSettings(mode="stop", steps=2), **wrong)
+    with pytest.warns(UserWarning, match="WATCHDOG"), raises(CollapseError):
+        trainer.train()
+    assert {row.step for row in records} == {1, 2}
+    planned_trainer(policy, tmp_path, watchdog=WatchdogSettings(mode="off"), **wrong)[0].train()
+
+
+@pytest.mark.parametrize("num_wrong", [4, 5])
+def test_gold_answers_that_most_solutions_miss_are_reported(policy: Path, tmp_path: Path, num_wrong: int):
+    rows = [row | {"answer": "9" if i < num_wrong else "7"} for i, row in enumerate(ROWS * 2)]
+    sizes = {"per_device_train_batch_size": 16, "max_steps": 2}  # 4 of 8 groups a step
+    trainer, _ = planned_trainer(policy, tmp_path, train_dataset=rows, args=sizes)
+    text = r"5 of the first 8 expert solutions .* gold '9', the solution's answer '7' is wrong"
+    with pytest.warns(UserWarning, match=text) if num_wrong == 5 else contextlib.nullcontext():
+        trainer.train()
 
 
 def test_with_a_verifier_every_function_adds(policy: Path, tmp_path: Path):

@@ -17,11 +17,12 @@ RIGHT = rollout(response="7")
 WRONG = replace(RIGHT, eligible=False, verified=False, response="8")
 EMPTY = replace(WRONG, response=" \n")
 CUT = replace(WRONG, truncated=True)
+UNREAD = replace(WRONG, status="unparsed")
 
 
 def facts_of(row: RolloutRecord) -> Row:
     facts = ResponseFacts(
-        group_index=0, status="ok", verified=row.eligible, well_formatted=True, empty=not row.response.strip(),
+        group_index=0, status=row.status, verified=row.eligible, well_formatted=True, empty=not row.response.strip(),
         truncated=row.truncated,
     )  # fmt: skip
     return Row(facts=facts)
@@ -40,7 +41,7 @@ def watch(steps, *, mode="warn", patience=3) -> list[Collapse]:
 
 
 def test_a_collapse_is_reported_once_with_its_cause():
-    for row, kind in ((EMPTY, "empty"), (CUT, "cut off"), (WRONG, "none right")):
+    for row, kind in ((EMPTY, "empty"), (CUT, "cut off"), (UNREAD, "unparsed"), (WRONG, "none right")):
         told = watch([(4, [RIGHT, row]), *((step, [row, row]) for step in range(5, 12))])
         assert [(found.kind, found.first_step, found.last_step) for found in told] == [(kind, 5, 7)]
         assert told[0].text.startswith("For 3 steps (5 to 7) ")
@@ -55,6 +56,16 @@ def test_what_counts_as_lasting():
     assert watch([(1, [WRONG]), (1, [WRONG]), (1, [WRONG])]) == []  # generations of one step
     assert len(watch([(1, [WRONG]), (3, [WRONG])])) == 1  # two updates per rollout
     assert watch([(step, [EMPTY]) for step in range(9)], mode="off") == []
+
+
+def test_a_fault_since_the_start_is_reported_after_three_steps_and_each_kind_once():
+    steps = [*((step, [CUT, EMPTY]) for step in range(1, 5)), (5, [RIGHT]), *((step, [CUT]) for step in range(6, 20))]
+    told = watch(steps, patience=10)
+    assert [(found.kind, found.first_step, found.last_step) for found in told] == [
+        ("none right", 1, 3),
+        ("cut off", 6, 15),
+    ]
+    assert watch(steps[:4], mode="stop", patience=10) == told[:1]  # a warning alone
 
 
 def test_stop_ends_the_run():

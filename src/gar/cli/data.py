@@ -225,6 +225,7 @@ def _print_report(report: DataReport) -> None:
         "problems without an anchor (legal, they earn no bonus)": report.without_anchor,
         **{f"rows dropped: {reason}": finding for reason, finding in report.dropped.items()},
         "repeated prompts": report.repeated_prompts,
+        **({"gold answers that cannot be parsed": report.unreadable} if report.unreadable else {}),
         **{f"expert answers: {each}": report.comparisons[each] for each in Status if each in report.comparisons},
         "errors": report.errors,
     }

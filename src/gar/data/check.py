@@ -4,7 +4,7 @@ One pass. Memory holds a hash per prompt and id, the place of everything found, 
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -14,9 +14,10 @@ from gar.data.problems import iter_problems, prompt_hash, schema_of
 from gar.errors import DataError
 from gar.settings import DEFAULT_SOURCE, SourceSettings
 from gar.types import Status, Tags
-from gar.verify import Verifier, parse_response
+from gar.verify import Graded, Verifier, parse_response
 
 _BATCH = 512
+_Item = tuple[str | None, str, str]  # an answer, a gold answer, and the row as findings name it
 Usability = Literal["usable", "usable for GRPO only", "not usable"]
 
 
@@ -25,7 +26,7 @@ class DataReport:
     """Contents of a source. `load_problems` rejects the `errors`. The user judges the rest.
 
     A finding is the place of its row. `dropped` has them by reason, `comparisons` by the status of the final answer of
-    an expert solution, verified against the gold answer.
+    an expert solution, verified against the gold answer. `unreadable` are gold answers that cannot be parsed.
     """
 
     source: str
@@ -37,16 +38,17 @@ class DataReport:
     without_anchor: list[str] = field(default_factory=list)
     repeated_prompts: list[str] = field(default_factory=list)
     comparisons: defaultdict[Status, list[str]] = field(default_factory=lambda: defaultdict(list))
+    unreadable: list[str] = field(default_factory=list)
 
     def verdict(self) -> tuple[Usability, str]:
         """How usable the source is, and why."""
-        unreadable, wrong = self.comparisons[Status.ERROR], self.comparisons[Status.WRONG]
+        wrong = self.comparisons[Status.WRONG]
         if self.errors:
             more = f" And {len(self.errors) - 1:,} more." if len(self.errors) > 1 else ""
             return "not usable", str(self.errors[0]) + more
-        if len(unreadable) > sum(map(len, self.comparisons.values())) / 2:
+        if len(self.unreadable) > self.num_problems / 2:
             return "not usable", (
-                f"most gold answers cannot be read, for example {unreadable[0]}. Is it their column "
+                f"most gold answers cannot be read, for example {self.unreadable[0]}. Is it their column "
                 "(--answer-field)? A custom grader (--verify.verifier) may read them."
             )
         if not self.num_anchors:
@@ -61,11 +63,12 @@ class DataReport:
 def check_problems(source: str, *, options: SourceSettings = DEFAULT_SOURCE, compare: bool = False) -> DataReport:
     """Read a whole source and report on it. Bad rows are reported, not raised.
 
-    `compare` verifies the final answer of every expert solution against the gold answer. There are no errors exactly if
-    `load_problems` succeeds.
+    `compare` parses every gold answer, and verifies the final answer of every expert solution against it. There are no
+    errors exactly if `load_problems` succeeds.
     """
     report = DataReport(source=source)
-    answers: list[tuple[str | None, str, str]] = []
+    answers: list[_Item] = []
+    golds: list[_Item] = []
     ids, prompts = set[int](), set[int]()
     try:
         problems = iter_problems(
@@ -85,6 +88,7 @@ def check_problems(source: str, *, options: SourceSettings = DEFAULT_SOURCE, com
             if _seen(prompts, prompt_hash(problem.prompt)):
                 report.repeated_prompts.append(example)
             if compare:
+                golds.append(("0", problem.answer, example))  # compared, so that it is parsed
                 for anchor in problem.anchors:
                     format = "think-answer" if Tags().answer_open in anchor.text else "none"
                     answers.append((parse_response(anchor.text, format=format).answer, problem.answer, example))
@@ -93,7 +97,14 @@ def check_problems(source: str, *, options: SourceSettings = DEFAULT_SOURCE, com
         report.errors.append(error)
     if not report.num_problems and not report.errors:
         report.errors.append(DataError(f"{source}: no row gives a problem. Is this the right schema?"))
-    _compare(answers, report)
+    with Verifier() as verifier:  # answers that hang use up the time of their batch, not of all
+        for (answer, gold, example), outcome in _graded(answers, verifier):
+            detail = f" ({outcome.detail})" if outcome.detail else ""
+            line = f"{example}: expert solution ends in {answer!r}, gold is {gold!r}{detail}"
+            report.comparisons[outcome.status].append(line)
+        for (_, _, example), outcome in _graded(golds, verifier):
+            if outcome.status is Status.ERROR:
+                report.unreadable.append(f"{example}: {outcome.detail}")
     return report
 
 
@@ -103,14 +114,9 @@ def _seen(hashes: set[int], new: int) -> bool:
     return known
 
 
-def _compare(answers: Sequence[tuple[str | None, str, str]], report: DataReport) -> None:
-    """Compare the final answers of expert solutions with the gold answers. The third text names the row."""
-    with Verifier() as verifier:  # answers that hang use up the time of their batch, not of all
-        for start in tqdm(range(0, len(answers), _BATCH), desc="comparing", delay=2, disable=None):
-            found, golds, examples = zip(*answers[start : start + _BATCH], strict=True)
-            graded = verifier.grade_answers(found, golds, [""] * len(found))
-            for answer, gold, example, outcome in zip(found, golds, examples, graded, strict=True):
-                detail = f" ({outcome.detail})" if outcome.detail else ""
-                report.comparisons[outcome.status].append(
-                    f"{example}: expert solution ends in {answer!r}, gold is {gold!r}{detail}"
-                )
+def _graded(items: Sequence[_Item], verifier: Verifier) -> Iterator[tuple[_Item, Graded]]:
+    """Compare answers with gold answers, in batches."""
+    for start in tqdm(range(0, len(items), _BATCH), desc="comparing", delay=2, disable=None):
+        batch = items[start : start + _BATCH]
+        answers, golds, _ = zip(*batch, strict=True)
+        yield from zip(batch, verifier.grade_answers(answers, golds, [""] * len(batch)), strict=True)

@@ -17,7 +17,7 @@ from tqdm import tqdm
 
 from gar.data.arithmetic import SolutionMethod, Split, load_arithmetic
 from gar.data.rows import OnError, Row, iter_rows, raise_error, row_place, source_name
-from gar.data.schemas import SCHEMAS, ColumnSchema, choose_schema, read_problem
+from gar.data.schemas import SCHEMAS, ColumnSchema, choose_schema, has_column, read_problem
 from gar.errors import DataError, did_you_mean
 from gar.settings import DEFAULT_SOURCE, EMBEDDED_TASKS, DataSettings, SourceSettings
 from gar.types import Problem, Prompt
@@ -78,7 +78,7 @@ def iter_problems(
     if not columns:
         raise DataError(f"{source}: no rows. Was the file written to the end, and is it the right one?")
     fields = options.anchor_fields
-    if fields and not any(field in columns for field in fields):
+    if fields and not any(has_column(columns, field) for field in fields):
         raise DataError(
             f"{source}: no row has a column {' or '.join(map(repr, fields))}, named in anchor_fields "
             f"(--anchor-fields). Found {', '.join(map(repr, columns))}." + did_you_mean(fields[0], columns)

@@ -67,6 +67,30 @@ def _before_hashes(text: str) -> str:
     return re.sub(r"<<[^<>]*>>", "", text.rpartition("####")[0] if "####" in text else text).strip()
 
 
+_BOX_START = re.compile(r"(?=\\(?:boxed|fbox) *\{)")
+_JOINED = re.compile(
+    r"\s*\}(?![^\n]*\b(?:so|thus|hence|then|therefore)\b)(?:[^.!?\n]{0,40}\b(?:or|and)\b[^.!?\n]{0,40}"
+    r"|[\s$]*[,;][^\w!?.]*(?:\w{1,3} *= *)?[\s$]*)"
+)
+
+
+def boxed_answer(solution: str) -> str:
+    r"""The last \boxed{} of a solution, or a list of several that a comma, "or" or "and" joins. "" without one.
+
+    >>> boxed_answer(r"So $x=\boxed{3}$ or $x=\boxed{-5}$.")
+    '3, -5'
+    """
+    answers: list[str] = []
+    for piece in reversed(_BOX_START.split(solution)[1:]):
+        box = last_boxed(piece)
+        if box is None and not answers:  # it never closes
+            continue
+        if not box or (answers and not _JOINED.fullmatch(piece, piece.index(box, piece.index("{")) + len(box))):
+            break
+        answers.append(box)
+    return ", ".join(dict.fromkeys(reversed(answers)))
+
+
 def _numina_unusable(row: Row) -> str:
     for column in ("problem_is_valid", "solution_is_valid"):
         if column in row and row[column] not in ("Yes", True):
@@ -115,8 +139,11 @@ _DETECTED = (
         prompt="problem",
         answer="solution",
         anchors=("solution",),
-        answer_of=lambda text: last_boxed(text) or "",
+        answer_of=boxed_answer,
         no_answer="no \\boxed{} in the solution",
+    ),
+    ColumnSchema(
+        name="gar", prompt="question", answer="answer", anchors=("expert_solution",), needs=("expert_solution",)
     ),
     ColumnSchema(
         name="gsm8k",
@@ -165,8 +192,8 @@ _BENCHMARKS = (
     ),
     ColumnSchema(name="math-500", prompt="problem", answer="answer", id="unique_id", source="subject"),
 )
-SCHEMAS = {schema.name: schema for schema in (*_DETECTED, *_BENCHMARKS)}
-"""By name."""
+SCHEMAS = {schema.name: schema for schema in (*_BENCHMARKS, *reversed(_DETECTED))}
+"""The first of each name."""
 
 
 def choose_schema(columns: Collection[str], options: SourceSettings = DEFAULT_SOURCE, *, source: str) -> ColumnSchema:
@@ -185,7 +212,7 @@ def choose_schema(columns: Collection[str], options: SourceSettings = DEFAULT_SO
         for schema in _DETECTED
         if name in (None, schema.name)
     ]
-    missing = [[column for column in each.required if column not in columns] for each in candidates]
+    missing = [[column for column in each.required if not has_column(columns, column)] for each in candidates]
     schema, lacking = min(zip(candidates, missing, strict=True), key=lambda pair: len(pair[1]))  # the first of equals
     if lacking:
         raise _missing_columns(schema, lacking, columns, source)
@@ -219,7 +246,8 @@ def read_problem(row: Row, schema: ColumnSchema, *, place: str, default_id: str,
     prompt = _prompt(prompt, place, schema.prompt)
     if not prompt:
         return "the prompt is empty"
-    answer = schema.answer_of(_scalar_text(answer, place, schema.answer))
+    answers = answer if isinstance(answer, list) else [answer]  # a list holds an answer of several values
+    answer = schema.answer_of(", ".join(filter(None, (_scalar_text(each, place, schema.answer) for each in answers))))
     if schema.answer and not answer:
         return schema.no_answer
     source = column_value(row, schema.source)
@@ -232,6 +260,11 @@ def read_problem(row: Row, schema: ColumnSchema, *, place: str, default_id: str,
         source=_scalar_text(source, place, schema.source) or default_source,
     )
     return schema.with_choices(problem, row, place)
+
+
+def has_column(columns: Collection[str], column: str) -> bool:
+    """Whether there is a column, or one of objects with a field: `a` for `a.b`."""
+    return column in columns or column.partition(".")[0] in columns
 
 
 def column_value(row: Row, column: str, place: str | None = None) -> Any:

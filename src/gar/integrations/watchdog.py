@@ -1,16 +1,16 @@
-"""Watch every step's rollouts for a collapse of the policy, after which training would be wasted.
-
-For `GARTrainer`: `GARTrainer(..., on_rollouts=Watchdog(WatchdogSettings(mode="stop")).look)`.
-"""
+"""Watch every step's rollouts for a fault of all responses, with which training is wasted."""
 
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import torch.distributed as dist
+
 from gar.errors import CollapseError
 from gar.settings import WatchdogSettings
 from gar.step import Step
+from gar.types import Status
 
 if TYPE_CHECKING:  # records import pyarrow, which slime's container may lack
     from gar.records import RolloutRecord
@@ -27,62 +27,77 @@ class Collapse:
 
 
 _FAULTS = {
-    "empty": "every response was empty. The policy has learned to end at once, often because the learning rate is too "
-    "high, or because an empty response costs less than a wrong one. Lower the rate, or give the KL term a weight.",
-    "cut off": "every response was cut off at the length limit. The policy does not end its responses any more, often "
-    "because it repeats itself or because the limit is too short for what it has learned to write. Read some. Lower "
-    "the learning rate, or raise the limit.",
+    "empty": "every response was empty. At the start the prompt may lack its chat template. Later the policy has "
+    "learned to end at once, often because the learning rate is too high, or because an empty response costs less than "
+    "a wrong one. Lower the rate, or give the KL term a weight.",
+    "cut off": "every response was cut off at the length limit. The limit is shorter than what the policy writes, or "
+    "the policy repeats itself. Read some. Raise the limit, or lower the learning rate.",
+    "unparsed": "no response had an answer that can be read, or the deciding reward function returned None for all. "
+    "Read some. Ask for a different form of answer in the prompt, or look at that function.",
     "none right": "no response was right and well formatted. Groups without a right answer teach little but the "
-    "format. The policy has lost the task or the format, or the problems are too hard. Read some. Lower the learning "
-    "rate, or take easier problems.",
+    "format. The problems are too hard, their gold answers do not fit, or the policy has lost the task or the format. "
+    "Read some. Take easier problems, or lower the learning rate.",
 }
 """Causes and advice by kind, the most informative first."""
 
+_AT_START = 3
+"""Steps after which a fault of every response since the start is reported."""
+
 
 def warn(collapse: Collapse) -> None:
-    """Issue the collapse as a warning."""
-    warnings.warn(f"WATCHDOG: {collapse.text}", stacklevel=2)
+    """Issue the collapse as a warning, on one rank."""
+    if not dist.is_initialized() or dist.get_rank() == 0:
+        warnings.warn(f"WATCHDOG: {collapse.text}", stacklevel=2)
 
 
 class Watchdog:
     """Counts consecutive steps in which all responses have the same fault.
 
     Args:
-        settings: After how many steps to call `tell`, and whether to stop.
-        tell: Receives the first collapse, once.
+        settings: After how many steps to call `tell`, and whether to stop. At the start three suffice for `tell`.
+        tell: Receives the first collapse of each kind.
     """
 
     def __init__(self, settings: WatchdogSettings, tell: Callable[[Collapse], None] = warn):
         self._settings = settings
         self._tell = tell
         self._since: dict[str, int] = {}
-        self._told = False
+        self._first: int | None = None
+        self._told: set[str] = set()
 
     def look(self, step: int, rows: "Sequence[RolloutRecord]") -> None:
         """Count the rollouts of all ranks for one step under TRL. With mode "stop", raise `CollapseError`."""
-        self._count(step, [(not row.response.strip(), row.truncated, row.eligible) for row in rows])
+        self._count(step, [(not row.response.strip(), row.truncated, row.status, row.eligible) for row in rows])
 
     def look_at(self, step: int, responses: Step) -> None:
         """`look` for the responses of all ranks under any engine."""
         pairs = zip(responses.facts, responses.eligible.tolist(), strict=True)
-        self._count(step, [(fact.empty, fact.truncated, right) for fact, right in pairs])
+        self._count(step, [(fact.empty, fact.truncated, fact.status, right) for fact, right in pairs])
 
-    def _count(self, step: int, responses: Sequence[tuple[bool, bool, bool]]) -> None:
-        """Count a step: which responses are empty, which are cut off, which are right."""
+    def _count(self, step: int, responses: Sequence[tuple[bool, bool, str, bool]]) -> None:
+        """Count a step: which responses are empty, which are cut off, how they were verified, which are right."""
         if self._settings.mode == "off" or not responses:
             return
-        empty, cut_off, right = zip(*responses, strict=True)
-        for kind, is_true in zip(_FAULTS, (all(empty), all(cut_off), not any(right)), strict=True):
+        empty, cut_off, statuses, right = zip(*responses, strict=True)
+        unparsed = all(status == Status.UNPARSED for status in statuses)
+        self._first = step if self._first is None else self._first
+        for kind, is_true in zip(_FAULTS, (all(empty), all(cut_off), unparsed, not any(right)), strict=True):
             if is_true:
                 self._since.setdefault(kind, step)
             else:
                 self._since.pop(kind, None)
-        lasting = [kind for kind in _FAULTS if step - self._since.get(kind, step + 1) + 1 >= self._settings.steps]
-        if not lasting or self._told:
-            return
-        self._told = True
-        first, count = self._since[lasting[0]], step - self._since[lasting[0]] + 1
-        text = f"For {count} step{'s' if count > 1 else ''} ({first} to {step}) {_FAULTS[lasting[0]]}"
-        self._tell(Collapse(kind=lasting[0], first_step=first, last_step=step, text=text))
-        if self._settings.mode == "stop":
+        for kind in filter(self._since.__contains__, _FAULTS):
+            first, count = self._since[kind], step - self._since[kind] + 1
+            lasts = count >= self._settings.steps
+            if lasts or (first == self._first and count >= _AT_START):
+                self._report(kind, first, step, stops=lasts and self._settings.mode == "stop")
+                return
+
+    def _report(self, kind: str, first: int, last: int, *, stops: bool) -> None:
+        count = last - first + 1
+        text = f"For {count} step{'s' if count > 1 else ''} ({first} to {last}) {_FAULTS[kind]}"
+        if kind not in self._told:
+            self._told.add(kind)
+            self._tell(Collapse(kind=kind, first_step=first, last_step=last, text=text))
+        if stops:
             raise CollapseError(f"{text} To continue anyway, set watchdog.mode to warn.")

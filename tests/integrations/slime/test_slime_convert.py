@@ -8,7 +8,10 @@ import pytest
 
 from gar.errors import ConfigError, DataError
 from gar.integrations.slime import convert, convert_samples, outcome_reward
+from gar.integrations.slime.postprocess import slime_rewards
+from gar.integrations.slime.settings import read_shaping
 from gar.models.embedded import load_embedded
+from gar.step import Step
 from tests.engines import slime_standin
 from tests.engines.rollouts import make_arguments
 from tests.engines.slime_standin import Sample
@@ -91,6 +94,25 @@ def test_outcome_reward_is_base_or_penalty_and_keeps_the_verdict(tokenizer, monk
     monkeypatch.setattr(reader._verifier, "verify", lambda texts, *_, **__: asked.extend(texts) or [])
     assert convert_samples(args, samples)["prompt"][0].facts.verified
     assert asked == []  # the verdicts were known
+
+
+def test_an_aborted_sample_is_in_no_group_and_not_in_the_loss(tokenizer):
+    def rewards_of(samples: list[Sample]) -> list[float]:
+        payloads = convert_samples(args, samples)["prompt"]
+        shaping = read_shaping(args)
+        step = Step(shaping, payloads)
+        return slime_rewards(args, shaping, step.finish().rewards, step.group_index).tolist()
+
+    args = make_arguments(gar={"method": "grpo"})
+    whole = [sample(tokenizer), sample(tokenizer, "<think> 8", index=1), sample(tokenizer, index=2)]
+    aborted = [sample(tokenizer, text, index=i, reward=None) for i, text in ((3, "<think> 3 +"), (4, GOOD))]
+    for each in aborted:
+        each.status = SimpleNamespace(value="aborted")
+    without = rewards_of(whole)
+    assert rewards_of([aborted[0], *whole, aborted[1]]) == [0.0, *without, 0.0]
+    data = convert_samples(args, [aborted[0], *whole, aborted[1]])
+    assert [any(mask) for mask in data["loss_masks"]] == [False, True, True, True, False]
+    assert data["rewards"] == [0.0] * 5  # slime's own cannot be None
 
 
 def test_facts_of_every_kind_of_response(tokenizer, monkeypatch):

@@ -25,11 +25,17 @@ _VERDICT = "gar_verdict"
 def convert_samples(args: Any, samples: list[Any]) -> dict[str, Any]:
     """slime's own training data, with a `Row` for each sample.
 
+    A sample that slime aborted has an unfinished response, and perhaps no reward. It is left out of its group and of
+    the loss, and stays in the data, because slime counts its rollouts.
+
     Raises:
         ConfigError: A setting is wrong, or the job is one that GAR cannot do (`read_shaping`).
         DataError: A sample lacks what GAR needs: a group, a gold answer, a prompt, anchors, or it holds more than text.
     """
     _check_samples(samples, needs_anchors=read_shaping(args).method.needs_alignment)
+    for sample in filter(_is_aborted, samples):
+        sample.remove_sample = True
+        sample.reward = 0.0  # for slime's own statistics, which `postprocess` replaces
     payloads = sample_reader(args).payloads(samples)  # before slime empties the loss masks of samples that it removes
     data = _slime_train_data(args, samples)
     ids = data["rollout_ids"] if "rollout_ids" in data else data["group_ids"]  # the latter in slime 0.3.0
@@ -83,7 +89,7 @@ class SampleReader:
         """The row of each sample without its tokens. All rows of a group share one object as `anchors`."""
         anchors: dict[int, AnchorSequences] = {}
         payloads = []
-        for sample, verdict in zip(samples, self.verdicts(samples), strict=True):
+        for i, (sample, verdict) in enumerate(zip(samples, self.verdicts(samples), strict=True)):
             group = sample.group_index
             if group not in anchors:
                 texts = (sample.metadata or {}).get("anchors", ())
@@ -92,6 +98,8 @@ class SampleReader:
             if sample.remove_sample:  # from slime's loss
                 sequence = replace(sequence, positions=())
             row = self.row(sample, verdict, sequence, anchors[group])
+            if _is_aborted(sample):
+                row = replace(row, facts=replace(row.facts, group_index=-1 - i))  # a group by itself
             payloads.append(replace(row, sequence=replace(NO_SEQUENCE, positions=tuple(sequence.positions))))
         return payloads
 
@@ -104,8 +112,7 @@ class SampleReader:
     ) -> Row:
         """A sample's row. An outcome reward needs neither its sequence nor anchors."""
         sequence = sequence or replace(NO_SEQUENCE, ids=_response_ids(sample), mask=sample.loss_mask)
-        status = getattr(sample, "status", None)
-        truncated, group = getattr(status, "value", status) == "truncated", sample.group_index or 0
+        truncated, group = _status(sample) == "truncated", sample.group_index or 0
         return read_row(self._sequences, verdict, sequence, anchors, group_index=group, truncated=truncated)
 
 
@@ -124,6 +131,15 @@ def _reader(checkpoint: str, settings: str) -> SampleReader:
     context = context_of(AutoConfig.from_pretrained(checkpoint, trust_remote_code=False))
     tokenizer = load_tokenizer(checkpoint, trust_remote_code=False)
     return SampleReader(tokenizer, config, config.signal, context=context)
+
+
+def _status(sample: Any) -> Any:
+    status = getattr(sample, "status", None)
+    return getattr(status, "value", status)
+
+
+def _is_aborted(sample: Any) -> bool:
+    return _status(sample) == "aborted"
 
 
 def _prompt_ids(sample: Any) -> list[int]:

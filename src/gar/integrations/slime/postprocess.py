@@ -17,7 +17,7 @@ from gar.integrations.slime.convert import PAYLOAD_KEY
 from gar.integrations.slime.forward import captured_means, sequence_means
 from gar.integrations.slime.policy import policy_chunks
 from gar.integrations.slime.settings import capture_of, read_settings, read_shaping
-from gar.integrations.watchdog import Watchdog, warn
+from gar.integrations.watchdog import Watchdog
 from gar.settings import WatchdogSettings
 from gar.step import Row, Shaping, Step, StepRanks
 
@@ -72,8 +72,7 @@ def slime_rewards(args: Any, shaping: Shaping, rewards: Tensor, group_index: Ten
 @lru_cache(maxsize=1)
 def _watchdog(mode: Any, steps: int) -> Watchdog:
     """The watchdog of the job. It counts equally on all ranks: rank 0 warns, and with mode stop all of them stop."""
-    tell = warn if dist.get_rank() == 0 else lambda collapse: None
-    return Watchdog(WatchdogSettings(mode=mode, steps=steps), tell)
+    return Watchdog(WatchdogSettings(mode=mode, steps=steps))
 
 
 class _DataParallel(StepRanks):

@@ -1,6 +1,5 @@
 """The state of one generation batch: what is known about each response, from its tokens to its advantage."""
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -91,19 +90,22 @@ class RolloutBatch:
             for row, value in zip(self.rows, values, strict=False):
                 row[name] = value
 
-    def judge(self, verifier: ResponseVerifier | None, reader: SequenceReader, values: Sequence[float]) -> None:
-        """Set verdicts: the verifier's, or from the `values` of the first reward function, NaN for None."""
-        if verifier is not None:
-            self.verdicts = verifier.verify(
-                self.texts,
-                [problem.answer for problem in self.problems],
-                prefilled_think=[reader.prefilled(sequence.context_ids) for sequence in self.sequences],
-                prompts=[prompt_text(problem.prompt) for problem in self.problems],
-            )
-            return
-        self.verdicts = [_verdict(value) for value in values]
-        for i, value in enumerate(values):
-            if math.isnan(value):
+    def judge(self, verifier: ResponseVerifier, reader: SequenceReader) -> None:
+        """Set the verifier's verdicts."""
+        self.verdicts = verifier.verify(
+            self.texts,
+            [problem.answer for problem in self.problems],
+            prefilled_think=[reader.prefilled(sequence.context_ids) for sequence in self.sequences],
+            prompts=[prompt_text(problem.prompt) for problem in self.problems],
+        )
+
+    def take_decisions(self, right: Sequence[bool | None]) -> None:
+        """Set verdicts that reward functions gave. A response with None is not scored."""
+        for i, decision in enumerate(right):
+            status = Status.UNPARSED if decision is None else Status.OK if decision else Status.WRONG
+            verified = bool(decision)
+            self.verdicts.append(Verdict(status=status, grade=float(verified), verified=verified, well_formatted=True))
+            if decision is None:
                 self.sequences[i] = replace(self.sequences[i], positions=[])
 
     def fill_column(self, column: int, weights: Tensor, *, adds: bool) -> None:
@@ -111,7 +113,7 @@ class RolloutBatch:
         own = self.shaped.rewards
         if adds:
             own = own - self.shaped.shaped.outcomes
-            own[self.columns[:, 0].isnan().cpu()] = torch.nan
+            own[torch.tensor([fact.status == Status.UNPARSED for fact in self.step.facts])] = torch.nan
         self.columns[:, column] = own.to(self.columns)
         further = self.columns.cpu().double() * weights.cpu().double()
         further[:, column] = 0.0
@@ -210,13 +212,6 @@ class RolloutBatch:
                 )
             )
         return rows
-
-
-def _verdict(value: float) -> Verdict:
-    """The verdict of a reward function's value. NaN is TRL's for None."""
-    right = value > 0
-    status = Status.UNPARSED if math.isnan(value) else Status.OK if right else Status.WRONG
-    return Verdict(status=status, grade=float(right), verified=right, well_formatted=True)
 
 
 def mean_advantages(advantages: Tensor, in_loss: Tensor) -> list[float]:

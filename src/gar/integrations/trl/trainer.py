@@ -14,16 +14,19 @@ from accelerate.utils import gather_object
 from torch import Tensor
 from trl import GRPOConfig
 
-from gar.errors import DataError
+from gar.errors import ConfigError, DataError
 from gar.integrations.trl.arguments import with_method
 from gar.integrations.trl.callbacks import StepTimer
+from gar.integrations.trl.deciding import Decider, find_decider, gar
 from gar.integrations.trl.flags import TRL, check_problems, trl_flags
 from gar.integrations.trl.parts import RunParts
 from gar.integrations.trl.problems import INDEX, ProblemRows
 from gar.integrations.trl.ranks import TrlRanks
 from gar.integrations.trl.resumable import ResumableTrainer
 from gar.integrations.trl.rollouts import RolloutBatch, gated_advantages, mean_advantages
+from gar.integrations.trl.solutions import SolutionCheck
 from gar.integrations.trl.states import StateSource
+from gar.integrations.watchdog import Watchdog
 from gar.methods import Method, find_method
 from gar.models.adapters import sort_targets
 from gar.models.capture import capture_hidden
@@ -31,15 +34,10 @@ from gar.records import RolloutRecord
 from gar.rollouts.generate import context_length
 from gar.scoring.anchors import AnchorReader, usable_anchors
 from gar.sequences import SequenceReader, SpanRule
-from gar.settings import AdvantageSettings, RewardSettings, SignalSettings
+from gar.settings import AdvantageSettings, RewardSettings, SignalSettings, WatchdogSettings
 from gar.step import Shaped, Shaping, Step, plan_shaping
 from gar.types import Problem, ResponseVerifier
 from gar.verify import Verifier
-
-
-def gar(prompts: list, **_: Any) -> list[float | None]:
-    """A placeholder: TRL's column for the method's rewards, which `GARTrainer` fills in."""
-    return [0.0] * len(prompts)
 
 
 class GARTrainer(ResumableTrainer):
@@ -47,8 +45,8 @@ class GARTrainer(ResumableTrainer):
 
     What decides whether a response is right:
 
-    * `reward_funcs` alone: the first function: a value above 0 is right. None is neither right nor scored. TRL's
-      columns are your functions. The method's bonus follows as the column `gar`, with the first function's weight.
+    * `reward_funcs` alone: your function, by a value above 0. None is neither right nor scored. Of several, `correct`
+      names the one that decides. TRL's columns are your functions. The method's bonus follows as the column `gar`.
     * `verifier`: the verifier. The method's reward is column 0, `gar`, and every function adds
       (`args.reward_weights`: the method's first).
     * Neither: `Verifier(format="none")`, which finds the answer anywhere in the text. No format is required.
@@ -56,6 +54,9 @@ class GARTrainer(ResumableTrainer):
     Args:
         model: As in `GRPOTrainer`: a causal LM, or a Hub id or folder.
         reward_funcs: As in `GRPOTrainer`. With token-level rewards they are paid on the last token.
+        correct: Which of several `reward_funcs` decides what is right: a member or its name, by a value above 0. The
+            bonus has its weight. Or a function of `{name: value or None}` of one response that returns True, False or
+            None. The bonus then has weight 1. A lone reward model needs it too.
         args: As in `GRPOTrainer`. Fields that belong to the method (`Method.trl`) take its values. The others keep
             TRL's own defaults, which differ from `gar train`: TRL's default loss averages over all tokens of the batch
             ("dapo"), and the paper's is `loss_type="grpo"`.
@@ -72,6 +73,7 @@ class GARTrainer(ResumableTrainer):
         signal: Which tokens are scored, and how.
         reward: From verdicts and alignment to rewards.
         advantage: From rewards to advantages. Unset values leave TRL's own.
+        watchdog: When to warn, or stop, if all responses are cut off, unparsed or wrong. By default as in `gar train`.
         on_rollouts: Called on the main process with the step and the records of all ranks' responses.
         **kwargs: As in `GRPOTrainer`: callbacks, peft_config, quantization_config, tools, environment_factory, ...
 
@@ -90,6 +92,7 @@ class GARTrainer(ResumableTrainer):
         eval_dataset: Any = None,
         processing_class: Any = None,
         *,
+        correct: Any = None,
         verifier: ResponseVerifier | None = None,
         prompt_field: str | None = None,
         answer_field: str | None = None,
@@ -98,14 +101,21 @@ class GARTrainer(ResumableTrainer):
         signal: SignalSettings | None = None,
         reward: RewardSettings | None = None,
         advantage: AdvantageSettings | None = None,
+        watchdog: WatchdogSettings | None = None,
         on_rollouts: Callable[[int, list[RolloutRecord]], None] | None = None,
         **kwargs: Any,
     ):
         functions = reward_funcs or []
         functions = [*functions] if isinstance(functions, list | tuple) else [functions]
-        self._verifier = verifier if verifier is not None or functions else Verifier(format="none")
-        if self._verifier is None:
+        given = [*functions]  # TRL replaces ids by models
+        by_functions = verifier is None and (bool(functions) or correct is not None)
+        self._verifier = None if by_functions else verifier or Verifier(format="none")
+        if by_functions:
             answer_field = answer_field or ""
+            if not kwargs.get("environment_factory"):  # otherwise TRL may add a function
+                find_decider(functions, correct)
+        elif correct is not None:
+            raise ConfigError("The verifier decides what is right. Leave out correct= or verifier=.", code="correct")
         else:
             functions = [gar, *functions]
             if (classes := kwargs.get("reward_processing_classes")) is not None:
@@ -114,8 +124,8 @@ class GARTrainer(ResumableTrainer):
         self._problems = ProblemRows(train_dataset, columns)
         self._on_rollouts, self._method = on_rollouts, find_method(method)
         self._config = with_method(args or GRPOConfig("gar-output"), self._method)
-        given = {"signal": signal, "reward": reward, "advantage": advantage}
-        plan = partial(plan_shaping, TRL, self._method, given)
+        sections = {"signal": signal, "reward": reward, "advantage": advantage}
+        plan = partial(plan_shaping, TRL, self._method, sections)
         self.shaping: Shaping = plan(flags=trl_flags(self._config, processing_class))
         """Method and settings in force."""
         check_problems(self._config, self._method, self._problems.all)
@@ -130,7 +140,13 @@ class GARTrainer(ResumableTrainer):
         )
         sort_targets(self.model)
         plan(flags=trl_flags(self._config, self.processing_class), quiet=True)  # TRL may load a processor
-        self._own_column = 0 if self._verifier is not None else self._append_column()
+        self._decider: Decider | None = None
+        self._own_column = 0
+        if by_functions:
+            functions = given + self.reward_funcs[len(given) :]
+            self._decider = find_decider(functions, correct, self.reward_func_names)
+            self._own_column = self._append_column(self._decider.column)
+        self._watchdog = Watchdog(watchdog or WatchdogSettings())
         self._prepare(self._problems.all)
 
     @classmethod
@@ -147,6 +163,7 @@ class GARTrainer(ResumableTrainer):
             "processing_class": parts.tokenizer, "on_rollouts": parts.on_rollouts, "callbacks": parts.callbacks,
             "peft_config": parts.adapter, "method": settings.method, "signal": settings.signal,
             "reward": settings.reward, "advantage": settings.advantage,
+            "watchdog": WatchdogSettings(mode="off"),  # the run watches over all its phases
         }  # fmt: skip  # a table of names
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Not read by")  # the run has printed it
@@ -173,12 +190,13 @@ class GARTrainer(ResumableTrainer):
         """
         return loss
 
-    def _append_column(self) -> int:
-        """Add a column for the method's bonus to the user's functions."""
+    def _append_column(self, decides: int | None) -> int:
+        """Add a column for the method's bonus to the user's functions, with the weight of the one that `decides`."""
         self.reward_funcs.append(gar)
         self.reward_func_names.append(gar.__name__)
         cast(list, self.reward_processing_classes).append(None)
-        self.reward_weights = torch.cat([self.reward_weights, self.reward_weights[:1]])
+        weight = torch.ones(1) if decides is None else self.reward_weights[decides : decides + 1]
+        self.reward_weights = torch.cat([self.reward_weights, weight])
         return len(self.reward_funcs) - 1
 
     def _prepare(self, problems: Sequence[Problem]) -> None:
@@ -190,6 +208,7 @@ class GARTrainer(ResumableTrainer):
         self._anchors = self._read_anchors(problems)
         self._loss_inputs: dict[str, Any] | None = None  # TRL's tensors of the micro-batch in its loss
         self._batch: RolloutBatch | None = None
+        self._solutions = SolutionCheck(self._verifier)
         self._timer = StepTimer(self._metrics["train"])
         self.add_callback(self._timer)
 
@@ -248,7 +267,12 @@ class GARTrainer(ResumableTrainer):
             batch.add_fields(generated[5])
             batch.columns = super()._calculate_rewards(batch.rows, prompts, generated[3], completion_ids)
             first = self.accelerator.process_index * len(prompts)
-            batch.judge(self._verifier, self.reader, batch.columns[first : first + len(prompts), 0].tolist())
+            if self._decider is not None:
+                batch.take_decisions(self._decider.decide(batch.columns, slice(first, first + len(prompts))))
+            elif self._verifier is not None:
+                batch.judge(self._verifier, self.reader)
+            if self._is_training():
+                self._solutions.look(dict(zip(batch.group_index, batch.problems, strict=True)))
         shaping = self.shaping if self._is_training() else self.shaping.outcome_alone()
         with self._timer.part("gar"):
             rows = batch.step_rows(self.reader, self._anchors if self._is_training() else None)
@@ -337,6 +361,7 @@ class GARTrainer(ResumableTrainer):
             self._metrics["train"][name].append(value)
         if self._on_rollouts is not None and self.accelerator.is_main_process:
             self._on_rollouts(self.state.global_step + 1, rows)
+        self._watchdog.look_at(self.state.global_step + 1, batch.step)
 
     def _is_training(self) -> bool:
         return self.model is not None and self.model.training

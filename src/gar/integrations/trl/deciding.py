@@ -1,0 +1,154 @@
+"""Which of a script's reward functions decides that a response is right."""
+
+import inspect
+import math
+import re
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+from accelerate import PartialState
+from torch import Tensor, nn
+from trl.trainer.utils import get_callable_name, get_config_model_id
+
+from gar.errors import ConfigError, did_you_mean
+
+Rule = Callable[[dict[str, float | None]], bool | None]
+
+
+def gar(prompts: list, **_: Any) -> list[float | None]:
+    """A placeholder: TRL's column for the method's rewards, which `GARTrainer` fills in."""
+    return [0.0] * len(prompts)
+
+
+class Decider:
+    """Reads from the values of reward functions which responses are right.
+
+    Args:
+        names: The functions' names, as TRL logs them.
+        decides: The index of the function that decides by a value above 0, or a function of all values.
+    """
+
+    def __init__(self, names: Sequence[str], decides: int | Rule):
+        self._names, self._decides = [*names], decides
+        self._told = False
+
+    @property
+    def column(self) -> int | None:
+        """The index of the function that decides. None if a function of all values does."""
+        return self._decides if isinstance(self._decides, int) else None
+
+    def decide(self, columns: Tensor, here: slice) -> list[bool | None]:
+        """Whether the responses `here` are right. None is neither right nor wrong.
+
+        Args:
+            columns: TRL's rewards of all ranks' responses, float32 [responses, functions], NaN for None.
+            here: Positions of this rank's responses.
+
+        Raises:
+            ConfigError: The user's function returned something else.
+        """
+        if callable(self._decides):  # on all rows, so that an error ends all ranks
+            return [self._by_rule(self._decides, row) for row in columns.cpu().numpy()][here]
+        values = columns[:, self._decides].tolist()
+        self._tell_grades(self._names[self._decides], {value for value in values if value > 0})
+        return [None if math.isnan(value) else value > 0 for value in values[here]]
+
+    def _by_rule(self, rule: Rule, row: Any) -> bool | None:
+        # The shortest decimal of a float32: what a function returned as 0.7 is 0.7 again.
+        values = {name: None if math.isnan(v) else float(str(v)) for name, v in zip(self._names, row, strict=False)}
+        try:
+            right = rule(values)
+        except TypeError as error:
+            raise ConfigError(
+                f"correct= failed on {values}: {error}. A function that returned None gives None.",
+                code="correct",
+            ) from error
+        if right is not None and not isinstance(right, bool):
+            raise ConfigError(
+                f"correct= returned {right!r} for {values}, expected True, False or None. Compare a value, for "
+                f'example values["{self._names[0]}"] > 0.',
+                code="correct",
+            )
+        return right
+
+    def _tell_grades(self, name: str, positive: set[float]) -> None:
+        """Warn once of a function that grades: even its lowest value above 0 counts as right."""
+        if self._told or not positive or (len(positive) == 1 and min(positive) >= 1):
+            return
+        self._told = True
+        if PartialState().is_main_process:
+            found = ", ".join(f"{value:.4g}" for value in sorted(positive)[:3])
+            warnings.warn(
+                f"{name} decides what is right, and returned {found}. Every value above 0 counts as right. If the "
+                f'lower ones are partial credit, set correct=lambda values: values["{name}"] >= {max(positive):.4g}.',
+                stacklevel=2,
+            )
+
+
+def reward_name(function: Any) -> str:
+    """The name of a reward function or model, as TRL logs it."""
+    if isinstance(function, nn.Module):
+        function = get_config_model_id(cast(Any, function.config))
+    return function.split("/")[-1] if isinstance(function, str) else get_callable_name(function)
+
+
+def find_decider(functions: Sequence[Any], correct: Any, names: Sequence[str] | None = None) -> Decider:
+    """Find what decides.
+
+    Args:
+        functions: Reward functions, or models and their ids.
+        correct: One of them, its name, a function of all values, or None.
+        names: Their names. None makes them as TRL does.
+
+    Raises:
+        ConfigError: Two names are equal, several functions or a model need `correct`, or `correct` is none of these.
+    """
+    names = names or [reward_name(function) for function in functions]
+    taken = [gar.__name__, *names]
+    if repeated := [name for name in names if taken.count(name) > 1]:
+        raise ConfigError(
+            f"two reward columns have the name {repeated[0]!r} (got {', '.join(taken)}, the first from GARTrainer). "
+            "TRL logs by name, and correct= reads by name. Set __name__ of one of the functions.",
+            code="reward-names",
+        )
+    if correct is None:
+        if len(functions) == 1 and not isinstance(functions[0], str | nn.Module):
+            return Decider(names, 0)
+        raise _undecided(names)
+    for i, (function, name) in enumerate(zip(functions, names, strict=True)):
+        if correct is function or correct in (function, name):
+            return Decider(names, i)
+    if isinstance(correct, str) or not callable(correct) or _is_reward(correct):
+        label = reward_name(correct) if callable(correct) else str(correct)
+        near = did_you_mean(label, names) if isinstance(correct, str) else ""
+        raise ConfigError(
+            f"correct={label} is not in reward_funcs ({', '.join(names) or 'none given'}).{near} "
+            "Give one of them, its name, or a function of a dict with the values of one response by name.",
+            code="correct",
+        )
+    if not names:
+        raise ConfigError("correct= reads the values of reward_funcs, and none are given.", code="correct")
+    return Decider(names, cast(Rule, correct))
+
+
+def _undecided(names: Sequence[str]) -> ConfigError:
+    """The error where `correct` is missing, with the line to add."""
+    likely = next((name for name in names if re.search("correct|accura|answer", name, re.IGNORECASE)), names[-1])
+    what = f"{len(names)} functions" if len(names) > 1 else "a reward model"
+    return ConfigError(
+        f"reward_funcs has {what}: {', '.join(names)}. Which responses are right? Add a line to GARTrainer(...):\n"
+        f'    correct="{likely}",\n'
+        f'A value above 0 is then right. Or give a function of all values: lambda values: values["{likely}"] >= 1',
+        code="correct",
+    )
+
+
+def _is_reward(function: Any) -> bool:
+    """Whether a callable is a model, or takes what TRL passes to reward functions."""
+    if isinstance(function, nn.Module):
+        return True
+    try:
+        return bool({"prompts", "completions", "completion_ids"} & inspect.signature(function).parameters.keys())
+    except ValueError:  # a built-in function
+        return False

@@ -1,0 +1,360 @@
+"""Lists of reward functions as public training scripts have them, each through a step of `GARTrainer`.
+
+The shapes are those of the scripts, the code is new. Every script writes its responses in its own tags: right and
+formatted, right alone, formatted alone, neither. Only the first two may earn a bonus.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial, update_wrapper
+from pathlib import Path
+from typing import Any
+
+import pytest
+from transformers import AutoTokenizer
+from trl.rewards import accuracy_reward, think_format_reward
+
+from gar import ConfigError
+from tests.integrations.test_trl_dropin import ROWS, planned_trainer, reward_model, save_policy
+from tests.support.errors import raises
+
+TAGS = ("think", "reasoning", "answer", "SOLUTION")
+WORDS = (
+    "<unk>", "<eos>", "<pad>", "3+4=", "2+5=", "add", "count", "on", "so", "\n", "\\boxed{7}", "\\boxed{8}", "7", "8",
+    *(f"<{tag}>" for tag in TAGS), *(f"</{tag}>" for tag in TAGS),
+)  # fmt: skip
+
+
+def texts(completions: list) -> list[str]:
+    return [completion[0]["content"] for completion in completions]
+
+
+def tagged(text: str, tag: str) -> str:
+    return text.rpartition(f"<{tag}>")[2].partition(f"</{tag}>")[0].strip()
+
+
+# Five functions on GSM8K: the format is paid in parts, correctness comes last.
+
+
+def xmlcount_reward(completions: list, **_: Any) -> list[float]:
+    return [0.125 * sum(text.count(f"<{tag}>") == 1 for tag in ("reasoning", "answer")) for text in texts(completions)]
+
+
+def soft_format_reward(completions: list, **_: Any) -> list[float]:
+    pattern = r"<reasoning>.*?</reasoning>\s*<answer>.*?</answer>"
+    return [0.5 if re.match(pattern, text, re.DOTALL) else 0.0 for text in texts(completions)]
+
+
+def strict_format_reward(completions: list, **_: Any) -> list[float]:
+    pattern = r"^<reasoning>\s\n.*?\n\s</reasoning>$"
+    return [0.5 if re.match(pattern, text) else 0.0 for text in texts(completions)]
+
+
+def int_reward(completions: list, **_: Any) -> list[float]:
+    return [0.5 if tagged(text, "answer").isdigit() else 0.0 for text in texts(completions)]
+
+
+def correctness_reward(prompts: list, completions: list, answer: list, **_: Any) -> list[float]:
+    return [
+        2.0 if re.findall(r"\d", t)[-1] == gold else 0.0 for t, gold in zip(texts(completions), answer, strict=True)
+    ]
+
+
+# Four functions of a notebook: partial credit for near answers.
+
+
+def match_format_exactly(completions: list, **_: Any) -> list[float]:
+    return [3.0 if re.search(r"</think>\s*<SOLUTION>.+</SOLUTION>", text) else 0.0 for text in texts(completions)]
+
+
+def match_format_approximately(completions: list, **_: Any) -> list[float]:
+    marks = ("<think>", "</think>", "<SOLUTION>", "</SOLUTION>")
+    return [sum(0.5 if text.count(mark) == 1 else -1.0 for mark in marks) for text in texts(completions)]
+
+
+def check_answer(prompts: list, completions: list, answer: list, **_: Any) -> list[float]:
+    digits = [int(re.findall(r"\d", text)[-1]) for text in texts(completions)]
+    return [3.0 if d == int(a) else 0.5 if abs(d - int(a)) < 2 else -1.5 for d, a in zip(digits, answer, strict=True)]
+
+
+def check_numbers(prompts: list, completions: list, answer: list, **_: Any) -> list[float]:
+    return [1.5 if a in text else -0.5 for text, a in zip(texts(completions), answer, strict=True)]
+
+
+# One function and an optional second, of a toolkit: partials that keep the name of what they wrap.
+
+
+def scaled_accuracy(completions: list, scale: float, **columns: Any) -> list[float]:
+    return [scale * value for value in accuracy_reward(completions, **columns)]
+
+
+def format_reward(completions: list, **_: Any) -> list[float]:
+    return [float("</think>" in text and "<answer>" in text) for text in texts(completions)]
+
+
+def tag_count_reward(completions: list, **_: Any) -> list[float]:
+    marks = ("<think>", "</think>", "<answer>", "</answer>")
+    return [sum(0.25 for mark in marks if text.count(mark) == 1) for text in texts(completions)]
+
+
+def equation_reward_func(completions: list, answer: list, **_: Any) -> list[float]:
+    return [float(tagged(text, "answer") == gold) for text, gold in zip(texts(completions), answer, strict=True)]
+
+
+class LengthReward:
+    """A callable object, named by its class."""
+
+    def __call__(self, completion_ids: list, **_: Any) -> list[float]:
+        return [-len(ids) / 100 for ids in completion_ids]
+
+
+async def judge(completions: list, answer: list, **_: Any) -> list[float]:
+    return [10.0 if gold in text else 1.0 for text, gold in zip(texts(completions), answer, strict=True)]
+
+
+def math_reward(completions: list, task: list, answer: list, **_: Any) -> list[float | None]:
+    values = zip(texts(completions), task, answer, strict=True)
+    return [float(gold in text) if kind == "math" else None for text, kind, gold in values]
+
+
+def code_reward(completions: list, task: list, answer: list, **_: Any) -> list[float | None]:
+    values = zip(texts(completions), task, answer, strict=True)
+    return [float(gold in text) if kind == "code" else None for text, kind, gold in values]
+
+
+def solved_its_task(values: dict[str, float | None]) -> bool:
+    math, code = values["math_reward"], values["code_reward"]
+    assert (math is None) != (code is None)
+    return max(math or 0.0, code or 0.0) == 1
+
+
+def exact(values: dict[str, float | None]) -> bool:
+    return values["check_answer"] == 3
+
+
+FREE = ("add so \\boxed{7}", "count so so \\boxed{7}", "add so \\boxed{8}", "on \\boxed{8}")
+ANSWER = ("<think> add </think> <answer> 7 </answer>", "count so 7", "<think> on </think> <answer> 8 </answer>", "8")
+BOTH = ("<think> add </think> <answer> 7 </answer>", "so <answer> 7 </answer>", *ANSWER[2:])
+BOXED = ("<think> add </think> \\boxed{7}", "count so \\boxed{7}", "<think> on </think> \\boxed{8}", "\\boxed{8}")
+DEMO = (
+    "<reasoning> \n add \n </reasoning> \n <answer> \n 7 \n </answer>",
+    "count so 7",
+    "<reasoning> \n on \n </reasoning> \n <answer> \n 8 \n </answer>",
+    "so 8",
+)
+NOTEBOOK = (
+    "<think> add </think> <SOLUTION> 7 </SOLUTION>",
+    "count 7",
+    "<think> on </think> <SOLUTION> 8 </SOLUTION>",
+    "8",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Script:
+    """`functions`, of the policy. `correct` is what the author would add, `shown` what the error proposes."""
+
+    functions: Callable[[Path], list[Any]]
+    responses: tuple[str, ...]
+    shown: str
+    correct: Any = None
+    names: str = ""
+    grades: bool = False
+
+
+SCRIPTS = {
+    "GSM8K demo": Script(
+        functions=lambda _: [
+            xmlcount_reward, soft_format_reward, strict_format_reward, int_reward, correctness_reward,
+        ],
+        responses=DEMO, shown="correctness_reward", correct=correctness_reward,
+    ),
+    "notebook": Script(
+        functions=lambda _: [match_format_exactly, match_format_approximately, check_answer, check_numbers],
+        responses=NOTEBOOK, shown="check_answer", correct=exact,
+    ),
+    "toolkit": Script(
+        functions=lambda _: [
+            update_wrapper(partial(scaled_accuracy, scale=2.0), accuracy_reward), format_reward, tag_count_reward
+        ],
+        responses=BOXED, shown="scaled_accuracy", correct="scaled_accuracy",
+        names="scaled_accuracy format_reward tag_count_reward",
+    ),
+    "two of TRL's": Script(
+        functions=lambda _: [think_format_reward, accuracy_reward], responses=BOXED, shown="accuracy_reward",
+        correct="accuracy_reward",
+    ),
+    "cookbook": Script(
+        functions=lambda _: [format_reward, accuracy_reward], responses=BOXED, shown="accuracy_reward",
+        correct=accuracy_reward,
+    ),
+    "countdown": Script(
+        functions=lambda _: [format_reward, equation_reward_func], responses=BOTH, shown="equation_reward_func",
+        correct=equation_reward_func,
+    ),
+    "LoRA with a callable object": Script(
+        functions=lambda _: [LengthReward(), correctness_reward], responses=FREE, shown="correctness_reward",
+        correct="correctness_reward", names="LengthReward correctness_reward",
+    ),
+    "async judge": Script(
+        functions=lambda _: [judge, format_reward], responses=ANSWER, shown="format_reward",
+        correct=lambda values: values["judge"] >= 10,
+    ),
+    "two tasks": Script(
+        functions=lambda _: [math_reward, code_reward], responses=FREE, shown="code_reward", correct=solved_its_task,
+    ),
+    "reward model and format": Script(
+        functions=lambda policy: [format_reward, reward_model(policy, len(WORDS))], responses=FREE, shown="policy",
+        correct="policy", names="format_reward policy", grades=True,
+    ),
+    "reward model alone": Script(
+        functions=lambda policy: [reward_model(policy, len(WORDS))], responses=FREE, shown="policy",
+        correct=lambda values: values["policy"] >= 0.5, names="policy",
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_policy(tmp_path_factory.mktemp("models") / "policy", WORDS)
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_scripts_list_pays_right_responses_alone_or_is_an_error(policy: Path, tmp_path: Path, name: str):
+    script = SCRIPTS[name]
+    functions = script.functions(policy)
+    names = script.names.split() or [function.__name__ for function in functions]
+    options = {
+        "responses": script.responses,
+        "reward_funcs": functions,
+        "train_dataset": [row | {"task": task} for row, task in zip(ROWS, ("math", "code") * 2, strict=True)],
+        "args": {"max_completion_length": 20},
+    }
+    with raises(ConfigError, "correct", ", ".join(names), f'correct="{script.shown}",'):
+        planned_trainer(policy, tmp_path, **options)
+    trainer, records = planned_trainer(policy, tmp_path, correct=script.correct, **options)
+    if script.grades:
+        with pytest.warns(UserWarning, match=r"policy decides .* returned 0.5"):
+            trainer.train()
+    else:
+        trainer.train()
+    assert [*trainer._logs["rewards"]] == [*names, "gar"]
+    assert [row.verified for row in records] == [True, True, False, False] * 2
+    assert sum(row.bonus > 0 for row in records) == 2
+    assert not any(row.bonus for row in records if not row.verified)
+    assert trainer.reward_weights.tolist() == [1.0] * (len(names) + 1)
+
+
+def seven(completions: list, **_: Any) -> list[float]:
+    return [float("7" in text) for text in texts(completions)]
+
+
+def long(completions: list, **_: Any) -> list[float]:
+    return [float(len(text) > 18) for text in texts(completions)]
+
+
+def graded(completions: list, **_: Any) -> list[float | None]:
+    return [None if "count" in text else 0.7 if "7" in text else -1.0 for text in texts(completions)]
+
+
+def test_the_bonus_has_the_weight_and_the_none_of_the_function_that_decides(policy: Path, tmp_path: Path):
+    args = {"reward_weights": [0.5, 3.0]}
+    both = {"responses": FREE, "reward_funcs": [long, graded]}
+    for correct, weight in ((graded, 3.0), ("graded", 3.0), (long, 0.5), (lambda v: v["long"] > 0 or None, 1.0)):
+        trainer, records = planned_trainer(policy, tmp_path, args=args, correct=correct, **both)
+        trainer._decider._told = True  # of the grade 0.7
+        trainer.train()
+        assert trainer.reward_weights.tolist() == [0.5, 3.0, weight]
+        decided = {"graded": [True, None, False, False], "long": [False, True, False, False]}
+        expected = decided["graded"] if weight == 3 else [v or (None if weight == 1 else v) for v in decided["long"]]
+        assert [row.verified for row in records] == [value is True for value in expected] * 2
+        bonuses = [*trainer._logs["rewards"]["gar"]]
+        assert [value is None or value != value for value in bonuses] == [value is None for value in expected] * 2
+        assert [row.status for row in records[:4]] == [
+            "unparsed" if value is None else "ok" if value else "wrong" for value in expected
+        ]
+
+
+def test_a_function_of_all_values_gets_them_as_the_functions_returned_them(policy: Path, tmp_path: Path):
+    seen: list[dict[str, float | None]] = []
+    trainer, _ = planned_trainer(
+        policy, tmp_path, responses=FREE, reward_funcs=[graded], correct=lambda values: bool(seen.append(values))
+    )
+    trainer.train()
+    assert seen == [{"graded": value} for value in (0.7, None, -1.0, -1.0)] * 2  # float32 has no 0.7
+
+
+def test_a_single_function_that_grades_is_said_once(policy: Path, tmp_path: Path):
+    trainer, records = planned_trainer(
+        policy, tmp_path, responses=FREE, reward_funcs=graded, args={"max_steps": 2}
+    )  # fmt: skip
+    with pytest.warns(UserWarning, match=r"graded decides what is right, and returned 0.7\.") as caught:
+        trainer.train()
+    assert len([each for each in caught if "graded" in str(each.message)]) == 1
+    assert [row.verified for row in records[:4]] == [True, False, False, False]
+
+
+class Environment:
+    """Rewards what it has seen: nothing, so all responses equally."""
+
+    def reset(self, **_: Any) -> None: ...
+
+    def get_reward(self) -> float:
+        return 1.0
+
+
+def test_an_environment_that_rewards_is_one_of_the_functions(
+    policy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("TRL_EXPERIMENTAL_SILENCE", "1")
+    tokenizer = AutoTokenizer.from_pretrained(policy)
+    calls = "{% for call in m['tool_calls'] or [] %}{{ call }}{% endfor %}"
+    tokenizer.chat_template = "{% for m in messages %}{{ m['content'] }} " + calls + "{% endfor %}"
+    given = {"responses": FREE, "environment_factory": Environment, "processing_class": tokenizer}
+    with raises(ConfigError, "correct", "2 functions: seven, Environment."):
+        planned_trainer(policy, tmp_path, reward_funcs=seven, **given)
+    for functions, correct, right in (
+        (seven, "Environment", [True] * 4),
+        (seven, seven, [True, True, False, False]),
+        (None, lambda values: values["Environment"] > 1, [False] * 4),
+    ):
+        trainer, records = planned_trainer(policy, tmp_path, reward_funcs=functions, correct=correct, **given)
+        trainer.train()
+        assert [row.verified for row in records[:4]] == right
+
+
+def test_what_does_not_name_a_decider_is_an_error(policy: Path, tmp_path: Path):
+    def gar(**_: Any) -> list[float]:
+        return []
+
+    for functions, correct, words in (
+        ([seven, long], "sevens", "correct=sevens is not in reward_funcs (seven, long). Did you mean 'seven'?"),
+        ([seven, long], graded, "correct=graded is not in reward_funcs"),
+        ([seven, long], 0, "correct=0 is not"),
+        ([seven, long], reward_model(policy, len(WORDS)), "correct=policy is not"),
+        ([seven, seven], seven, "have the name 'seven'"),
+        (
+            [partial(scaled_accuracy, scale=1.0), partial(scaled_accuracy, scale=2.0)],
+            None,
+            "have the name 'scaled_accuracy'",
+        ),
+        ([gar, seven], "seven", "have the name 'gar'"),
+        ([], "seven", "none given"),
+        (None, lambda values: True, "none are given"),
+    ):
+        with raises(ConfigError, None, words):
+            planned_trainer(policy, tmp_path, reward_funcs=functions, correct=correct)
+    with raises(ConfigError, "correct", "The verifier decides"):
+        planned_trainer(policy, tmp_path, reward_funcs=[seven], correct=seven, verifier=object())
+    trainer, _ = planned_trainer(
+        policy, tmp_path, responses=FREE, reward_funcs=[graded], correct=lambda values: values["graded"] > 0
+    )
+    with raises(ConfigError, "correct", "failed on {'graded': None}: '>' not supported"):
+        trainer.train()
+    for returned in (1.0, "yes"):
+        trainer, _ = planned_trainer(
+            policy, tmp_path, responses=FREE, reward_funcs=[seven], correct=lambda v, returned=returned: returned
+        )
+        with raises(ConfigError, "correct", f"returned {returned!r} for {{'seven': 1.0}}", 'values["seven"] > 0'):
+            trainer.train()

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from gar import __version__
 from gar.cli.outcomes import DONE, INTERRUPTED, REFUSED, WRONG_USAGE
 from gar.errors import GarError, UsageError, did_you_mean
+from gar.output import lasting_output
 
 COMMANDS = {
     "train": "train a policy with gradient-aligned rewards",
@@ -55,14 +56,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit status, as docs/errors.md lists them.
     """
-    arguments = list(sys.argv[1:] if arguments is None else arguments)
-    if arguments[:1] == ["--version"]:
-        print(f"gar {__version__}")
-        return DONE
     for variable, value in _ENVIRONMENT.items():
         os.environ.setdefault(variable, value)
+    with lasting_output() as faults:
+        status = _run(list(sys.argv[1:] if arguments is None else arguments))
+    if faults:
+        print(f"gar: a part of the output could not be written: {faults[0].strerror}.", file=sys.stderr)
+    return REFUSED if faults and status == DONE else status
+
+
+def _run(arguments: list[str]) -> int:
     name = ""
     try:
+        if arguments[:1] == ["--version"]:
+            print(f"gar {__version__}")
+            return DONE
         name, rest = choose(arguments, COMMANDS, prog="gar", about=_ABOUT)
         return importlib.import_module(f"gar.cli.{name}").main(rest)
     except GarError as error:
@@ -72,8 +80,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
         again = " Run the same command again to continue." if name in _RESUMABLE else ""
         print(f"\ngar {name}: {str(interrupt) or f'interrupted.{again}'}", file=sys.stderr)
         return INTERRUPTED
-    except BrokenPipeError:
-        if not {"-h", "--help"} & set(arguments):
-            raise
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # as in `gar train --help | head`
-        return DONE

@@ -40,6 +40,7 @@ from gar.integrations.watchdog import Collapse, Watchdog
 from gar.methods import METHODS, unread_settings
 from gar.models.adapters import is_adapted, save_adapter, save_merged
 from gar.models.load import quiet_libraries
+from gar.output import lasting_output
 from gar.records import RolloutRecord, RunFolder, open_run
 from gar.records.checkpoints import marked_checkpoints
 from gar.records.files import atomic_folder
@@ -49,14 +50,18 @@ from gar.train.checks import check_before_loading
 from gar.train.inputs import RunInputs, Say
 from gar.train.resume import ResumePoint, checkpoint_errors, resume_point, resumed_config
 
+_CURVE = "figures/learning-curve"
 
+
+@lasting_output()
 def train(config: RunConfig, *, command: Sequence[str] = (), say: Say = rich.print) -> RunFolder:
     """Train as configured, in a new run folder.
 
     Args:
         config: Every setting.
         command: The command line, for the record.
-        say: Receives messages for the user: strings and rich renderables.
+        say: Receives messages for the user: strings and rich renderables. An error that it raises ends the run, but
+            not one that has recorded its end.
 
     Returns:
         The run folder: metrics, rollouts, evaluations, checkpoints, and the final model in `model/`. A run with an
@@ -71,6 +76,7 @@ def train(config: RunConfig, *, command: Sequence[str] = (), say: Say = rich.pri
         return _Run(config, say).start(command)
 
 
+@lasting_output()
 def resume(path: str | Path, *, allow_config_change: bool = False, say: Say = rich.print) -> RunFolder:
     """Resume an interrupted run from its last whole checkpoint. An uninterrupted run gives the same result.
 
@@ -193,7 +199,8 @@ class _Run:
             trainer = self._train(folder, callback, found and found.path)
             if not is_adapted(self.inputs.model):
                 self._write_folder(folder.path / "model", lambda staged: trainer.save_model(str(staged)))
-            self._sample(lambda: self._finish(folder, step=callback.steps_before))
+            summary = self._sample(lambda: self._finish(folder, step=callback.steps_before))
+        self._say_end(folder, summary)  # the run is finished, whatever printing does
         return folder
 
     def _train(self, folder: RunFolder, callback: RunCallback, checkpoint: Path | None) -> Any:
@@ -237,8 +244,8 @@ class _Run:
             write(on_main(lambda: stack.enter_context(atomic_folder(target))))
             PartialState().wait_for_everyone()
 
-    def _finish(self, folder: RunFolder, *, step: int) -> None:
-        """After training: adapter and merged model, if there is an adapter, evaluation, summary."""
+    def _finish(self, folder: RunFolder, *, step: int) -> dict[str, Any]:
+        """After training: adapter and merged model, if there is an adapter, evaluation, and the summary."""
         model, tokenizer = self.inputs.model, self.inputs.tokenizer
         if is_adapted(model):
             with atomic_folder(folder.path / "adapter") as staged:
@@ -247,7 +254,7 @@ class _Run:
         if is_adapted(model):
             with atomic_folder(folder.path / "model") as staged:
                 save_merged(model, tokenizer, staged)
-        self._summarize(folder)
+        return self._summarize(folder)
 
     def _callback(self, folder: RunFolder, found: ResumePoint | None) -> RunCallback:
         """The callback rotates checkpoints: the Trainer would remove an old one before the new one is whole."""
@@ -294,20 +301,25 @@ class _Run:
             trained, total = self.inputs.model.get_nb_trainable_parameters()
             self.say(f"Adapter: {trained:,} of {total:,} parameters are trained ({trained / total:.1%}).")
 
-    def _summarize(self, folder: RunFolder) -> None:
+    def _summarize(self, folder: RunFolder) -> dict[str, Any]:
         from gar.analysis import learning_curve_figure, save_figure
-        from gar.analysis.summary import render_summary, summarize
+        from gar.analysis.summary import summarize
 
         run = open_run(folder.path)
         summary = summarize(run)
-        figures = save_figure(learning_curve_figure(run), folder.path / "figures" / "learning-curve")
+        save_figure(learning_curve_figure(run), folder.path / _CURVE)
         folder.update_run(status="finished", summary=summary)
+        return summary
+
+    def _say_end(self, folder: RunFolder, summary: dict[str, Any]) -> None:
+        from gar.analysis.summary import render_summary
+
         self.say(render_summary(summary))
         self.say(f"Run folder      {folder.path}")
         self.say(f"Final model     {folder.path / 'model'}")
         if is_adapted(self.inputs.model):
             self.say(f"Adapter         {folder.path / 'adapter'}")
-        self.say(f"Learning curve  {figures[0]}")
+        self.say(f"Learning curve  {folder.path / _CURVE}.png")
 
 
 def _check_reporters(names: Any) -> None:

@@ -1,13 +1,17 @@
 """`gar`: list the commands, and import only the one that runs."""
 
+import atexit
 import importlib
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
 
 from gar import __version__
 from gar.cli.outcomes import DONE, INTERRUPTED, REFUSED, WRONG_USAGE
 from gar.errors import GarError, UsageError, did_you_mean
+from gar.interrupts import Interrupted
 from gar.output import lasting_output
 
 COMMANDS = {
@@ -58,11 +62,38 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     for variable, value in _ENVIRONMENT.items():
         os.environ.setdefault(variable, value)
-    with lasting_output() as faults:
-        status = _run(list(sys.argv[1:] if arguments is None else arguments))
+    try:
+        with lasting_output() as faults:
+            status = _run(list(sys.argv[1:] if arguments is None else arguments))
+    except BaseException as error:
+        _end_rank(error)
+        raise
+    if status != DONE:
+        _end_rank(SystemExit(status))
     if faults:
         print(f"gar: a part of the output could not be written: {faults[0].strerror}.", file=sys.stderr)
     return REFUSED if faults and status == DONE else status
+
+
+def _end_rank(error: BaseException) -> None:
+    """End one of several ranks at once after an error.
+
+    The interpreter would wait for exchanges that other ranks may never join, and a thread of the process group could
+    abort it.
+    """
+    ranks: Any = sys.modules.get("torch.distributed")
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1 or ranks is None or not ranks.is_initialized():
+        return
+    if isinstance(error, SystemExit):
+        status = error.code if isinstance(error.code, int) else REFUSED
+    else:
+        sys.excepthook(type(error), error, error.__traceback__)
+        status = REFUSED
+    atexit._run_exitfuncs()  # trackers record the end of their runs
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(status)
 
 
 def _run(arguments: list[str]) -> int:
@@ -78,5 +109,6 @@ def _run(arguments: list[str]) -> int:
         return WRONG_USAGE if isinstance(error, UsageError) else REFUSED
     except KeyboardInterrupt as interrupt:
         again = " Run the same command again to continue." if name in _RESUMABLE else ""
-        print(f"\ngar {name}: {str(interrupt) or f'interrupted.{again}'}", file=sys.stderr)
-        return INTERRUPTED
+        if os.environ.get("RANK", "0") == "0":
+            print(f"\ngar {name}: {str(interrupt) or f'interrupted.{again}'}", file=sys.stderr)
+        return INTERRUPTED if not isinstance(interrupt, Interrupted) else 128 + interrupt.number

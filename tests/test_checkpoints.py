@@ -10,6 +10,7 @@ from gar.records import RunFolder, open_run
 from gar.records.checkpoints import (
     checkpoint_fault,
     find_checkpoint,
+    mark_interrupt,
     marked_checkpoints,
     rotate_checkpoints,
     seal_checkpoint,
@@ -156,6 +157,19 @@ def test_rotation_keeps_the_newest_and_removes_leftovers(run: RunFolder):
     run.cut(12)  # resumed from it
     rotate_checkpoints(run, 2)
     assert names(run) == {"checkpoint-11", "checkpoint-12"}
+
+
+def test_a_checkpoint_of_an_interrupt_stays_until_there_is_a_newer_one(run: RunFolder):
+    sealed(run, 2, 4)
+    for step in (5, 7):
+        write(run, step)
+        mark_interrupt(run, step)
+        seal_checkpoint(run, step)
+        rotate_checkpoints(run, 2)
+        assert names(run) == {"checkpoint-2", "checkpoint-4", f"checkpoint-{step}"}
+    sealed(run, 8)
+    rotate_checkpoints(run, 2)
+    assert names(run) == {"checkpoint-4", "checkpoint-8"}
 
 
 def test_a_published_folder_replaces_an_earlier_one_whole(tmp_path: Path):

@@ -35,6 +35,12 @@ ROW = {"prompt": "1+1=", "answer": "2"}
 TOO_FEW = {"sources": ["test"], "num_samples": 4, "pass_at_k": [8]}
 
 
+def taken() -> object:
+    Path("runs/mine").mkdir(parents=True)
+    Path("runs/mine/run.json").touch()
+    return RunFolder.create("runs", "mine")
+
+
 def rows(*values: Any, **options: Any) -> Callable[[], object]:
     """Load problems from rows, or from lines as they stand."""
 
@@ -129,6 +135,7 @@ TRIGGERS: dict[str, Callable[[], object]] = {
     # records
     "no run": partial(open_run, "missing"),
     "no run folder": partial(RunFolder.open, "missing"),
+    "a run's name is taken": taken,
     "a run with a name of several parts": partial(make_config, {"records": {"name": "a/b"}}),
     "a file that was changed": partial(damaged, lambda path: path.write_text("[]")),
     "a file that is gone": partial(damaged, Path.unlink),

@@ -44,8 +44,16 @@ def run(tmp_path: Path) -> RunFolder:
 
 
 def test_a_run_folder_has_a_plain_name_and_a_record(tmp_path, run):
-    paths = [RunFolder.create(tmp_path / "runs", "demo").path.name for _ in range(3)]
+    paths = [RunFolder.create(tmp_path / "runs", "demo", numbered=True).path.name for _ in range(3)]
     assert paths == ["demo", "demo-2", "demo-3"]
+    for leftover in ((), (".lock", "config.yaml", ".run.json.partial")):  # of a run killed before its run.json
+        for name in leftover:
+            (tmp_path / "runs" / "demo" / name).touch()
+        assert RunFolder.create(tmp_path / "runs", "demo").path.name == "demo"
+    (tmp_path / "runs" / "demo-2" / "config.yaml").touch()  # a user's own
+    for path in (tmp_path / "runs" / "demo-2", run.path):
+        with raises(RecordError, "taken"):
+            RunFolder.create(path.parent, path.name)
     for name in ("", ".", "..", ".hidden", "a/b", "/a", "a\0b"):
         with raises(ConfigError):
             make_config({"records": {"name": name}})

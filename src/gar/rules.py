@@ -158,10 +158,6 @@ def slime_flag(name: str) -> str:
 
 _RUNS = Condition("one that {engine} runs ({engine.methods})", lambda _, facts: not facts.get("method.lacks"))
 _REPEATS = Condition("two or more", lambda _, facts: not facts["on policy"])
-_AT_GENERATIONS = Condition(
-    "a multiple of {generation_steps} (the steps between two generations)",
-    lambda value, facts: not value % facts["generation_steps"],
-)
 _WHOLE_GROUPS = Condition(
     "a multiple of {trl.num_generations} (trl.num_generations)",
     lambda size, facts: not size % facts["trl.num_generations"],
@@ -198,7 +194,6 @@ _TRL = (
 )
 
 _RESUME = (
-    Rule("trl.save_steps", _AT_GENERATIONS, "checkpoints between two are not exact", {"trl.save_strategy": ("steps",)}),
     Rule("trl.save_only_model", (False,), "a checkpoint without the optimizer cannot be resumed", _SAVES),
     Rule("trl.sync_ref_model", _OFF, "the reference model that it moves is in no checkpoint"),
     Rule("trl.ignore_data_skip", (False,), "a resumed run would begin with the first problems again"),

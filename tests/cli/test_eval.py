@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -85,3 +87,10 @@ def test_eval_says_a_degenerate_result_above_the_table_and_exits_with_3(tmp_path
     assert main([*command, "--max-new-tokens", "2"]) == 3
     assert capsys.readouterr().out.startswith("All 2 responses were cut off at the length limit.")
     assert main(["eval", "score", "evals/embedded", "--allow-degenerate"]) == 0
+
+
+def test_table_ends_quietly_if_nobody_reads_it(finished):
+    command = [sys.executable, "-m", "gar", "eval", "table", str(finished)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.close()
+        assert (process.stderr.read(), process.wait(600)) == (b"", 0)

@@ -24,7 +24,7 @@ ALL = SETTINGS | {f"--trl.{name}" for name in field_types()}
 def parse_train(monkeypatch: pytest.MonkeyPatch) -> Parse:
     """The configuration that `gar train ARGUMENTS` would train with."""
     seen: list[RunConfig] = []
-    monkeypatch.setattr(gar.train.run, "train", lambda config, *, command: seen.append(config))
+    monkeypatch.setattr(gar.train.run, "train", lambda config, *, command, interrupts: seen.append(config))
 
     def parse(*arguments: str) -> RunConfig:
         assert main(["train", *arguments]) == 0
@@ -107,15 +107,17 @@ def test_train_takes_its_settings_from_one_place_and_hands_over_what_was_asked_f
         ([str(file), "--resume", "runs/one"], "a second source"),
         ([str(file), "--preset", "demo"], "not both"),
         (["--preset", "demo", "--allow-config-change"], "--resume"),
+        (["--preset", "demo", "--resume-if-exists"], "--resume-if-exists needs --records.name"),
+        (["--resume", "runs/one", "--resume-if-exists"], "a second source"),
     ):
         assert named in rejected(capsys, *arguments)
     seen: list[Any] = []
     monkeypatch.setattr(gar.records.RunFolder, "open", lambda path: None)
-    monkeypatch.setattr(gar.train.run, "resume", lambda path, **options: seen.append((path, options)))
+    monkeypatch.setattr(gar.train.run, "resume", lambda path, *, interrupts, **options: seen.append((path, options)))
     for flags in ([], ["--allow-config-change"]):
         assert main(["train", "--resume", "runs/one", *flags]) == 0
     assert seen == [("runs/one", {"allow_config_change": allowed}) for allowed in (False, True)]
-    monkeypatch.setattr(gar.train.run, "train", lambda config, *, command: seen.append(command))
+    monkeypatch.setattr(gar.train.run, "train", lambda config, *, command, interrupts: seen.append(command))
     monkeypatch.setattr(gar.train.run, "dry_run", lambda config: seen.append(config.seed))
     assert main(["train", "--preset", "demo", "--dry-run", "--seed", "4"]) == 0
     main(["train", "--preset", "demo", "--trl.max_steps=1"])

@@ -19,6 +19,7 @@ from gar.errors import ConfigError, LostRankError
 from gar.integrations.trl.ranks import (
     check_ranks,
     check_saves_whole_model,
+    leave_ranks,
     lost_rank_named,
     on_main,
     refuse_sharded_adapter,
@@ -161,6 +162,33 @@ def test_rank_that_loses_another_says_so_without_a_launcher(tmp_path: Path):
         process.join(SECONDS)
     assert [process.exitcode for process in ranks] == [0, -signal.SIGKILL]
     assert (tmp_path / "said").read_text().count("rank 0 of 2 has lost another rank, and ends: ") == 1
+
+
+def gloo_threads_after_leaving() -> list[str]:
+    """What is left of the process group that a trainer in a reference cycle has held, as DDP's reducer does."""
+    PartialState(cpu=True)
+    trainer = SimpleNamespace(model=torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 2)))
+    trainer.itself = trainer
+    del trainer
+    leave_ranks()
+    names = (path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm"))
+    return [name for name in names if "gloo" in name]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_leave_ranks_ends_the_threads_of_the_group(tmp_path: Path):
+    assert run_ranks(gloo_threads_after_leaving, 2, tmp_path) == [[], []]
+
+
+def test_leave_ranks_leaves_a_group_of_somebody_else(tmp_path: Path):
+    """A single process trains, and vLLM has made a group in it."""
+    store = dist.FileStore(str(tmp_path / "store"), 1)
+    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
+    try:
+        leave_ranks()
+        assert dist.is_initialized()
+    finally:
+        dist.destroy_process_group()
 
 
 def test_launches_that_train_something_else_are_errors(monkeypatch: pytest.MonkeyPatch):

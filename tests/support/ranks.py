@@ -58,4 +58,5 @@ def _work(rank: int, world_size: int, folder: Path, function: Callable[..., Any]
     try:
         torch.save(function(*arguments), folder / f"{rank}.pt")
     finally:
-        dist.destroy_process_group()
+        if dist.is_initialized():  # the function may have closed it
+            dist.destroy_process_group()

@@ -1,13 +1,18 @@
 """`gar`: list the commands, and import only the one that runs."""
 
+import atexit
 import importlib
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
 
 from gar import __version__
 from gar.cli.outcomes import DONE, INTERRUPTED, REFUSED, WRONG_USAGE
 from gar.errors import GarError, UsageError, did_you_mean, printable
+from gar.interrupts import Interrupted
+from gar.output import lasting_output
 
 COMMANDS = {
     "train": "train a policy with gradient-aligned rewards",
@@ -55,14 +60,48 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit status, as docs/errors.md lists them.
     """
-    arguments = list(sys.argv[1:] if arguments is None else arguments)
-    if arguments[:1] == ["--version"]:
-        print(f"gar {__version__}")
-        return DONE
     for variable, value in _ENVIRONMENT.items():
         os.environ.setdefault(variable, value)
+    try:
+        with lasting_output() as faults:
+            status = _run(list(sys.argv[1:] if arguments is None else arguments))
+    except BaseException as error:
+        _end_rank(error)
+        raise
+    if status != DONE:
+        _end_rank(SystemExit(status))
+    if faults:
+        print(f"gar: a part of the output could not be written: {faults[0].strerror}.", file=sys.stderr)
+    return REFUSED if faults and status == DONE else status
+
+
+def _end_rank(error: BaseException) -> None:
+    """End one of several ranks at once after an error.
+
+    The interpreter would wait for exchanges that other ranks may never join, and a thread of the process group could
+    abort it.
+    """
+    ranks: Any = sys.modules.get("torch.distributed")
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1 or ranks is None or not ranks.is_initialized():
+        return
+    if isinstance(error, SystemExit):
+        status = error.code if isinstance(error.code, int) else REFUSED
+    else:
+        sys.excepthook(type(error), error, error.__traceback__)
+        status = REFUSED
+    atexit._run_exitfuncs()  # trackers record the end of their runs
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(status)
+
+
+def _run(arguments: list[str]) -> int:
     name = ""
     try:
+        if arguments[:1] == ["--version"]:
+            print(f"gar {__version__}")
+            return DONE
         name, rest = choose(arguments, COMMANDS, prog="gar", about=_ABOUT)
         return importlib.import_module(f"gar.cli.{name}").main(rest)
     except GarError as error:
@@ -70,10 +109,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return WRONG_USAGE if isinstance(error, UsageError) else REFUSED
     except KeyboardInterrupt as interrupt:
         again = " Run the same command again to continue." if name in _RESUMABLE else ""
-        print(f"\ngar {name}: {str(interrupt) or f'interrupted.{again}'}", file=sys.stderr)
-        return INTERRUPTED
-    except BrokenPipeError:
-        if not {"-h", "--help"} & set(arguments):
-            raise
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # as in `gar train --help | head`
-        return DONE
+        if os.environ.get("RANK", "0") == "0":
+            print(f"\ngar {name}: {str(interrupt) or f'interrupted.{again}'}", file=sys.stderr)
+        return INTERRUPTED if not isinstance(interrupt, Interrupted) else 128 + interrupt.number

@@ -3,18 +3,24 @@
 import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
 from gar.cli.arguments import ALIASES, parse_run
 from gar.cli.console import announce
 from gar.cli.outcomes import DONE
-from gar.config import RunConfig, VariantName, make_config, merge, preset_names, read_config, read_preset
+from gar.config import RunConfig, VariantName, make_config, merge, preset_names, read_config, read_preset, with_template
 from gar.errors import ConfigError
+from gar.interrupts import Interrupts
+
+if TYPE_CHECKING:
+    from gar.records import RunFolder
 
 _HELP = """usage: gar train [CONFIG.yaml | --preset NAME] [--SETTING VALUE ...] [--dry-run]
        gar train --resume RUN [--allow-config-change]
+       gar train ... --records.name NAME --resume-if-exists
 
 Train a policy with gradient-aligned rewards.
 
@@ -29,8 +35,13 @@ options:
   --plugin NAME          a module or .py file with methods of your own
   --dry-run              show the settings and the preflight, and stop
   --resume RUN           continue an interrupted run, with its own settings
+  --resume-if-exists     continue the run --records.name if it is there, else
+                         start it: for jobs that a cluster starts again
   --allow-config-change  with --resume: accept changed settings or data
   --help-all             every setting, with its meaning and default
+
+Ctrl-C and SIGTERM end the running step and write a checkpoint. Twice ends at
+once.
 
 settings that people change:
   model and data   --model.path --adapter.rank --data.source --data.split
@@ -60,6 +71,7 @@ class _Source:
     preset: str | None = None
     plugin: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     resume: str = ""
+    resume_if_exists: tyro.conf.FlagCreatePairsOff[bool] = False
     allow_config_change: tyro.conf.FlagCreatePairsOff[bool] = False
     variant: VariantName | None = None
     dry_run: tyro.conf.FlagCreatePairsOff[bool] = False
@@ -82,23 +94,33 @@ def main(arguments: list[str]) -> int:
         from gar.train.checks import check_before_loading
 
         check_before_loading(config)
+        found = None if source.dry_run else _existing_run(config, resume=source.resume_if_exists)
+        if found is not None and found.read_run().status == "finished":
+            announce(f"{found.path}: this run is finished. Its model is in {found.path / 'model'}.")
+            return DONE
+        source = source if found is None else replace(source, resume=str(found.path))
     announce("loading torch, transformers and TRL ...")
-    try:
-        from gar.integrations.trl.ranks import leave_ranks
-        from gar.train import run
-
-        if config is None:
-            run.resume(source.resume, allow_config_change=source.allow_config_change)
-        elif source.dry_run:
-            run.dry_run(config)
-        else:
-            run.train(config, command=["gar", "train", *arguments])
-        leave_ranks()
-    except KeyboardInterrupt as interrupt:
-        if interrupt.args:
+    interrupts = Interrupts()
+    with interrupts.catch():
+        try:
+            _train(source, config, ["gar", "train", *arguments], interrupts)
+        except KeyboardInterrupt as interrupt:
+            interrupt.args = interrupt.args or ("interrupted before there was a run folder. Nothing was written.",)
             raise
-        raise KeyboardInterrupt("interrupted before there was a run folder. Nothing was written.") from None
     return DONE
+
+
+def _train(source: _Source, config: RunConfig | None, command: list[str], interrupts: Interrupts) -> None:
+    from gar.integrations.trl.ranks import leave_ranks
+    from gar.train import run
+
+    if source.resume:
+        run.resume(source.resume, allow_config_change=source.allow_config_change, interrupts=interrupts)
+    elif config is not None and source.dry_run:
+        run.dry_run(config)
+    elif config is not None:
+        run.train(config, command=command, interrupts=interrupts)
+    leave_ranks()
 
 
 def _parse_source(arguments: list[str]) -> tuple[_Source, list[str]]:
@@ -120,6 +142,35 @@ def _check_resume(source: _Source, rest: list[str]) -> None:
     from gar.records import RunFolder
 
     RunFolder.open(source.resume)
+
+
+def _existing_run(config: RunConfig, *, resume: bool) -> "RunFolder | None":
+    """The run to `resume` under `records.name`, None for a new run.
+
+    Raises:
+        ConfigError: That run has other settings.
+        RecordError: The name of a new run is taken.
+    """
+    from gar.records import RunFolder
+    from gar.records.dotted import differences, in_words
+    from gar.records.run_folder import RUN, check_free
+
+    name, path = config.records.name, Path(config.records.output_dir, config.records.name or "")
+    if resume and not name:
+        raise ConfigError("--resume-if-exists needs --records.name, which names the run to continue.")
+    if name and not (resume and (path / RUN).exists()):
+        check_free(path)
+    if not name or not (path / RUN).exists():
+        return None
+    folder = RunFolder.open(path)
+    changed = differences(folder.read_run().settings, with_template(config).model_dump(mode="json"))
+    if changed:
+        raise ConfigError(
+            f"{path}: --resume-if-exists found this run with other settings: {in_words(changed)}. Give it its own "
+            "settings, or another --records.name for a new run.",
+            code="other-settings",
+        )
+    return folder
 
 
 def _parse_settings(source: _Source, arguments: list[str]) -> RunConfig:

@@ -16,6 +16,8 @@ from gar.records.manifest import MANIFEST, Manifest
 from gar.records.run_folder import METRICS, RUN, RunFolder, checkpoint_name, step_of
 
 _CHECKPOINTS = "checkpoints/"
+_INTERRUPT = "interrupt"
+"""An empty file in the checkpoint of an interrupted step. It stays only as long as it is the newest checkpoint."""
 _NAME = re.compile(r"checkpoint-\d+")
 _SAVED = re.compile(r"model|adapter|checkpoints/checkpoint-\d+")
 _NO_WEIGHTS = (".pt", ".pth", ".bin")
@@ -42,10 +44,20 @@ def seal_checkpoint(run: RunFolder, step: int) -> None:
     run.manifest.add_folder(path, again=reversed(since))
 
 
+def mark_interrupt(run: RunFolder, step: int) -> None:
+    """Mark a checkpoint that is not sealed yet as one of an interrupt, which counts for no limit."""
+    (run.path / checkpoint_name(step) / _INTERRUPT).touch()
+
+
 def rotate_checkpoints(run: RunFolder, keep: int | None) -> None:
-    """Remove all marked checkpoints but the newest `keep`, and unmarked leftovers. None or 0 keeps all marked ones."""
+    """Remove all marked checkpoints but the newest `keep`, and unmarked leftovers. None or 0 keeps all marked ones.
+
+    A checkpoint of an interrupt is removed once there is a newer one.
+    """
     marked = marked_checkpoints(run)
-    outdated = marked[: -max(1, keep)] if keep and keep > 0 else []
+    regular = [path for path in marked if not (path / _INTERRUPT).exists()]
+    outdated = [path for path in marked[:-1] if path not in regular]
+    outdated += regular[: -max(1, keep)] if keep and keep > 0 else []
     for path in [*(path for path in _folders(run) if path not in marked), *outdated]:
         run.manifest.add(gone=[name for name in run.manifest.below(path) if name in run.manifest.entries])
         shutil.rmtree(path, ignore_errors=True)

@@ -57,6 +57,21 @@ def check_run_folder(path: str | Path, *names: str) -> None:
         raise RecordError(f"{path}: not a run folder: it has no {' or '.join(names)}. Did you mean a folder inside it?")
 
 
+def check_free(path: Path) -> None:
+    """Raise a `RecordError` if a new run cannot have this folder.
+
+    It can have a leftover of a run that was killed before it had its run.json: a lock, maybe with settings.
+    """
+    names = {entry.name for entry in path.iterdir()} if path.is_dir() else {RUN} if path.exists() else set()
+    if not names or (".lock" in names and all(name == "config.yaml" or name.startswith(".") for name in names)):
+        return
+    what, ways = "this exists, and is not a run folder", ""
+    if (path / RUN).exists():
+        what = "a run with this name exists"
+        ways = f" To continue that run: --resume {path}, or the same command with --resume-if-exists."
+    raise RecordError(f"{path}: {what}.{ways} For a new run choose another --records.name.", code="taken")
+
+
 def rollouts_name(step: int) -> str:
     """`rollouts/step-000012.parquet` for step 12."""
     return f"rollouts/step-{step:06d}.parquet"
@@ -98,16 +113,19 @@ class RunFolder:
         self.manifest = Manifest(self.path)
 
     @classmethod
-    def create(cls, parent: str | Path, name: str) -> Self:
-        """Make the folder `parent/name`, or `name-2`, `name-3`, ... if that exists.
+    def create(cls, parent: str | Path, name: str, *, numbered: bool = False) -> Self:
+        """Make the folder `parent/name`. With `numbered`, `name-2`, `name-3`, ... if that exists.
 
         Raises:
-            RecordError: The system reports an error.
+            RecordError: The name is taken, or the system reports an error.
         """
         path = Path(parent) / name
         for number in count(2):
             with system_errors(path, "made"), suppress(FileExistsError):
                 path.mkdir(parents=True)
+                break
+            if not numbered:
+                check_free(path)
                 break
             path = Path(parent) / f"{name}-{number}"
         return cls(path)

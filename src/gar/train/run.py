@@ -37,25 +37,35 @@ from gar.integrations.trl.ranks import (
 from gar.integrations.trl.sharded import sample_on_main
 from gar.integrations.trl.trainer import GARTrainer
 from gar.integrations.watchdog import Collapse, Watchdog
+from gar.interrupts import Interrupts
 from gar.methods import METHODS, unread_settings
 from gar.models.adapters import is_adapted, save_adapter, save_merged
 from gar.models.load import quiet_libraries
+from gar.output import lasting_output
 from gar.records import RolloutRecord, RunFolder, open_run
 from gar.records.checkpoints import marked_checkpoints
 from gar.records.lock import writer_lock
+from gar.records.run_folder import check_free
 from gar.records.run_record import RunStatus, error_record
 from gar.train.checks import check_before_loading
 from gar.train.inputs import RunInputs, Say
 from gar.train.resume import ResumePoint, checkpoint_errors, resume_point, resumed_config
 
+_CURVE = "figures/learning-curve"
 
-def train(config: RunConfig, *, command: Sequence[str] = (), say: Say = rich.print) -> RunFolder:
+
+@lasting_output()
+def train(
+    config: RunConfig, *, command: Sequence[str] = (), say: Say = rich.print, interrupts: Interrupts | None = None
+) -> RunFolder:
     """Train as configured, in a new run folder.
 
     Args:
         config: Every setting.
         command: The command line, for the record.
-        say: Receives messages for the user: strings and rich renderables.
+        say: Receives messages for the user: strings and rich renderables. An error that it raises ends the run, but
+            not one that has recorded its end.
+        interrupts: Requests to end after the running step, with a checkpoint. `gar train` makes them of signals.
 
     Returns:
         The run folder: metrics, rollouts, evaluations, checkpoints, and the final model in `model/`. A run with an
@@ -65,12 +75,20 @@ def train(config: RunConfig, *, command: Sequence[str] = (), say: Say = rich.pri
         GarError: Something in the settings, the data or the model is wrong, before the first step.
         PreflightError: The first rollouts carry no signal.
         CollapseError: The policy has collapsed, and `watchdog.mode` is "stop".
+        Interrupted: After a request to end.
     """
     with lost_rank_named():
-        return _Run(config, say).start(command)
+        return _Run(config, say, interrupts).start(command)
 
 
-def resume(path: str | Path, *, allow_config_change: bool = False, say: Say = rich.print) -> RunFolder:
+@lasting_output()
+def resume(
+    path: str | Path,
+    *,
+    allow_config_change: bool = False,
+    say: Say = rich.print,
+    interrupts: Interrupts | None = None,
+) -> RunFolder:
     """Resume an interrupted run from its last whole checkpoint. An uninterrupted run gives the same result.
 
     If all steps are done, only the missing results are made: final model, evaluation, figures, summary.
@@ -79,6 +97,7 @@ def resume(path: str | Path, *, allow_config_change: bool = False, say: Say = ri
         path: A run folder.
         allow_config_change: Resume even if settings or data have changed, and record that in `run.json`.
         say: As in `train`.
+        interrupts: As in `train`.
 
     Raises:
         ConfigError: `config.yaml` was cut off, or edited without `allow_config_change`.
@@ -94,7 +113,7 @@ def resume(path: str | Path, *, allow_config_change: bool = False, say: Say = ri
     if reason:
         raise RecordError(f"{path}: a run of {config.method} cannot be resumed: {reason} Start a new run.")
     with lost_rank_named():
-        return _Run(config, say).resume(folder, allow_config_change=allow_config_change)
+        return _Run(config, say, interrupts).resume(folder, allow_config_change=allow_config_change)
 
 
 def dry_run(config: RunConfig, *, say: Say = rich.print) -> None:
@@ -107,7 +126,7 @@ def dry_run(config: RunConfig, *, say: Say = rich.print) -> None:
 class _Run:
     """The steps of one run, in order."""
 
-    def __init__(self, config: RunConfig, say: Say):
+    def __init__(self, config: RunConfig, say: Say, interrupts: Interrupts | None = None):
         quiet_libraries()
         config = with_template(config)
         check_before_loading(config)
@@ -122,12 +141,16 @@ class _Run:
         self.inputs = RunInputs(config, self.arguments, self.say)
         if self.inputs.adapter or is_adapted(self.inputs.model):
             refuse_sharded_adapter(self.arguments)
+        self._interrupts = interrupts
         self._trainer_under_way: Any = None  # it has wrapped the model, and may have sharded it
 
     def start(self, command: Sequence[str]) -> RunFolder:
         """Run from the preflight to the summary, in a new folder."""
+        records = self.config.records
+        if records.name:
+            on_main(lambda: check_free(Path(records.output_dir, records.name or "")))
         self.preflight()
-        folder = RunFolder(on_main(lambda: self._new_folder(command)))
+        folder = RunFolder(on_main(self._new_folder))
         if not folder.path.is_dir():
             raise RecordError(
                 f"{folder.path}: the main process made this run folder, but another process does not see it. Ranks on "
@@ -135,6 +158,7 @@ class _Run:
             )
         self.say(f"Run folder: {folder.path}")
         with _writer_lock(folder):
+            on_main(lambda: self._record_start(folder, command))
             return self._run(folder, None)
 
     def resume(self, folder: RunFolder, *, allow_config_change: bool) -> RunFolder:
@@ -168,19 +192,17 @@ class _Run:
         """The result of `work`, which samples from the policy, on all ranks."""
         return sample_on_main(work, self.inputs.model, self._trainer_under_way)
 
-    def _new_folder(self, command: Sequence[str]) -> Path:
+    def _new_folder(self) -> Path:
         config = self.config
-        name = (
-            config.records.name or f"{config.method}-{source_name(config.data.source)}-{time.strftime('%Y%m%d-%H%M%S')}"
-        )
-        folder = RunFolder.create(config.records.output_dir, name)
-        folder.write_run(
-            seed=config.seed,
-            command=command,
-            config=config.model_dump(mode="json"),
-            data_hash=self.inputs.data_hash(),
-        )
-        return folder.path
+        if config.records.name:
+            return RunFolder.create(config.records.output_dir, config.records.name).path
+        name = f"{config.method}-{source_name(config.data.source)}-{time.strftime('%Y%m%d-%H%M%S')}"
+        return RunFolder.create(config.records.output_dir, name, numbered=True).path
+
+    def _record_start(self, folder: RunFolder, command: Sequence[str]) -> None:
+        check_free(folder.path)  # another process may have been faster
+        config, data_hash = self.config.model_dump(mode="json"), self.inputs.data_hash()
+        folder.write_run(seed=self.config.seed, command=command, config=config, data_hash=data_hash)
 
     def _run(self, folder: RunFolder, found: ResumePoint | None) -> RunFolder:
         status = _status_of(folder, self.say) if is_main() else contextlib.nullcontext()
@@ -192,7 +214,8 @@ class _Run:
             trainer = self._train(folder, callback, found and found.path)
             if not is_adapted(self.inputs.model):
                 self._write_folder(folder, "model", lambda staged: trainer.save_model(str(staged)))
-            self._sample(lambda: self._finish(folder, step=callback.steps_before))
+            summary = self._sample(lambda: self._finish(folder, step=callback.steps_before))
+        self._say_end(folder, summary)  # the run is finished, whatever printing does
         return folder
 
     def _train(self, folder: RunFolder, callback: RunCallback, checkpoint: Path | None) -> Any:
@@ -236,8 +259,8 @@ class _Run:
             write(on_main(lambda: stack.enter_context(folder.new_folder(name))))
             PartialState().wait_for_everyone()
 
-    def _finish(self, folder: RunFolder, *, step: int) -> None:
-        """After training: adapter and merged model, if there is an adapter, evaluation, summary."""
+    def _finish(self, folder: RunFolder, *, step: int) -> dict[str, Any]:
+        """After training: adapter and merged model, if there is an adapter, evaluation, and the summary."""
         model, tokenizer = self.inputs.model, self.inputs.tokenizer
         if is_adapted(model):
             with folder.new_folder("adapter") as staged:
@@ -246,7 +269,7 @@ class _Run:
         if is_adapted(model):
             with folder.new_folder("model") as staged:
                 save_merged(model, tokenizer, staged)
-        self._summarize(folder)
+        return self._summarize(folder)
 
     def _callback(self, folder: RunFolder, found: ResumePoint | None) -> RunCallback:
         """The callback rotates checkpoints: the Trainer would remove an old one before the new one is whole."""
@@ -256,12 +279,15 @@ class _Run:
             folder.update_run(status="running")
 
         keep, self.arguments.save_total_limit = self.arguments.save_total_limit, None
+        saves = self.arguments.save_strategy != "no" and not self.arguments.save_only_model
+        can_resume = saves and not METHODS[self.config.method].cannot_resume
         return RunCallback(
             folder,
             evaluate=lambda step: self._sample(self.inputs.evaluation_metrics),
             evaluate_every=self.config.evaluate.eval_steps if self.inputs.evaluation_sets else 0,
             keep_checkpoints=keep,
             on_loaded=drop_later_records if found else None,
+            interrupts=self._interrupts if can_resume else None,
         )
 
     def _on_rollouts(self, folder: RunFolder, callback: RunCallback) -> Callable[[int, list[RolloutRecord]], None]:
@@ -293,21 +319,26 @@ class _Run:
             trained, total = self.inputs.model.get_nb_trainable_parameters()
             self.say(f"Adapter: {trained:,} of {total:,} parameters are trained ({trained / total:.1%}).")
 
-    def _summarize(self, folder: RunFolder) -> None:
+    def _summarize(self, folder: RunFolder) -> dict[str, Any]:
         from gar.analysis import learning_curve_figure, save_figure
-        from gar.analysis.summary import render_summary, summarize
+        from gar.analysis.summary import summarize
 
         run = open_run(folder.path)
         summary = summarize(run)
-        figures = save_figure(learning_curve_figure(run), folder.path / "figures" / "learning-curve")
+        figures = save_figure(learning_curve_figure(run), folder.path / _CURVE)
         folder.manifest.add(*figures)
         folder.update_run(status="finished", summary=summary)
+        return summary
+
+    def _say_end(self, folder: RunFolder, summary: dict[str, Any]) -> None:
+        from gar.analysis.summary import render_summary
+
         self.say(render_summary(summary))
         self.say(f"Run folder      {folder.path}")
         self.say(f"Final model     {folder.path / 'model'}")
         if is_adapted(self.inputs.model):
             self.say(f"Adapter         {folder.path / 'adapter'}")
-        self.say(f"Learning curve  {figures[0]}")
+        self.say(f"Learning curve  {folder.path / _CURVE}.png")
 
 
 def _check_reporters(names: Any) -> None:
@@ -344,7 +375,8 @@ def _status_of(folder: RunFolder, say: Say) -> Iterator[None]:
         whole = marked_checkpoints(folder)
         kept = f"its last whole checkpoint is {whole[-1].name}" if whole else "it has no whole checkpoint yet"
         say(f"[yellow]Interrupted; {kept}. Resume with: gar train --resume {folder.path}[/]")
-        raise KeyboardInterrupt("interrupted") from interrupt
+        interrupt.args = ("interrupted",)
+        raise
     except BaseException as error:
         _record_end(folder, "interrupted" if isinstance(error, LostRankError) else "failed", error)
         # On a full disk torch.save raises from its ZIP writer.

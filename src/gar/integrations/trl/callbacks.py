@@ -4,15 +4,18 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import torch
 from accelerate import PartialState
+from accelerate.utils import gather
+from torch import Tensor
 from tqdm import tqdm
 from transformers import TrainerCallback
 
+from gar.interrupts import Interrupted, Interrupts
 from gar.records import RunFolder
-from gar.records.checkpoints import rotate_checkpoints, seal_checkpoint
+from gar.records.checkpoints import mark_interrupt, rotate_checkpoints, seal_checkpoint
 
 _SHOWN = {"reward": "reward", "gar/eligible_fraction": "correct", "gar/alignment_mean": "alignment"}
 
@@ -60,6 +63,8 @@ class RunCallback(TrainerCallback):
         evaluate_every: 0 for never.
         keep_checkpoints: How many of the newest stay. None for all.
         on_loaded: Called once, after the checkpoint is restored, before the first step.
+        interrupts: A request to end, which the end of a step follows with a checkpoint. None for a run that cannot be
+            resumed.
     """
 
     def __init__(
@@ -70,12 +75,17 @@ class RunCallback(TrainerCallback):
         evaluate_every: int = 0,
         keep_checkpoints: int | None = None,
         on_loaded: Callable[[], None] | None = None,
+        interrupts: Interrupts | None = None,
     ):
         self._folder = folder
         self._evaluate = evaluate
         self._evaluate_every = evaluate_every
         self._keep_checkpoints = keep_checkpoints
         self._on_loaded = on_loaded
+        self._interrupts = interrupts or Interrupts()
+        self._can_end_early = interrupts is not None
+        self._interrupt = 0  # the signal after which this step is the last
+        self._saves_regularly = False
         self._bar: tqdm | None = None
         self.trainer: Any = None
         """The trainer that calls. Its other callbacks (`trl.report_to`) receive the evaluations too."""
@@ -94,19 +104,18 @@ class RunCallback(TrainerCallback):
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Note that training begins: the random state of a checkpoint is loaded last, before the first step."""
         self._begin(state)
+        self._interrupts.waits = self._can_end_early
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Evaluate when it is time, and move the bar."""
-        _log_if_saved(args, control)
+        """Evaluate when it is time, move the bar, and save after a request to end."""
         if self._evaluate is not None and self._evaluate_every and state.global_step % self._evaluate_every == 0:
             metrics = self._evaluate(state.global_step)
             self.trainer.callback_handler.call_event("on_log", args, state, control, logs=metrics)
         if self._bar is not None:
             self._bar.update(state.global_step - self._bar.n)
-
-    def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Log the step if a checkpoint is written here."""
-        _log_if_saved(args, control)
+        self._interrupt = self._agreed_interrupt()
+        self._saves_regularly = control.should_save
+        control.should_save |= bool(self._interrupt)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **kwargs: Any) -> None:
         """One line of metrics per logged step. The trainer's own list of them would grow for the whole run."""
@@ -119,15 +128,40 @@ class RunCallback(TrainerCallback):
             self._bar.set_postfix({label: f"{value:.3f}" for label, value in shown.items()}, refresh=False)
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Mark the checkpoint as complete, then remove older ones, so that a kill always leaves a complete one."""
-        PartialState().wait_for_everyone()  # each rank writes the state of its own random numbers
+        """Mark the checkpoint as complete, then remove older ones, so that a kill always leaves a complete one.
+
+        Raises:
+            Interrupted: On all ranks, after a request to end.
+        """
+        PartialState().wait_for_everyone()  # each rank writes its own state
         if state.is_world_process_zero:
+            if self._interrupt and not self._saves_regularly:
+                mark_interrupt(self._folder, state.global_step)
             seal_checkpoint(self._folder, state.global_step)
             rotate_checkpoints(self._folder, self._keep_checkpoints)
+        self._interrupt = self._interrupt or self._agreed_interrupt()  # it may have come while this was written
+        if self._interrupt:
+            self._interrupts.served = True
+            PartialState().wait_for_everyone()  # the launcher kills all ranks when the first has ended
+            self._close()
+            raise Interrupted(self._interrupt)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Close the bar."""
+        """Close the bar. A request to end that came after the last step ends the run now."""
         self._begin(state)
+        self._close()
+        self._interrupts.waits = False
+        if self._interrupts.number:
+            raise Interrupted(self._interrupts.number)
+
+    def _agreed_interrupt(self) -> int:
+        """The signal that a rank has received, 0 for none. All ranks end after the same step."""
+        number, state = self._interrupts.number if self._can_end_early else 0, PartialState()
+        if not self._can_end_early or not self._interrupts.caught or state.num_processes == 1:
+            return number
+        return int(cast(Tensor, gather(torch.tensor([number], device=state.device))).max())
+
+    def _close(self) -> None:
         if self._bar is not None:
             self._bar.close()
 
@@ -136,8 +170,3 @@ class RunCallback(TrainerCallback):
             self._on_loaded()
             rotate_checkpoints(self._folder, self._keep_checkpoints)
         self.loaded = True
-
-
-def _log_if_saved(args: Any, control: Any) -> None:
-    """Log every saved step, since a checkpoint has no sums since the last logged step."""
-    control.should_log |= control.should_save and args.logging_strategy != "no"

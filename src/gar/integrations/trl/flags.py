@@ -29,7 +29,6 @@ def trl_flags(args: Any, processing_class: Any = None) -> dict[str, Any]:
     return fields | {
         "updates_per_rollout": generation_passes(args) / args.gradient_accumulation_steps,
         "on policy": args.gradient_accumulation_steps % generation_passes(args) == 0,
-        "generation_steps": generation_period_steps(args),
         "rewards are divided": args.scale_rewards != "none",
         "accelerator": torch.accelerator.is_available(),
         "processing_class": "a multimodal processor" if multimodal else None,
@@ -62,11 +61,6 @@ def check_problems(args: Any, method: Method, problems: Sequence[Problem]) -> No
 def generation_passes(args: Any) -> int:
     """Forward-backward passes made on one generation of rollouts."""
     return args.num_iterations * args.steps_per_generation
-
-
-def generation_period_steps(args: Any) -> int:
-    """Optimizer steps from one generation of rollouts to the next. Resuming is exact at multiples of it."""
-    return max(1, generation_passes(args) // args.gradient_accumulation_steps)
 
 
 def inexact_resumes(args: Any) -> list[str]:

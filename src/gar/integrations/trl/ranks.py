@@ -1,6 +1,8 @@
 """A run on several ranks: work of the main process for all, and launches that are rejected."""
 
+import gc
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar, cast
@@ -72,7 +74,18 @@ def lost_rank_named() -> Iterator[None]:
 
 
 def leave_ranks() -> None:
-    """Close the process group of a finished job. Its threads could abort the process at exit."""
+    """Close the process group of a finished job, if accelerate has made it, and wait for its threads.
+
+    A thread that is left could abort the process at exit. Groups live as long as something holds them: the trainer's
+    model does, until Python collects the trainer. vLLM closes its groups first, since they are parts of this one.
+    """
+    if PartialState().num_processes == 1:  # a group, if there is one, belongs to somebody else
+        return
+    gc.collect()
+    vllm = sys.modules.get("vllm.distributed.parallel_state")
+    if vllm is not None:
+        vllm.destroy_model_parallel()
+        vllm.destroy_distributed_environment()
     PartialState().destroy_process_group()
 
 

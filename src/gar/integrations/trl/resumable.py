@@ -1,13 +1,43 @@
 """TRL's trainer with exact resumes."""
 
+from pathlib import Path
 from typing import Any
 
 import torch
 from trl import GRPOTrainer
 
+from gar.integrations.trl.flags import generation_passes
+
 
 class ResumableTrainer(GRPOTrainer):
     """`GRPOTrainer` with resumes that equal an uninterrupted run."""
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        """Save what is under way, too: the sums for the next line of metrics, and rollouts that are not used up."""
+        super()._save_checkpoint(model, trial)
+        if self.args.save_only_model:
+            return
+        used_up = self._step % generation_passes(self.args) == 0
+        under_way = {
+            "passes": self._step,
+            "rollouts": None if used_up else self._buffered_inputs,
+            "metrics": {name: [float(value) for value in values] for name, values in self._metrics["train"].items()},
+            "loss": self._tr_loss,
+            "logged_step": self._globalstep_last_logged,
+        }
+        folder = Path(self._get_output_dir(trial=trial), f"checkpoint-{self.state.global_step}")
+        torch.save(under_way, folder / self._under_way_name())
+
+    def _restore_under_way(self, checkpoint: str) -> None:
+        path = Path(checkpoint, self._under_way_name())
+        if path.exists():  # not in a checkpoint of another trainer
+            under_way = torch.load(path, map_location=self.accelerator.device, weights_only=True)
+            self._step, self._buffered_inputs = under_way["passes"], under_way["rollouts"]
+            self._metrics["train"].update(under_way["metrics"])
+            self._tr_loss, self._globalstep_last_logged = under_way["loss"], under_way["logged_step"]
+
+    def _under_way_name(self) -> str:
+        return f"under_way_{self.accelerator.process_index}.pt"
 
     def _get_train_sampler(self, dataset: Any = None) -> Any:
         self._train_sampler: Any = super()._get_train_sampler(dataset)
@@ -20,11 +50,13 @@ class ResumableTrainer(GRPOTrainer):
         super()._issue_warnings_after_load(load_result)
 
     def _run_epoch(self, *args: Any, **kwargs: Any) -> None:
-        """Skip a step after the last, and draw the orders of earlier epochs from the sampler's generator."""
+        """Skip a step after the last, restore what was under way, and draw the orders of earlier epochs again."""
         if self.state.global_step >= self.state.max_steps:
             self.control.should_training_stop = True
             return
-        epochs_trained = kwargs["epochs_trained"]
+        epochs_trained, checkpoint = kwargs["epochs_trained"], kwargs["resume_from_checkpoint"]
+        if kwargs["epoch"] == epochs_trained and checkpoint is not None:
+            self._restore_under_way(checkpoint)
         if kwargs["epoch"] == epochs_trained and self._train_sampler.shuffle:
             for _ in range(epochs_trained):
                 torch.randperm(self._train_sampler.num_samples, generator=self._train_sampler.generator)

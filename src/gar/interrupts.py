@@ -1,0 +1,73 @@
+"""Signals that end a run. The first lets the running step end, and so keeps what is done. The second ends at once."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+_NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
+_DEFAULTS = (signal.SIG_DFL, signal.default_int_handler)
+
+SAME_REQUEST_SECONDS = 10.0
+"""Two different signals within this time are one request: launchers and clusters send SIGINT, then SIGTERM."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """A signal ends the run. `number` is the signal's."""
+
+    def __init__(self, number: int):
+        super().__init__()
+        self.number = number
+
+
+class Interrupts:
+    """The request to end this process, if there is one.
+
+    Attributes:
+        number: The first signal, 0 for none.
+        waits: Whether the running work ends by itself once `number` is set. Otherwise a signal raises `Interrupted`.
+        served: Whether the run is ending as requested. Further signals are ignored.
+        caught: Whether signals are caught at all.
+    """
+
+    def __init__(self) -> None:
+        self.number = 0
+        self.waits = self.served = self.caught = False
+        self._pid, self._time = os.getpid(), 0.0
+
+    @contextmanager
+    def catch(self) -> Iterator[None]:
+        """Catch Ctrl-C, and what clusters send: SIGTERM, SIGUSR1, and SIGHUP of a closed terminal. Main thread only.
+
+        Signals that are ignored, as under `nohup`, or that a library handles, stay as they are.
+        """
+        before = {number: signal.getsignal(number) for number in _NUMBERS}
+        taken = {number: was for number, was in before.items() if was in _DEFAULTS}
+        for number in taken:
+            signal.signal(number, self._receive)
+        self.caught = True
+        try:
+            yield
+        finally:
+            self.caught = False
+            for number, was in taken.items():
+                signal.signal(number, was)
+
+    def _receive(self, number: int, frame: Any) -> None:
+        if os.getpid() != self._pid:  # a fork, for example a worker of a data loader: its parent decides
+            if number != signal.SIGINT:
+                signal.signal(number, signal.SIG_DFL)
+                os.kill(os.getpid(), number)
+            return
+        now = time.monotonic()
+        if self.served or (self.number not in (0, number) and now - self._time < SAME_REQUEST_SECONDS):
+            return
+        first, self.number, self._time = not self.number, self.number or number, now
+        if not (first and self.waits):
+            raise Interrupted(self.number)
+        if os.environ.get("RANK", "0") == "0":
+            name = signal.Signals(number).name
+            with suppress(OSError):  # no print: the signal may have come within one
+                os.write(2, f"\ngar: {name}: finishing this step, then a checkpoint. Again to end at once.\n".encode())

@@ -1,0 +1,32 @@
+"""`gar train` that sends itself signals: python -m tests.train.signalled "2:SIGINT 3:SIGTERM" ARGUMENTS
+
+Each comes when its step begins, in the processes of rank SIGNALLED_RANK if that is set.
+"""
+
+import os
+import signal
+import sys
+from typing import Any
+from unittest import mock
+
+from gar.cli.main import main
+from gar.integrations.trl.callbacks import StepTimer
+
+
+def train(signals: str, *arguments: str) -> int:
+    """Exit status of `gar train` in this process."""
+    begin = StepTimer.on_step_begin
+
+    def begin_signalled(timer: StepTimer, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        begin(timer, args, state, control, **kwargs)
+        for event in signals.split():
+            step, name = event.split(":")
+            if int(step) == state.global_step + 1 and os.environ.get("RANK") == os.environ.get("SIGNALLED_RANK"):
+                os.kill(os.getpid(), signal.Signals[name])
+
+    with mock.patch.object(StepTimer, "on_step_begin", begin_signalled):
+        return main(["train", *arguments])
+
+
+if __name__ == "__main__":
+    sys.exit(train(*sys.argv[1:]))

@@ -1,9 +1,10 @@
 """TRL's trainer with exact resumes."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
+from accelerate.utils import send_to_device
 from trl import GRPOTrainer
 
 from gar.integrations.trl.flags import generation_passes
@@ -31,7 +32,8 @@ class ResumableTrainer(GRPOTrainer):
     def _restore_under_way(self, checkpoint: str) -> None:
         path = Path(checkpoint, self._under_way_name())
         if path.exists():  # not in a checkpoint of another trainer
-            under_way = torch.load(path, map_location=self.accelerator.device, weights_only=True)
+            under_way = torch.load(path, map_location="cpu", weights_only=True)  # a rank's own device can be "cpu:0"
+            under_way = cast("dict[str, Any]", send_to_device(under_way, self.accelerator.device))
             self._step, self._buffered_inputs = under_way["passes"], under_way["rollouts"]
             self._metrics["train"].update(under_way["metrics"])
             self._tr_loss, self._globalstep_last_logged = under_way["loss"], under_way["logged_step"]

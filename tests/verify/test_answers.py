@@ -20,7 +20,7 @@ def test_grade_exactly_refuses_hostile_answers_unread() -> None:
         assert (graded.status, detail in graded.detail) == (Status.UNPARSED, True), detail
 
 
-NO_FRACTIONS = ["1/0", r"\frac{1}{0}", "0.5", r"\frac12", "1/2/3", r"\frac{1}{2}x", "1/2 or 3/4"]
+NO_FRACTIONS = ["1/0", r"\frac{1}{0}", "0.5", "1/2/3", r"\frac{1}{2}x", "1/2 or 3/4"]
 
 
 def test_grade_exactly_leaves_to_the_parser_what_it_does_not_read() -> None:
@@ -29,7 +29,7 @@ def test_grade_exactly_leaves_to_the_parser_what_it_does_not_read() -> None:
 
 
 def test_grade_answer_gold_that_cannot_be_parsed_is_an_error() -> None:
-    for gold in ("x\u2208{1,2}", "T(p,q)=0 if (p,q)=(0,0), p+q otherwise"):
+    for gold in ("T(p,q)=0 if (p,q)=(0,0), p+q otherwise",):
         assert grade_answer(gold, gold).status == Status.OK
         graded = grade_answer("7", gold)
         assert (graded.status, "cannot be parsed" in graded.detail) == (Status.ERROR, True)

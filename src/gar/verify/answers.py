@@ -17,7 +17,15 @@ from gar.types import Status
 from gar.verify.choices import chosen_letters, is_choice
 from gar.verify.format import MAX_ANSWER_CHARS
 from gar.verify.latex import plain_latex
-from gar.verify.numbers import based, equal_values, is_base_copy, is_undone_arithmetic, plain_number, ratio, value_in_base
+from gar.verify.numbers import (
+    based,
+    equal_values,
+    is_base_copy,
+    is_undone_arithmetic,
+    plain_number,
+    ratio,
+    value_in_base,
+)
 from gar.verify.quantities import Quantity, Unread, is_prose, read_quantity, without_lead, without_marks, words_in
 from gar.verify.words import DOUBTS, NEVER, Unit
 
@@ -133,6 +141,9 @@ def grade_exactly(answer: str, gold: str, prompt: str = "") -> Graded | None:
     if (depth := _nesting(answer)) > MAX_NESTING:
         return _unparsed(f"brackets nested {depth} deep, more than {MAX_NESTING}")
     read = read_gold(gold)
+    bare = not (read.unit or read.percent or read.choice) and plain_number(answer) is not None
+    if bare and (graded := _grade_number(Quantity(answer), read, prompt)):
+        return graded  # most answers
     answer = _tidy(answer)
     if not answer:
         return _unparsed("the answer is empty")
@@ -218,7 +229,10 @@ def _grade_number(answer: Quantity, gold: Gold, prompt: str) -> Graded | None:
     number, gold_number = plain_number(answer.value.removesuffix("/1")), plain_number(gold.value)
     if number is not None and gold_number is not None:
         right = equal_values(
-            Fraction(number), Fraction(gold_number), (answer.percent, gold.percent), decimal="." in answer.value + gold.value
+            Fraction(number),
+            Fraction(gold_number),
+            (answer.percent, gold.percent),
+            decimal="." in answer.value + gold.value,
         )
         return _right_if(right)
     if gold_number is None or gold_number != gold_number.to_integral_value():
@@ -300,7 +314,9 @@ def _grade_expression(text: str, gold: Gold, prompt: str) -> Graded:
     try:
         gold_parsed = _parse_gold(value)
     except Exception as error:
-        return Graded(status=Status.ERROR, detail=f"the gold answer {gold.text!r} cannot be parsed: {error_text(error)}")
+        return Graded(
+            status=Status.ERROR, detail=f"the gold answer {gold.text!r} cannot be parsed: {error_text(error)}"
+        )
     try:
         parsed = _parse(answer)
     except Exception as error:
@@ -319,7 +335,10 @@ def _grade_expression(text: str, gold: Gold, prompt: str) -> Graded:
 def _changing_word(text: str, gold: Gold) -> str:
     """A word that hedges, denies or changes an answer in words, and is none of the gold answer's."""
     words = [word[0].lower() for word in words_in(text)]
-    return next((word for word in words if word in DOUBTS | {"or", "about", "approximately"} and word not in gold.text.lower()), "")
+    return next(
+        (word for word in words if word in DOUBTS | {"or", "about", "approximately"} and word not in gold.text.lower()),
+        "",
+    )
 
 
 def _grade_parsed(parsed: "Parsed", gold: "Parsed", prompt: str, percent: tuple[bool, bool]) -> Graded:

@@ -34,7 +34,8 @@ _LABEL = re.compile(
 _RETRACTS = re.compile(rf"(?:i )?(?:{_DOUBTS}|and|but|is|are|isn't|/|&)\b", re.IGNORECASE)
 # A letter that may name a choice: no article, no unit after a number. A letter with a bracket or colon always may.
 _MENTION = re.compile(
-    r"(?<![A-Za-z0-9\\_^°])(?<![0-9] )(?<!\\circ )(?<!\\circ)(?:[B-HJ]|A(?! (?!and\b|or\b|nor\b|is\b)[a-z]))(?![A-Za-z0-9_^'])"
+    r"(?<![A-Za-z0-9\\_^°])(?<![0-9] )(?<!\\circ )(?<!\\circ)"
+    r"(?:[B-HJ]|A(?! (?!and\b|or\b|nor\b|is\b)[a-z]))(?![A-Za-z0-9_^'])"
     r"|(?<![A-Za-z0-9\\])[A-Ja-j](?=[):] )|(?<![A-Za-z0-9\\])[(\[][A-Ja-j](?=[)\]])"
 )
 

@@ -119,7 +119,9 @@ def _intervals(text: str) -> str:
             sides, names = sides[::-1], [len(sides) - 1 - names[0]]
         at = names[0]
         opening, low = ("[" if "e" in sides[at - 1] else "(", sides[at - 2]) if at else ("(", r"-\infty")
-        high, closing = (sides[at + 2], "]" if "e" in sides[at + 1] else ")") if at + 1 < len(sides) else (r"\infty", ")")
+        high, closing = (
+            (sides[at + 2], "]" if "e" in sides[at + 1] else ")") if at + 1 < len(sides) else (r"\infty", ")")
+        )
         found.append(f"{opening}{low.strip()},{high.strip()}{closing}")
     return r"\cup".join(found)
 

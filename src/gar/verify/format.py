@@ -4,6 +4,7 @@ The answer is read in one order, `ORDER`. The search leaves out the thinking par
 """
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -17,14 +18,15 @@ ORDER = (
     ("thinking", "Leave out the thinking part. If it never closes, there is no answer."),
     ("tag", "The last tagged answer: <answer>7</answer>, <SOLUTION>7</SOLUTION>. It is read on like a response."),
     ("box or announcement", r"The \boxed{} or the line that announces an answer (`Answer: 7`), whichever ends last."),
-    ("last sentence", "The last sentence, without polite closing lines: the last side of its equation, or its only value."),
+    (
+        "last sentence",
+        "The last sentence that is not polite: the last side of its equation, or its only value.",
+    ),
 )
 """How a response is read for its answer. The first step that finds one decides. A table of `docs/grading.md` too."""
 
-_PAIRS = list(DATA["thinking"].values())
-_END_TOKEN = re.compile(
-    r"(?:\s|<\|(?!/)[A-Za-z_0-9]+\|>|</s>|<eos>|<end_of_turn>|<｜end▁of▁sentence｜>|<\|end▁of▁sentence\|>)+\Z"
-)
+_THINKING = list(DATA["thinking"].values())
+_END_TOKEN = re.compile(r"\s*(?:<\|(?!/)[A-Za-z_0-9]{1,30}\|>|</s>|<eos>|<end_of_turn>|<[｜|]end▁of▁sentence[｜|]>)\Z")
 _ANSWER_TAGS = [[rf"<{name}>", rf"</{name}>"] for name in DATA["answer"]["tags"]] + DATA["answer"]["pairs"]
 # A box may be written \\boxed where a model escapes twice. `\\.` skips escaped braces such as \{.
 _BRACES = re.compile(r"(?P<box>\\\\?(?:boxed|fbox) *\{)|\\.|[{}]", re.DOTALL)
@@ -41,12 +43,15 @@ _PHRASE = re.compile(
     r"(?:[:=→⇒]|\bis\b:?|[*_ ]*$)|A:)"
     # The same within a sentence.
     rf"|\b{_NOUN}\b\**(?:,? (?:to|of|for|is given by) [^.:;!?\n]{{0,120}}?)??\** *"
-    r"(?:(?:is|was|will be|would be|should be|must be|comes to|equals|es|ist|est|è|é)\b(?: (?:option|choice)(?= *\**\(?[A-J]\b))?|[:=→])"
+    r"(?:(?:is|was|will be|would be|should be|must be|comes to|equals|es|ist|est|è|é)\b"
+    r"(?: (?:option|choice)(?= *\**\(?[A-J]\b))?|[:=→])"
     r"|(?:答案|答え|정답)(?:应该|就)?(?:是|为|：|:|は|은|는)"
     r'|"(?:final_)?answer" *:)[*_:\s]*?(?=\S|$)',
     re.IGNORECASE | re.MULTILINE,
 )
-_NAMED_AFTER = re.compile(r"[\s$).\]*]*(?:is|was)\s+(?:indeed\s+)?(?:the|our|my)\s+(?:(?:final|correct|right)\s+)*answer\b", re.IGNORECASE)
+_NAMED_AFTER = re.compile(
+    r"[\s$).\]*]*(?:is|was)\s+(?:indeed\s+)?(?:the|our|my)\s+(?:(?:final|correct|right)\s+)*answer\b", re.IGNORECASE
+)
 _POLITE_START = r"(?i:[^\w\n]*(?:" + "|".join(map(re.escape, DATA["polite"]["starts"])) + r")\b)"
 _POLITE = re.compile(_POLITE_START, re.IGNORECASE)
 # Not after a single letter (`C. 12 km`), unless something polite follows.
@@ -94,7 +99,9 @@ def parse_response(
     Returns:
         Both facts. A badly formatted response may still have an answer, unless its thinking part was never closed.
     """
-    text = _END_TOKEN.sub("", text)
+    text = text.rstrip()
+    while token := _END_TOKEN.search(text, max(0, len(text) - 40)):
+        text = text[: token.start()].rstrip()
     outside = _without_thinking(text, tags, starts_inside=prefilled_think)
     find_answer = {"think-answer": _think_answer, "boxed": _boxed_answer, "none": _free_answer}[format]
     answer = find_answer(outside, tags)
@@ -149,29 +156,37 @@ def _without_thinking(text: str, tags: Tags, *, starts_inside: bool) -> str:
 
     Empty if the last thinking part never closes.
     """
-    marker, num_kinds = _marker(tags)
     pieces, start = [], 0
     inside = 0 if starts_inside else -1  # the kind of the open part. The first is the user's
-    for match in marker.finditer(text):
-        kind, closes = divmod((match.lastindex or 1) - 1, 2)
+    for place, end, kind, closes in _markers(text, ((tags.think_open, tags.think_close), "thinking")):
         if closes and inside in (kind, -1):
             pieces = [] if inside < 0 else pieces
-            inside, start = -1, match.end()
+            inside, start = -1, end
         elif not closes and inside < 0:
-            pieces.append(text[start : match.start()])
+            pieces.append(text[start:place])
             inside = kind
     return "" if inside >= 0 else "".join([*pieces, text[start:]])
 
 
-@lru_cache(maxsize=16)
-def _marker(tags: Tags) -> tuple[re.Pattern[str], int]:
-    """A pattern of all markers of thinking parts: two groups for each kind, the user's first."""
-    pairs = [[re.escape(tags.think_open), re.escape(tags.think_close)], *_PAIRS]
-    return re.compile("|".join(f"({mark})" for pair in pairs for mark in pair), re.IGNORECASE), len(pairs)
+def _markers(text: str, which: tuple[tuple[str, str], str]) -> Iterator[tuple[int, int, int, bool]]:
+    """Each marker in a text: where it begins and ends, its kind (0 is the user's), and whether it closes a part."""
+    lead, marker = _patterns(*which)
+    for place in lead.finditer(text):
+        if match := marker.match(text, place.start()):
+            kind, closes = divmod((match.lastindex or 1) - 1, 2)
+            yield match.start(), match.end(), kind, bool(closes)
+
+
+@lru_cache(maxsize=32)
+def _patterns(own: tuple[str, str], kind: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """What a marker may begin with, which is found fast, and a pattern of all markers, two groups for each kind."""
+    pairs = [list(map(re.escape, own)), *(_THINKING if kind == "thinking" else _ANSWER_TAGS)]
+    marker = re.compile("|".join(f"({mark})" for pair in pairs for mark in pair), re.IGNORECASE)
+    return re.compile("|".join({r"[<\[\u25c1]", "analysis", "assistantfinal", *pairs[0]})), marker
 
 
 def _think_answer(text: str, tags: Tags) -> str | None:
-    answer = _tagged(text, [[re.escape(tags.answer_open), re.escape(tags.answer_close)]])
+    answer = _tagged(text, tags, every=False)
     return answer if answer is None else last_boxed(answer) or answer
 
 
@@ -181,7 +196,7 @@ def _boxed_answer(text: str, tags: Tags) -> str | None:
 
 
 def _free_answer(text: str, tags: Tags) -> str | None:
-    tagged = _tagged(text, [[re.escape(tags.answer_open), re.escape(tags.answer_close)], *_ANSWER_TAGS])
+    tagged = _tagged(text, tags, every=True)
     text = _CALCULATION.sub("", tagged or text)
     box, announced = _box(text), _announced(text)
     if box and announced:
@@ -190,17 +205,18 @@ def _free_answer(text: str, tags: Tags) -> str | None:
     return found[0] if found else tagged or _last_sentence(text) or None
 
 
-def _tagged(text: str, pairs: list[list[str]]) -> str | None:
-    """What the last tagged answer holds. None if there is none, or nothing in it."""
+def _tagged(text: str, tags: Tags, *, every: bool) -> str | None:
+    """What the last complete tagged answer holds, with the user's tags or `every` known ones. None for nothing."""
+    opened: dict[int, int] = {}  # where the last part of each kind begins
     last = None
-    for opening, closing in pairs:
-        closings = list(re.finditer(closing, text, re.IGNORECASE))
-        if closings and (last is None or closings[-1].end() > last[1]):
-            openings = [match.end() for match in re.finditer(opening, text, re.IGNORECASE) if match.end() <= closings[-1].start()]
-            if openings:
-                first = next(match.start() for match in closings if match.start() >= openings[-1])
-                last = (text[openings[-1] : first].strip(), closings[-1].end())
-    return (last[0] or None) if last else None
+    for place, end, kind, closes in _markers(text, ((tags.answer_open, tags.answer_close), "answer")):
+        if kind and not every:
+            continue
+        if not closes:
+            opened[kind] = end
+        elif kind in opened:
+            last = text[opened.pop(kind) : place].strip()
+    return last or None
 
 
 def _boxes(text: str) -> list[tuple[int, int, int, int]]:
@@ -220,7 +236,7 @@ def _boxes(text: str) -> list[tuple[int, int, int, int]]:
 
 
 def _box(text: str) -> tuple[str, int] | None:
-    """The answer in boxes, and where it ends: the last box, a list of joined ones, or the one that is named the answer."""
+    """The last box, a list of joined boxes, or the one that is named the answer, and where it ends."""
     boxes = _boxes(text)
     if not boxes:
         bare = list(_BARE_BOX.finditer(text))
@@ -240,8 +256,13 @@ def _in_context(text: str, box: tuple[int, int, int, int]) -> str:
     """The content of a box, or its whole sentence if a word that touches the box denies or changes it."""
     before = _BEFORE_BOX.search(text[max(0, box[0] - 80) : box[0]])
     after = _AFTER_BOX.match(text, box[3])
-    near = (before["words"].lower().split()[-3:] if before else []), (after["words"].lower().split()[:3] if after else [])
-    denies = any(word in DOUBTS for words in near for word in words) or any(word in _TOUCHING for word in (*near[0][-1:], *near[1][:1]))
+    near = (
+        (before["words"].lower().split()[-3:] if before else []),
+        (after["words"].lower().split()[:3] if after else []),
+    )
+    denies = any(word in DOUBTS for words in near for word in words) or any(
+        word in _TOUCHING for word in (*near[0][-1:], *near[1][:1])
+    )
     if not denies:
         return text[box[1] : box[2]].strip()
     start = max(text.rfind(mark, 0, box[0]) for mark in ("\n", ". ")) + 1
@@ -249,7 +270,22 @@ def _in_context(text: str, box: tuple[int, int, int, int]) -> str:
     return text[start:end][-MAX_ANSWER_CHARS:].strip()
 
 
-_TOUCHING = NEVER - {"when", "if", "another", "first", "second", "last", "next", "round", "top", "over", "bad", "any", "provided", "example"}
+_TOUCHING = NEVER - {
+    "when",
+    "if",
+    "another",
+    "first",
+    "second",
+    "last",
+    "next",
+    "round",
+    "top",
+    "over",
+    "bad",
+    "any",
+    "provided",
+    "example",
+}
 
 
 def _announced(text: str) -> tuple[str, int] | None:
@@ -282,7 +318,7 @@ def _end_of_announcement(text: str, start: int) -> int:
             return len(text) if end < 0 else end + 2
     line = text.find("\n", start)
     line = len(text) if line < 0 else line
-    sentence = _SENTENCE_END.search(text[start:line])
+    sentence = _SENTENCE_END.search(text[start : min(line, start + MAX_ANSWER_CHARS)])
     return start + sentence.start() if sentence else line
 
 

@@ -12,7 +12,9 @@ _FULL_WIDTH = str.maketrans({
     "\ufe0f": "",
 })  # fmt: skip  # a table
 _NESTED = r"(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*"
-_FONTS = "mathbf|mathit|mathsf|mathtt|mathnormal|mathrm|text|textrm|textbf|textit|textsf|textnormal|mbox|boldsymbol|bm|pmb"
+_FONTS = (
+    "mathbf|mathit|mathsf|mathtt|mathnormal|mathrm|text|textrm|textbf|textit|textsf|textnormal|mbox|boldsymbol|bm|pmb"
+)
 _STYLES = (
     "bf|rm|it|sf|tt|bfseries|itshape|boldmath|tiny|scriptsize|footnotesize|small|normalsize|large|Large|LARGE|huge|Huge"
     "|displaystyle|textstyle|scriptstyle|limits|nolimits|left|right|[bB]ig[lrm]?|[bB]igg[lrm]?|m?left|m?right|strut"
@@ -30,12 +32,14 @@ _ARGUMENT = re.compile(
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 _REPEATING = re.compile(r"(?<![0-9.])([0-9]*)\.([0-9]*)\\(?:overline|bar|dot) *\{?([0-9]+)\}?")
 _FONT = re.compile(rf"\\({_FONTS})(?![A-Za-z]) *(?:\{{({_NESTED})\}}|([0-9A-Za-z]))")
-_SPACING = r"(?:\s|(?<=\S)~(?=\S)|(?<!\\)\\[ ,;:!>]|\\(?:q?quad|enspace|thinspace|hspace\*? *\{[^{}]*\}|hfill)(?![A-Za-z]))"
+_SPACING = (
+    r"(?:\s|(?<=\S)~(?=\S)|(?<!\\)\\[ ,;:!>]|\\(?:q?quad|enspace|thinspace|hspace\*? *\{[^{}]*\}|hfill)(?![A-Za-z]))"
+)
 
 # In this order.
 _RULES = tuple((re.compile(pattern), spelling) for pattern, spelling in (
     (r"\\(?:left|right) *\.", ""),
-    (rf"(?<=[0-9])(?:\{{,\}}|,?\\!|,?\\[,;:]|,~|~|,\\! *)\s*(?=[0-9]{{3}}(?![0-9]))", ","),
+    (r"(?<=[0-9])(?:\{,\}|,?\\!|,?\\[,;:]|,~|~|,\\! *)\s*(?=[0-9]{3}(?![0-9]))", ","),
     (r"\{ *([,:]) *\}", r"\1"),
     (rf"\\(?:{_STYLES})(?![A-Za-z]) ?", ""),
     (r"\\(?:text)?color *(?:\[[^][]*\])? *\{[^{}]*\}", ""),

@@ -21,7 +21,8 @@ _FRACTION = re.compile(
     r"|(?P<whole>[0-9]+)? *\\[dtc]?frac *\{(?P<top>-?[0-9]+)\} *\{(?P<bottom>-?[0-9]+)\})"
 )
 _BASED = re.compile(
-    r"\(?(?P<digits>[0-9A-Fa-f]{1,200})\)? *(?:_ *(?:\{ *)?(?P<low>[0-9]{1,2})(?: *\})?|,? *\(?(?:in )?base *(?P<base>[0-9]{1,2})\)?)"
+    r"\(?(?P<digits>[0-9A-Fa-f]{1,200})\)? *(?:_ *(?:\{ *)?(?P<low>[0-9]{1,2})(?: *\})?"
+    r"|,? *\(?(?:in )?base *(?P<base>[0-9]{1,2})\)?)"
 )
 _SPACING = r"(?:\s|\\[ ,;:!]|~|\\quad)"
 _OPERATOR = r"(?:[-+*/×÷·⋅]|\\times|\\cdot|\\div)"

@@ -1,7 +1,7 @@
 r"""Read the one value that an answer states, and its unit: `The answer is $78$ km.`, `x = 78`, `She has 78 apples.`
 
-Beside the value stand only units, a few neutral words, and words of the problem. Of a sentence only the words that touch
-the value are judged, but a condition or a doubt anywhere leaves it unread. The word lists are in `words.toml`.
+Beside the value stand only units, a few neutral words, and words of the problem. Of a sentence only the words that
+touch the value are judged, but a condition or a doubt anywhere leaves it unread. The word lists are in `words.toml`.
 """
 
 import re
@@ -9,11 +9,14 @@ from dataclasses import dataclass, field
 
 from gar.verify.words import (
     COMPARES,
+    CURRENCIES,
     DATA,
     DOUBTS,
     GUESSES,
+    HEADS,
     NEUTRAL,
     NEVER,
+    NO_PLURALS,
     NOUNS,
     NUMBER_WORDS,
     SCALES,
@@ -26,7 +29,9 @@ from gar.verify.words import (
 _MATH = re.compile(r"\$\$([^$]+)\$\$|\$([^$]+)\$(?![0-9])|\\\((.+?)\\\)|\\\[(.+?)\\\]", re.DOTALL)
 _MARKS = re.compile(r"\*\*|`|</?(?:b|strong)>")
 _BOX = re.compile(r"\\boxed *\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}")
-_WORD = re.compile(r"(?<![\\A-Za-z_])(?<!\\begin\{)(?<!\\end\{)(?:[A-Za-z]{2,}(?:[-'][A-Za-z]+)*(?![A-Za-z])|(?<= )a(?= [a-z]{2}))")
+_WORD = re.compile(
+    r"(?<![\\A-Za-z_])(?<!\\begin\{)(?<!\\end\{)(?:[A-Za-z]{2,}(?:[-'][A-Za-z]+)*(?![A-Za-z])|(?<= )a(?= [a-z]{2}))"
+)
 _CONTENT = re.compile(r"[0-9]|\\(?!cdot|times|circ|begin|end)[A-Za-z]|(?<=[$€£¥])[a-z]")
 _BEFORE_VALUE = re.compile(r"^(?:[\s,;:!?\"'*)\]]|\.(?![0-9])|-(?= ))*")
 _AFTER_VALUE = re.compile(r"(?:[\s,;:\"'*(/]|(?<!\.)\.|-)*$")
@@ -39,7 +44,8 @@ _MATHS_SIGN = re.compile(r"\.\.|[=<>?~+*^_/|0-9]|\\[a-zA-Z]")
 _LEAD = re.compile(
     r"(?:(?:so|thus|hence|therefore|then|finally)\b,? *|\\therefore *)*(?:"
     r"(?:(?:(?:the|my|our|its|a|this|that) )?(?:(?:final|correct|right|exact|numerical|required|desired|combined) )*"
-    r"(?:answer|result|solution|value|total|sum|number)(?: (?:to|of|for) (?:the|this) (?:question|problem|expression))?|it)"
+    r"(?:answer|result|solution|value|total|sum|number)"
+    r"(?: (?:to|of|for) (?:the|this) (?:question|problem|expression))?|it)"
     r" *(?:\bis\b(?: equal to)?|\bequals\b|would be|must be|should be|comes to|:|=)"
     r"|(?:we|i) (?:get|have|obtain|find)\b|=) *:?(?: *(?:exactly|simply|just)\b)? *",
     re.IGNORECASE,
@@ -50,21 +56,21 @@ _NEUTRAL_PHRASES = re.compile("|".join(rf"\b{phrase}\b" for phrase in DATA["word
 _POWER = re.compile(r" *\^ *\{? *-?[0-9] *\}?|[23](?![0-9.,/])")  # of a unit
 _IN_UNIT = re.compile(r"\bin (?=([A-Za-z]+))")
 _NUMERAL = re.compile(
-    r"(?:(?P<minus>negative|minus) +)?(?P<words>(?:(?:" + "|".join([*NUMBER_WORDS, *SCALES, "and", "a"]) + r")\b[ -]*)+)",
+    r"(?:(?P<minus>negative|minus) +)?(?P<words>(?:(?:"
+    + "|".join([*NUMBER_WORDS, *SCALES, "and", "a"])
+    + r")\b[ -]*)+)",
     re.IGNORECASE,
 )
 _NUMBER = r"[-+]?(?:\\?[$€£¥] *)?[-+]?(?:[0-9][0-9,]*(?:\.[0-9]+)?|\.[0-9]+)"
 _LEADING_NUMBER = re.compile(_NUMBER)
 _EQUALS = re.compile(r"(?<![<>!=\\])=(?!=)|\b(?:is|are) equal to\b|\bequals\b(?: to)?|\\approx|\\Rightarrow|\u21d2")
 _BREAK = re.compile(r"[;,](?! *[0-9]{3}(?![0-9]))|\b(?:and|so|or|but|then|because|while)\b", re.IGNORECASE)
-_HEADS = {"total", "sum", "value", "cost", "price", "profit", "average", "amount", "speed", "distance", "area", "length",
-          "volume", "weight", "height", "age", "number", "result", "answer", "out", "change", "rate", "perimeter", "salary",
-          "score", "balance", "bill", "income", "revenue", "temperature", "probability", "chance"}  # fmt: skip  # words
 _TRANSPARENT = {"of", "to", "a", "an", "the", "at", "by", "only", "just", "exactly", "from", "still", "in"}
 _ADVERBS = {"each", "exactly", "only", "just", "still", "now", "also", "then", "therefore", "simply"}
 _TO_NUMBER = re.compile(r"to (?:\\?[$\u20ac\u00a3])?[0-9]")
 _OPEN = {"or", "point", "if", "unless", "when"}
-_VERB = re.compile(r"[a-z]{2,}(?:ed|[^s]s)")
+_VERB = re.compile(r"[a-z]{2,}(?:ed|[^siu]s)")
+_BE = {"is", "are", "was", "were", "be", "been"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +105,7 @@ def read_quantity(
         text: As `plain_latex` and `without_marks` leave it.
         nouns: Words that may stand beside a value, in lower case: the problem's. None: any that change nothing.
         letters: The gold answer has letters, so that single letters and short words are no units.
+        sentence: A sentence may state the value.
 
     Raises:
         Unread: It does not state one value.
@@ -122,7 +129,7 @@ def without_lead(text: str) -> str:
 
 
 def words_in(text: str, *, letters: bool = False) -> list[re.Match[str]]:
-    """The words of a text. Beside letters of algebra a word has a vowel, and its letters are in no alphabetical order."""
+    """The words of a text. Beside letters of algebra only those that are no products of letters."""
     return [match for match in _WORD.finditer(text) if not letters or is_prose(match[0])]
 
 
@@ -130,7 +137,11 @@ def is_prose(word: str) -> bool:
     """Whether letters are a word and no product such as `abc`."""
     low = word.lower()
     known = low in NEVER or low in DOUBTS
-    return low in _LITTLE or (len(low) > 2 and known) or (len(low) > 2 and re.search("[aeiouy]", low) is not None and list(low) != sorted(low))
+    return (
+        low in _LITTLE
+        or (len(low) > 2 and known)
+        or (len(low) > 2 and re.search("[aeiouy]", low) is not None and list(low) != sorted(low))
+    )
 
 
 def sentence_value(text: str) -> str | None:
@@ -151,7 +162,7 @@ def sentence_value(text: str) -> str | None:
     before, after = text[:start], text[end:]
     value = text[start:end]
     subject = before.replace("\\therefore", " ").split()
-    stated = _is_stated(before) and (len(subject) > 1 or before.rstrip().endswith((":", "is", "are")))
+    stated = _is_stated(before) and (len(subject) > 1 or re.search(r"(?::|\b(?:is|are)) *$", before) is not None)
     verb = re.match(r"[^.;]*\b(?:is|are|was|were|remain)\b *(?P<next>[a-z]*)", after)
     if not stated and (subject or verb is None or verb["next"] in NEVER):
         return None
@@ -170,7 +181,8 @@ def _strict(text: str, nouns: frozenset[str] | None, letters: bool) -> Quantity:
     start, end = spans[0]
     value, before, after = text[start:end], _NEUTRAL_PHRASES.sub(" ", text[:start]), text[end:]
     for match in words_in(before, letters=letters):
-        _judge(match[0].lower(), nouns or frozenset())
+        if match[0] not in CURRENCIES:
+            _judge(match[0].lower(), nouns or frozenset(), units=False)
     if _HEDGE_SIGN.search(before + after) or _HEDGE_SIGN.match(value):
         raise Unread("the answer hedges its value")
     if not letters:
@@ -231,7 +243,11 @@ def _unit_after(rest: str, nouns: frozenset[str] | None, *, letters: bool, plain
         if match is None:
             return unit
         word = match[0].lower()
-        if not known and word not in NEVER | NEUTRAL and (nouns is None or _is_noun(word, nouns) or (plain and not unit and _is_plural(word))):
+        if (
+            not known
+            and word not in NEVER | NEUTRAL
+            and (nouns is None or _is_noun(word, nouns) or (plain and not unit and _is_plural(word)))
+        ):
             unit = {word.removesuffix("s"): 1}
         else:
             _judge(word, nouns or frozenset())
@@ -239,16 +255,16 @@ def _unit_after(rest: str, nouns: frozenset[str] | None, *, letters: bool, plain
 
 
 def _is_plural(word: str) -> bool:
-    return word in NOUNS or (len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us", "is")))
+    return word in NOUNS or (word not in NO_PLURALS and len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us", "is")))
 
 
 def _is_noun(word: str, nouns: frozenset[str]) -> bool:
     return not nouns.isdisjoint((word, word.removesuffix("s"), word.removesuffix("es"), f"{word}s", f"{word}es"))
 
 
-def _judge(word: str, nouns: frozenset[str]) -> None:
+def _judge(word: str, nouns: frozenset[str], *, units: bool = True) -> None:
     """`Unread` if a word beside a value may change it."""
-    if word in NEVER or not (word in NEUTRAL or _is_noun(word, nouns) or unit_named(word)):
+    if word in NEVER or not (word in NEUTRAL or _is_noun(word, nouns) or (units and unit_named(word))):
         raise Unread(f"the answer does not state one value: {word!r}")
 
 
@@ -288,13 +304,15 @@ def _is_stated(before: str) -> bool:
     if not words or not before[-1].isalpha():
         return False
     last = words[-1]
-    if last == "of" and words[-2:-1] and words[-2] not in _HEADS:
+    if last == "of" and words[-2:-1] and words[-2] not in HEADS:
+        return False
+    if last in SCALES or (words[-2:-1] and words[-2] in _BE and _VERB.fullmatch(last) and last not in STATES):
         return False
     if last in NEVER or not (last in STATES or last in _TRANSPARENT or _VERB.fullmatch(last)):
         return False
     while len(words) > 1 and words[-1] in _TRANSPARENT | {"of", "than"}:
         words.pop()
-    return words[-1] not in NEVER - {"average"} or words[-1] in _HEADS
+    return words[-1] not in NEVER - {"average"} or words[-1] in HEADS
 
 
 def _chain_value(text: str) -> str | None:
@@ -303,7 +321,7 @@ def _chain_value(text: str) -> str | None:
     if not _CONTENT.search(exact):
         return None
     parts = _EQUALS.split(exact)
-    for index, part in enumerate(parts[1:-1]):
+    for part in parts[1:-1]:
         if not (broken := _BREAK.search(part)):
             continue
         result = _LEADING_NUMBER.match(part.strip())
@@ -316,9 +334,8 @@ def _chain_value(text: str) -> str | None:
         return None
     _, end = spans[0]
     value = last[:end]
-    if comma := re.search(r",(?! ?[0-9]{3}(?![0-9]))|;", value):
-        if re.search("[0-9]", value[comma.end() :]) and not value.startswith(("(", "\\{", "[")):
-            return None
+    if re.search(r"(?:,(?! ?[0-9]{3}(?![0-9]))|;).*[0-9]", value) and not value.startswith(("(", "\\{", "[")):
+        return None
     return _with_touching(value, last[end:])
 
 
@@ -330,12 +347,16 @@ def _with_touching(value: str, after: str) -> str | None:
     """A value and the unit after it. None if a word that touches them may change the value."""
     scale = re.match(r" *([a-z]+)\b", after.lower())
     start = scale.end() if scale and scale[1] in SCALES else 0
-    unit, end = read_unit(after, start)
+    _, end = read_unit(after, start)
     rest = after[end:].lstrip(" )*$").lower()
     touching = re.match(r"[a-z']*", rest)
     joined = re.match(r"and (?:an? )?([a-z]+)", rest)
     words = {touching[0] if touching else "", joined[1] if joined else ""}
-    if words & (NEVER - COMPARES | SCALES.keys() | _OPEN) or (joined and joined[1] in NUMBER_WORDS) or _TO_NUMBER.match(rest):
+    if (
+        words & (NEVER - COMPARES | SCALES.keys() | _OPEN)
+        or (joined and joined[1] in NUMBER_WORDS)
+        or _TO_NUMBER.match(rest)
+    ):
         return None
     if re.match(r" *[-+*/^=_<>]", after[end:]) and not re.match(r" */ *[A-Za-z]", after[end:]):
         return None

@@ -6,9 +6,9 @@ from collections import Counter
 from importlib.resources import files
 
 DATA = tomllib.loads(files("gar.verify").joinpath("words.toml").read_text(encoding="utf-8"))
-NEVER, DOUBTS, GUESSES, NEUTRAL, NOUNS, COMPARES, STATES = (
+NEVER, DOUBTS, GUESSES, NEUTRAL, NOUNS, NO_PLURALS, COMPARES, STATES, HEADS, CURRENCIES = (
     frozenset(DATA["words"][name].split())
-    for name in ("never", "doubts", "guesses", "neutral", "nouns", "compares", "states")
+    for name in ("never", "doubts", "guesses", "neutral", "nouns", "no_plurals", "compares", "states", "heads", "currencies")
 )
 SCALES: dict[str, int] = DATA["scales"]
 NUMBER_WORDS = {word: value for value, word in enumerate(DATA["words"]["units_of"].split())} | {

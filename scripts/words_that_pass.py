@@ -18,7 +18,12 @@ from gar.verify.answers import grade_answer
 
 GOLD = "78"
 ANSWERS = {"before": "{} 78", "after": "78 {}", "after in text": r"78\text{{ {}}}", "for $78": r"\$78 {}"}
-RESPONSES = {"line": "{} 78", "end of a line": "78 {}.", "sentence": "It is {} 78.", "sentence with a noun": "It {} 78 items."}
+RESPONSES = {
+    "line": "{} 78",
+    "end of a line": "78 {}.",
+    "sentence": "It is {} 78.",
+    "sentence with a noun": "It {} 78 items.",
+}
 
 
 def passing(words: Iterable[str]) -> dict[str, list[str]]:
@@ -43,7 +48,8 @@ def common_words(num: int) -> list[str]:
     """The most common English words of two letters and more."""
     from wordfreq import top_n_list  # pyright: ignore[reportMissingImports]
 
-    return [word for word in top_n_list("en", 2 * num) if word.isascii() and word.isalpha() and len(word) > 1][:num]
+    words = (word for word in top_n_list("en", 2 * num) if word.isascii() and word.isalpha() and len(word) > 1)
+    return [word for word in words if not word.startswith("fuck")][:num]
 
 
 def main() -> None:

@@ -25,7 +25,8 @@ ENDINGS = [
     r"\[ \boxed{{{}}} \text{{ minutes}} \]",
     "**{} minutes**",
     "So she needs **{}** minutes in total. Hope this helps!",
-    "<|channel|>analysis<|message|>{working}<|end|><|start|>assistant<|channel|>final<|message|>It is **{}**.<|return|>",
+    "<|channel|>analysis<|message|>{working}<|end|><|start|>assistant<|channel|>final<|message|>"
+    "It is **{}**.<|return|>",
     "所以答案是{}。",
     "Final answer → {}<|end|>",
 ]

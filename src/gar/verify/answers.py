@@ -169,8 +169,10 @@ def _grade_special(answer: str, gold: Gold, prompt: str) -> Graded | None:
     if _NAME_LIST.fullmatch(gold.value):
         answer = answer.strip("\\{}() ")
         return _right_if(_capitals(answer) == _capitals(gold.value)) if _NAME_LIST.fullmatch(answer) else None
-    gold_congruence, congruence = _CONGRUENCE.fullmatch(gold.value), _CONGRUENCE.fullmatch(answer)
-    if gold_congruence and congruence:
+    if answer.count(r"\equiv") == gold.value.count(r"\equiv") == 1:
+        congruence, gold_congruence = _CONGRUENCE.fullmatch(answer), _CONGRUENCE.fullmatch(gold.value)
+        if not (congruence and gold_congruence):
+            return None
         return _right_if(_residue(congruence) == _residue(gold_congruence))
     if r"\equiv" in answer and r"\equiv" not in gold.value:
         return Graded(status=Status.WRONG, detail="a congruence")
@@ -196,7 +198,8 @@ def _grade_stated(answer: str, gold: Gold, prompt: str) -> Graded | None:
         quantity = _quantity(answer, gold, prompt)
     except Unread as error:
         return _unparsed(str(error))
-    if quantity.unit and quantity.unit != gold.unit and (gold.unit or gold.percent):
+    foreign = quantity.unit and quantity.unit != gold.unit and (gold.unit or gold.percent)
+    if foreign or (quantity.percent and gold.unit):
         return Graded(status=Status.WRONG, detail="another unit than the gold answer has")
     if _is_same(quantity.value, gold.value) and quantity.percent == gold.percent:
         return _right_if(True)
@@ -227,6 +230,8 @@ def _grade_number(answer: Quantity, gold: Gold, prompt: str) -> Graded | None:
         reduced = reduced == [abs(value.numerator), value.denominator]
         return None if prompt and not reduced and value == gold_value else _right_if(value == gold_value)
     number, gold_number = plain_number(answer.value.removesuffix("/1")), plain_number(gold.value)
+    if value is not None and gold_number is not None and gold.percent and not answer.percent:
+        return _right_if(value == Fraction(gold_number) / 100)
     if number is not None and gold_number is not None:
         right = equal_values(
             Fraction(number),
@@ -321,7 +326,8 @@ def _grade_expression(text: str, gold: Gold, prompt: str) -> Graded:
         parsed = _parse(answer)
     except Exception as error:
         return _unparsed(error_text(error))
-    if parsed.text and parsed.text.casefold() == gold_parsed.text.casefold():
+    same = parsed.text and parsed.text.casefold() == gold_parsed.text.casefold()
+    if same and quantity.percent == gold.percent:
         return _right_if(True)
     if gold_parsed.value is None:
         return Graded(status=Status.ERROR, detail=f"the gold answer {gold.text!r} cannot be parsed")

@@ -39,7 +39,8 @@ _ADJECTIVES = r"(?:(?:the|my|our|final|correct|right|best|overall|numerical|answ
 _NOUN = r"(?:answers?|respuesta(?: final| correcta)?|antwort|réponse|risposta|resposta|ответ)"
 _PHRASE = re.compile(
     # A line that begins with the name of an answer, in any heading, list or bold, and may hold nothing else.
-    rf"(?:^[^\w\n\\$(]*(?:####(?!#)|{_ADJECTIVES}(?:{_NOUN}|(?:option|choice)(?= *\**[:=]))[*_ ]*(?:\([^)\n]*\))?[*_ ]*"
+    rf"(?:^(?:[^\w\n\\$(]|_)*(?:####(?!#)|{_ADJECTIVES}(?:{_NOUN}|(?:option|choice)(?= *\**[:=]))"
+    r"[*_ ]*(?:\([^)\n]*\))?[*_ ]*"
     r"(?:[:=→⇒]|\bis\b:?|[*_ ]*$)|A:)"
     # The same within a sentence.
     rf"|\b{_NOUN}\b\**(?:,? (?:to|of|for|is given by) [^.:;!?\n]{{0,120}}?)??\** *"
@@ -59,6 +60,8 @@ _SENTENCE_END = re.compile(
     rf"(?<=[.!?])[*$)\"]*\s+(?={_POLITE_START})|(?<=[.!?])(?<!\b[A-Za-z]\.)(?<!\b[DMS][rst]\.)(?<!Mrs\.)(?<!\.\.)"
     r"[*$)\"]*\s+(?![a-z])|(?<=[。！])(?=.)",
 )
+_SENTENCE_MARK = re.compile(r"[.!?\n]")
+_CONDITION = re.compile(r"\b(?:if|unless|whether|suppos(?:e|ing)|assum(?:e|ing)|pretend)\b", re.IGNORECASE)
 _CLAUSE_END = re.compile(r"[.,:;!?\n]")
 _CALCULATION = re.compile("<<[^<>]*>>")  # as GSM8K's solutions have them
 _DISPLAY_END = re.compile(r"(?P<close>\$\$|\\\])[\s.]*\Z")
@@ -200,7 +203,7 @@ def _free_answer(text: str, tags: Tags) -> str | None:
     text = _CALCULATION.sub("", tagged or text)
     box, announced = _box(text), _announced(text)
     if box and announced:
-        return box[0] if box[1] >= announced[1] else announced[0]
+        return box[0] if box[1] > announced[1] else announced[0]
     found = box or announced
     return found[0] if found else tagged or _last_sentence(text) or None
 
@@ -301,8 +304,10 @@ def _announced(text: str) -> tuple[str, int] | None:
             answer = answer.rstrip('"} ')
         if not re.search(r"\w", answer):
             continue
-        if DOUBTS & set(re.findall(r"[a-z']+", before.lower())):
-            return f"{before}{text[match.start() : stop]}".strip()[-MAX_ANSWER_CHARS:], stop
+        words = re.findall(r"[a-z']+", before.lower())
+        sentence = _SENTENCE_MARK.split(text[max(0, match.start() - 500) : match.start()])[-1]
+        if DOUBTS & {*words} or NEVER & {*words[-2:]} or _CONDITION.search(sentence):
+            return f"{sentence}{text[match.start() : stop]}".strip()[-MAX_ANSWER_CHARS:], stop
         boxes = _boxes(answer)
         if not boxes:
             return (_box(answer) or (answer,))[0], stop

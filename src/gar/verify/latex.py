@@ -32,9 +32,7 @@ _ARGUMENT = re.compile(
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 _REPEATING = re.compile(r"(?<![0-9.])([0-9]*)\.([0-9]*)\\(?:overline|bar|dot) *\{?([0-9]+)\}?")
 _FONT = re.compile(rf"\\({_FONTS})(?![A-Za-z]) *(?:\{{({_NESTED})\}}|([0-9A-Za-z]))")
-_SPACING = (
-    r"(?:\s|(?<=\S)~(?=\S)|(?<!\\)\\[ ,;:!>]|\\(?:q?quad|enspace|thinspace|hspace\*? *\{[^{}]*\}|hfill)(?![A-Za-z]))"
-)
+_SPACING = r"(?:\s|(?<=\S)~|(?<!\\)\\[ ,;:!>]|\\(?:q?quad|enspace|thinspace|hspace\*? *\{[^{}]*\}|hfill)(?![A-Za-z]))"
 
 # In this order.
 _RULES = tuple((re.compile(pattern), spelling) for pattern, spelling in (
@@ -55,6 +53,7 @@ _RULES = tuple((re.compile(pattern), spelling) for pattern, spelling in (
     (r"\^? *\{? *\\(?:circ|degree|degrees)(?![A-Za-z]) *\}?", r"^\\circ "),
     ("√ *([0-9]+)", r"\\sqrt{\1}"), ("√ *", r"\\sqrt"), ("π", r"\\pi "),
     (_BARE_NAMES, r"\\\1"), (r"(?<![\\A-Za-z])pi(?![A-Za-z])", r"\\pi "),
+    (r"\\sqrt *\(([^()]*)\)", r"\\sqrt{\1}"),
     (r"\\log *_ *(?:e(?![A-Za-z])|\{ *e *\})", r"\\ln "),
     (r"\\(sin|cos|tan|cot|sec|csc) *\^ *\{? *-1 *\}?", lambda name: _INVERSE[name[1]] + " "),
     (r"(?<![A-Za-z0-9]),? *(?:\band\b|\bor\b) *,", ","), (r", *and\b", ","),

@@ -5,6 +5,7 @@ touch the value are judged, but a condition or a doubt anywhere leaves it unread
 """
 
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from gar.verify.words import (
@@ -34,7 +35,7 @@ _WORD = re.compile(
 )
 _CONTENT = re.compile(r"[0-9]|\\(?!cdot|times|circ|begin|end)[A-Za-z]|(?<=[$€£¥])[a-z]")
 _BEFORE_VALUE = re.compile(r"^(?:[\s,;:!?\"'*)\]]|\.(?![0-9])|-(?= ))*")
-_AFTER_VALUE = re.compile(r"(?:[\s,;:\"'*(/]|(?<!\.)\.|-)*$")
+_AFTER_VALUE = " \t,;:\"'*(/"
 _UNIT_PLACE = re.compile(r"(?<=[0-9}!)])(?P<gap> *)(?=[msghLlKNJWVA](?![A-Za-z])|\^\\circ)")
 _CURRENCY = re.compile(r"^(?P<sign>[-+]? *)(?:US *)?\\?(?P<currency>[$€£¥]) *(?P<late>[-+]?)(?=[0-9.\\])")
 _PERCENT = re.compile(r" *\\?%$")
@@ -47,7 +48,7 @@ _LEAD = re.compile(
     r"(?:answer|result|solution|value|total|sum|number)"
     r"(?: (?:to|of|for) (?:the|this) (?:question|problem|expression))?|it)"
     r" *(?:\bis\b(?: equal to)?|\bequals\b|would be|must be|should be|comes to|:|=)"
-    r"|(?:we|i) (?:get|have|obtain|find)\b|=) *:?(?: *(?:exactly|simply|just)\b)? *",
+    r"|(?:we|i) (?:get|have|obtain|find)\b|=>?) *:?(?: *(?:exactly|simply|just)\b)? *",
     re.IGNORECASE,
 )
 _JOINS = {"or", "and"}
@@ -66,10 +67,28 @@ _LEADING_NUMBER = re.compile(_NUMBER)
 _EQUALS = re.compile(r"(?<![<>!=\\])=(?!=)|\b(?:is|are) equal to\b|\bequals\b(?: to)?|\\approx|\\Rightarrow|\u21d2")
 _BREAK = re.compile(r"[;,](?! *[0-9]{3}(?![0-9]))|\b(?:and|so|or|but|then|because|while)\b", re.IGNORECASE)
 _TRANSPARENT = {"of", "to", "a", "an", "the", "at", "by", "only", "just", "exactly", "from", "still", "in"}
-_ADVERBS = {"each", "exactly", "only", "just", "still", "now", "also", "then", "therefore", "simply"}
+_ADVERBS = {
+    "each",
+    "exactly",
+    "only",
+    "just",
+    "still",
+    "now",
+    "also",
+    "then",
+    "therefore",
+    "simply",
+    "us",
+    "him",
+    "her",
+    "them",
+    "you",
+    "me",
+}
 _TO_NUMBER = re.compile(r"to (?:\\?[$\u20ac\u00a3])?[0-9]")
 _OPEN = {"or", "point", "if", "unless", "when"}
 _VERB = re.compile(r"[a-z]{2,}(?:ed|[^siu]s)")
+_TIMES = {"half", "twice", "double", "triple", "thrice"}  # the answer
 _BE = {"is", "are", "was", "were", "be", "been"}
 
 
@@ -128,9 +147,9 @@ def without_lead(text: str) -> str:
     return rest[:-1].rstrip() if rest.endswith(".") and not rest.endswith("..") else rest
 
 
-def words_in(text: str, *, letters: bool = False) -> list[re.Match[str]]:
+def words_in(text: str, start: int = 0, *, letters: bool = False) -> Iterator[re.Match[str]]:
     """The words of a text. Beside letters of algebra only those that are no products of letters."""
-    return [match for match in _WORD.finditer(text) if not letters or is_prose(match[0])]
+    return (match for match in _WORD.finditer(text, start) if not letters or is_prose(match[0]))
 
 
 def is_prose(word: str) -> bool:
@@ -172,7 +191,7 @@ def sentence_value(text: str) -> str | None:
 def _strict(text: str, nouns: frozenset[str] | None, letters: bool) -> Quantity:
     """A value with nothing beside it but a unit, neutral words and words of the problem."""
     text = _spelled_out(text)
-    words = words_in(text, letters=letters)
+    words = list(words_in(text, letters=letters))
     spans = _contents(text, words)
     if letters and not words:
         spans = [(0, len(text))]
@@ -187,6 +206,8 @@ def _strict(text: str, nouns: frozenset[str] | None, letters: bool) -> Quantity:
         raise Unread("the answer hedges its value")
     if not letters:
         value, letter_unit = _without_letters(value, spaced=nouns is None)
+        if letter_unit == "K" and _WORD.search(after):  # thousands
+            raise Unread("the answer does not state one value: 'K'")
         after = f" {letter_unit} {after}" if letter_unit else after
     unit: Unit = {}
     if currency := _CURRENCY.match(value):
@@ -206,7 +227,8 @@ def _strict(text: str, nouns: frozenset[str] | None, letters: bool) -> Quantity:
 def _without_letters(value: str, *, spaced: bool) -> tuple[str, str]:
     """A value without its unit of single letters (`10 m/s`), and this unit."""
     for place in _UNIT_PLACE.finditer(value):
-        spare = not place["gap"] and spaced and value[place.end()] != "^"  # a gold answer 3m may be a product
+        letter = value[place.end()]
+        spare = not place["gap"] and (letter.isupper() or (spaced and letter != "^"))  # 64K, a product 3m
         if not spare and read_unit(value, place.end())[1] == len(value) and not _LETTER.search(value, 0, place.start()):
             return value[: place.start()], value[place.end() :]
     return value, ""
@@ -236,8 +258,8 @@ def _unit_after(rest: str, nouns: frozenset[str] | None, *, letters: bool, plain
         if not known and (not letters or _WORD.match(rest.lstrip(" \\("))):
             unit_here, place = read_unit(rest, place)
             unit, known = (unit_here, True) if unit_here else (unit, False)
-        match = next((word for word in words_in(rest[place:], letters=letters)), None)
-        gap = rest[place:] if match is None else rest[place : place + match.start()]
+        match = next(words_in(rest, place, letters=letters), None)
+        gap = rest[place : len(rest) if match is None else match.start()]
         if _MATHS_SIGN.search(gap):
             raise Unread("the answer does not state one value")
         if match is None:
@@ -251,11 +273,13 @@ def _unit_after(rest: str, nouns: frozenset[str] | None, *, letters: bool, plain
             unit = {word.removesuffix("s"): 1}
         else:
             _judge(word, nouns or frozenset())
-        place += match.end()
+        place = match.end()
 
 
 def _is_plural(word: str) -> bool:
-    return word in NOUNS or (word not in NO_PLURALS and len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us", "is")))
+    return word in NOUNS or (
+        word not in NO_PLURALS and len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us", "is"))
+    )
 
 
 def _is_noun(word: str, nouns: frozenset[str]) -> bool:
@@ -268,7 +292,7 @@ def _judge(word: str, nouns: frozenset[str], *, units: bool = True) -> None:
         raise Unread(f"the answer does not state one value: {word!r}")
 
 
-def _contents(text: str, words: list[re.Match[str]]) -> list[tuple[int, int]]:
+def _contents(text: str, words: Iterable[re.Match[str]]) -> list[tuple[int, int]]:
     """The parts of a text between its words that hold a number or a formula. `3 or 7` is one part."""
     spans: list[tuple[int, int]] = []
     start, joins = 0, False
@@ -277,8 +301,11 @@ def _contents(text: str, words: list[re.Match[str]]) -> list[tuple[int, int]]:
             start = power.end()
         piece = text[start:begin]
         if _CONTENT.search(piece):
-            left = start + len(piece) - len(_BEFORE_VALUE.sub("", piece, count=1))
-            right = begin - (len(piece) - len(_AFTER_VALUE.sub("", piece)))
+            opening = _BEFORE_VALUE.match(piece)
+            left = start + (opening.end() if opening else 0)
+            value = piece.rstrip(_AFTER_VALUE)
+            value = value if value.endswith("..") else value.removesuffix(".").removesuffix(" -").rstrip(_AFTER_VALUE)
+            right = start + len(value)
             if joins and spans:
                 spans[-1] = (spans[-1][0], right)
             else:
@@ -301,7 +328,7 @@ def _is_stated(before: str) -> bool:
     words = [word.lower() for word in re.findall(r"[A-Za-z']+", before)]
     while len(words) > 1 and words[-1] in _ADVERBS:
         words.pop()
-    if not words or not before[-1].isalpha():
+    if not words or not before[-1].isalpha() or words[0] in _TIMES:
         return False
     last = words[-1]
     if last == "of" and words[-2:-1] and words[-2] not in HEADS:

@@ -8,7 +8,18 @@ from importlib.resources import files
 DATA = tomllib.loads(files("gar.verify").joinpath("words.toml").read_text(encoding="utf-8"))
 NEVER, DOUBTS, GUESSES, NEUTRAL, NOUNS, NO_PLURALS, COMPARES, STATES, HEADS, CURRENCIES = (
     frozenset(DATA["words"][name].split())
-    for name in ("never", "doubts", "guesses", "neutral", "nouns", "no_plurals", "compares", "states", "heads", "currencies")
+    for name in (
+        "never",
+        "doubts",
+        "guesses",
+        "neutral",
+        "nouns",
+        "no_plurals",
+        "compares",
+        "states",
+        "heads",
+        "currencies",
+    )
 )
 SCALES: dict[str, int] = DATA["scales"]
 NUMBER_WORDS = {word: value for value, word in enumerate(DATA["words"]["units_of"].split())} | {
@@ -72,6 +83,10 @@ def unit_named(word: str) -> Unit | None:
     return None
 
 
+def _is_countable(word: str) -> bool:
+    return len(word) > 2 and word.isalpha() and word not in NEVER | SCALES.keys() | {"mil", "mille"}
+
+
 def read_unit(text: str, start: int) -> tuple[Unit, int]:
     """The unit that begins at a place of a text, and where it ends: `km/h`, `meters per second squared`, `m^2`.
 
@@ -81,6 +96,8 @@ def read_unit(text: str, start: int) -> tuple[Unit, int]:
     while match := _FACTOR.match(text, start):
         named = unit_named(match["name"])
         article = (match["over"] or "").lower() in ("a", "an", "each", "every")
+        if named is None and (match["over"] or "").lower() in ("/", "per") and _is_countable(match["name"].lower()):
+            named = {match["name"].lower(): 1}  # per room
         if named is None or (article and not named.keys() & _TIMES):
             break
         power = int(match["raised"] or match["digit"] or _AFTER_POWERS.get(match["word"] or "", 1))

@@ -95,7 +95,7 @@ def grade_answer(answer: str, gold: str, prompt: str = "") -> Graded:
 
 @dataclass(frozen=True, kw_only=True)
 class Gold:
-    """A gold answer as it is read once. `words` are those of a gold answer in words, such as `odd n`."""
+    """A gold answer as it is read once. `words` is empty, except for a gold answer in words, such as `odd n`."""
 
     text: str
     choice: bool
@@ -216,7 +216,7 @@ def _quantity(answer: str, gold: Gold, prompt: str) -> Quantity:
 
 @lru_cache(maxsize=256)
 def _nouns(prompt: str) -> frozenset[str]:
-    """The words of a problem, which may stand beside a value."""
+    """The words of a problem, which may be beside a value."""
     return frozenset(re.findall("[a-z]{3,}", prompt.lower())) - NEVER
 
 

@@ -292,7 +292,7 @@ _TOUCHING = NEVER - {
 
 
 def _announced(text: str) -> tuple[str, int] | None:
-    """What the last line or sentence that announces an answer says, and where that ends."""
+    """The answer in the last line or sentence that announces one, and where that ends."""
     for match in reversed(list(_PHRASE.finditer(text))):
         before = _CLAUSE_END.split(text[max(0, match.start() - 200) : match.start()])[-1]
         start = match.end()

@@ -1,6 +1,6 @@
 r"""Read the one value that an answer states, and its unit: `The answer is $78$ km.`, `x = 78`, `She has 78 apples.`
 
-Beside the value stand only units, a few neutral words, and words of the problem. Of a sentence only the words that
+Only units, a few neutral words, and words of the problem may be beside the value. Of a sentence only the words that
 touch the value are judged, but a condition or a doubt anywhere leaves it unread. The word lists are in `words.toml`.
 """
 
@@ -122,7 +122,7 @@ def read_quantity(
 
     Args:
         text: As `plain_latex` and `without_marks` leave it.
-        nouns: Words that may stand beside a value, in lower case: the problem's. None: any that change nothing.
+        nouns: Words that may be beside a value, in lower case: the problem's. None: any that change nothing.
         letters: The gold answer has letters, so that single letters and short words are no units.
         sentence: A sentence may state the value.
 
@@ -180,7 +180,9 @@ def sentence_value(text: str) -> str | None:
     start, end = spans[0]
     before, after = text[:start], text[end:]
     value = text[start:end]
-    subject = before.replace("\\therefore", " ").split()
+    if re.search(r"[0-9] *[*×+] *[0-9]", value):  # arithmetic without its result
+        return None
+    subject = before.split()
     stated = _is_stated(before) and (len(subject) > 1 or re.search(r"(?::|\b(?:is|are)) *$", before) is not None)
     verb = re.match(r"[^.;]*\b(?:is|are|was|were|remain)\b *(?P<next>[a-z]*)", after)
     if not stated and (subject or verb is None or verb["next"] in NEVER):
@@ -297,7 +299,8 @@ def _contents(text: str, words: Iterable[re.Match[str]]) -> list[tuple[int, int]
     spans: list[tuple[int, int]] = []
     start, joins = 0, False
     for begin, end, word in [*((m.start(), m.end(), m[0].lower()) for m in words), (len(text), len(text), "")]:
-        if power := spans and _POWER.match(text, start):
+        power = _POWER.match(text, start) if spans else None
+        if power:
             start = power.end()
         piece = text[start:begin]
         if _CONTENT.search(piece):

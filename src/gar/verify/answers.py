@@ -5,9 +5,9 @@ take seconds, gigabytes, or forever. An answer must be worked out: `3+15` is not
 unless the prompt holds it.
 """
 
+import contextlib
 import re
-import unicodedata
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from itertools import accumulate
@@ -16,19 +16,18 @@ from typing import TYPE_CHECKING
 from gar.types import Status
 from gar.verify.choices import chosen_letters, is_choice
 from gar.verify.format import MAX_ANSWER_CHARS
-from gar.verify.numbers import equal_rationals, is_base_copy, is_quantity, is_undone_arithmetic, plain_number, ratio
-from gar.verify.sentences import (
-    changing_word,
-    has_letters,
-    has_words,
-    plain_words,
-    stated_value,
-    unit_of,
-    unreadable,
-    without_full_stop,
-    without_lead,
-    without_unit,
+from gar.verify.latex import plain_latex
+from gar.verify.numbers import (
+    based,
+    equal_values,
+    is_base_copy,
+    is_undone_arithmetic,
+    plain_number,
+    ratio,
+    value_in_base,
 )
+from gar.verify.quantities import Quantity, Unread, is_prose, read_quantity, without_lead, without_marks, words_in
+from gar.verify.words import DOUBTS, NEVER, Unit
 
 if TYPE_CHECKING:
     from gar.verify.expressions import Parsed
@@ -44,33 +43,17 @@ WARM_UP = (
 )
 """Answers and gold answers that make SymPy import and cache what ordinary ones need: 1.5 seconds of work."""
 
-_SIZED_FRACTION = re.compile(r"\\[dtc]frac(?![A-Za-z])")
-_SIZE_COMMAND = re.compile(r"\\(?:left|right|displaystyle)(?![A-Za-z]) ?")
 # Not between letters or digits, nor after a comma that could then stand in a number.
 _IDLE_SPACE = re.compile(r"(?<![0-9A-Za-z,]) +| +(?![0-9A-Za-z])|(?<=,) +(?![0-9])")
-_TEXT = re.compile(
-    r"\\(?:text|textrm|textbf|textit|mathrm|mbox) *\{((?:[^{}]|\{[^{}]*\})*)\}(?P<last>(?:\^\{?[0-9]\}?)?$)?"
-)
-_SAYS_MORE = re.compile(r"[0-9]|\b(?:and|or)\b")
-_SPACE_BEFORE_TERM = re.compile(r"(?<=[-+*/=<>]) +(?=[A-Za-z])")
-
-# Other ways to write a mark. A superscript after 10 is its power.
-_SPELLINGS = (
-    (re.compile("\u00b0"), r"^\\circ"),
-    (re.compile("[\u2212\u2013]"), "-"),
-    (re.compile(r"\^\{ *\\circ *\}"), r"^\\circ"),
-    (re.compile("\u221a *([0-9]+)"), r"\\sqrt{\1}"),
-    (re.compile("\u221a *"), r"\\sqrt"),
-    (re.compile(r"\\varnothing(?![A-Za-z])|\u2205"), r"\\emptyset"),
-    (
-        re.compile("(?<=10)[\u207b\u2070\u00b9\u00b2\u00b3\u2074-\u2079]+"),
-        lambda power: f"^{{{unicodedata.normalize('NFKC', power[0])}}}",
-    ),
-)
-
 _AROUND = (("**", "**"), ("`", "`"), ("<b>", "</b>"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"), ("{", "}"))
-
 _ELLIPSIS = re.compile(r"(?:\\[lcd]?dots[a-z]?(?![A-Za-z])|\.\.\.|\u2026) *,? *")
+_THOUSANDS = re.compile(r"(?<![0-9,.])[0-9]{1,3}(?:,[0-9]{3})+(?![0-9,])")
+_CLOCK = re.compile(r"\b0?([0-9]{1,2})(?::00|(:[0-9]{2}))? *([ap])\.? ?m\b\.?", re.IGNORECASE)
+_NAMES = re.compile("[A-Z]{2,}")
+_NAME_LIST = re.compile(r"[A-Z](?:(?: *[,;] *| and )[A-Z])+")
+_CONGRUENCE = re.compile(
+    r"(?P<of>.+?) *\\equiv *(?P<rest>[^()]+?) *,?(?:\( *)?\\?[pb]?mod *\{? *(?P<modulus>[^{}()]+?) *\}? *\)?"
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -107,7 +90,46 @@ def grade_answer(answer: str, gold: str, prompt: str = "") -> Graded:
         OK or WRONG. UNPARSED where the answer cannot be read as exactly one value, or names several choices. ERROR
         where the gold answer cannot be parsed or the comparison failed, with the error's kind and text.
     """
-    return grade_exactly(answer, gold, prompt) or _grade_expression(_tidy(answer), _tidy(gold), prompt)
+    return grade_exactly(answer, gold, prompt) or _grade_expression(answer, read_gold(gold), prompt)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gold:
+    """A gold answer as it is read once. `words` is empty, except for a gold answer in words, such as `odd n`."""
+
+    text: str
+    choice: bool
+    value: str
+    unit: Unit
+    percent: bool
+    words: list[str]
+    letters: bool
+
+
+@lru_cache(maxsize=256)  # the responses of a group share a gold answer
+def read_gold(gold: str) -> Gold:
+    """What a gold answer consists of."""
+    text = _tidy(gold)
+    plain = without_marks(text)
+    quantity, words = Quantity(plain), [word.lower() for word in _prose_words(plain)]
+    letters = _has_letters(plain)
+    for of_letters in dict.fromkeys((False, letters)):  # `78 h` has a unit, `2 h + 1` has letters
+        with contextlib.suppress(Unread):
+            quantity = read_quantity(plain, nouns=None, letters=of_letters, sentence=False)
+            if not of_letters and re.search(r"[A-Za-z]", re.sub(r"\\[A-Za-z]+", "", quantity.value)):
+                quantity = Quantity(plain)
+                continue
+            words = []
+            break
+    return Gold(
+        text=text,
+        choice=is_choice(text),
+        value=quantity.value if not words else plain,
+        unit=quantity.unit if not words else {},
+        percent=quantity.percent,
+        words=words,
+        letters=_has_letters(quantity.value),
+    )
 
 
 def grade_exactly(answer: str, gold: str, prompt: str = "") -> Graded | None:
@@ -118,63 +140,110 @@ def grade_exactly(answer: str, gold: str, prompt: str = "") -> Graded | None:
         return _unparsed(f"the answer has {len(answer)} characters, more than {MAX_ANSWER_CHARS}")
     if (depth := _nesting(answer)) > MAX_NESTING:
         return _unparsed(f"brackets nested {depth} deep, more than {MAX_NESTING}")
-    answer, gold = _tidy(answer), _tidy(gold)
+    read = read_gold(gold)
+    bare = not (read.unit or read.percent or read.choice) and plain_number(answer) is not None
+    if bare and (graded := _grade_number(Quantity(answer), read, prompt)):
+        return graded  # most answers
+    answer = _tidy(answer)
     if not answer:
         return _unparsed("the answer is empty")
-    if _is_same(answer, gold):
+    if _is_same(answer, read.text):
         return _right_if(True)
-    if is_choice(gold):
-        return _grade_choice(answer, gold, prompt)
-    gold, unit = _value_and_unit(gold)
-    if unit and unit_of(answer) not in ([], unit):
-        return Graded(status=Status.WRONG, detail="another unit than the gold answer has")
-    return _grade_number(answer, gold, prompt) or _grade_stated(answer, gold, prompt)
+    if read.choice:
+        return _grade_choice(answer, read.text, prompt)
+    return _grade_special(answer, read, prompt) or _grade_stated(answer, read, prompt)
 
 
-@lru_cache(maxsize=256)  # the responses of a group share a gold answer
-def _value_and_unit(gold: str) -> tuple[str, list[str]]:
-    unit = unit_of(gold)
-    value = without_unit(gold) if unit else gold
-    return (gold, []) if _prose_words(value) else (value, unit)
-
-
-def _grade_number(answer: str, gold: str, prompt: str) -> Graded | None:
-    """The verdict where the gold answer is an integer or a fraction, and the answer a number, perhaps with a unit."""
-    if (gold_ratio := ratio(gold)) is not None:
-        value = ratio(answer)
-        if value is None:
+def _grade_special(answer: str, gold: Gold, prompt: str) -> Graded | None:
+    """The verdict where digits have a base, letters are names, or numbers are congruent: a parser would lose it."""
+    answer = without_lead(without_marks(answer))
+    digits, gold_digits = based(answer), based(gold.value)
+    if gold_digits:
+        return _right_if(digits == gold_digits)
+    if digits:
+        value, gold_value = value_in_base(*digits), plain_number(gold.value)
+        right = value is not None and gold_value == value
+        return _right_if(right, copied=is_base_copy(digits, prompt)) if gold_value is not None else None
+    if _NAMES.fullmatch(gold.value):
+        return _right_if(answer == gold.value)
+    if _NAME_LIST.fullmatch(gold.value):
+        answer = answer.strip("\\{}() ")
+        return _right_if(_capitals(answer) == _capitals(gold.value)) if _NAME_LIST.fullmatch(answer) else None
+    if answer.count(r"\equiv") == gold.value.count(r"\equiv") == 1:
+        congruence, gold_congruence = _CONGRUENCE.fullmatch(answer), _CONGRUENCE.fullmatch(gold.value)
+        if not (congruence and gold_congruence):
             return None
-        reduced = [int(digits) for digits in re.findall("[0-9]+", answer)] == [abs(value.numerator), value.denominator]
-        return None if prompt and not reduced and value == gold_ratio else _right_if(value == gold_ratio)
-    gold_value = plain_number(gold)
-    number = plain_number(answer)
-    if gold_value is not None and number is not None:
-        close = number != gold_value and gold_value != gold_value.to_integral_value()
-        close = close and equal_rationals(Fraction(number), Fraction(gold_value), decimal=True)
-        return _right_if(number == gold_value or close)
-    if gold_value is None or gold_value != gold_value.to_integral_value():
-        return None
-    if is_undone_arithmetic(answer):
-        return Graded(status=Status.WRONG, detail="arithmetic left undone")
-    right = is_quantity(answer, gold_value)
-    return None if right is None else _right_if(right, copied=is_base_copy(answer, prompt))
+        return _right_if(_residue(congruence) == _residue(gold_congruence))
+    if r"\equiv" in answer and r"\equiv" not in gold.value:
+        return Graded(status=Status.WRONG, detail="a congruence")
+    return None
 
 
-def _grade_stated(answer: str, gold: str, prompt: str) -> Graded | None:
-    """The verdict on a value that is stated in a sentence, or on a sentence that states none."""
-    if not has_words(answer):
-        return None
-    if _is_same(_tidy(without_lead(answer)), gold):
+def _capitals(text: str) -> list[str]:
+    return sorted(re.findall("[A-Z]", text))
+
+
+def _residue(match: re.Match[str]) -> tuple[str, ...]:
+    parts = [_same_notation(match[name].strip()) for name in ("of", "rest", "modulus")]
+    if all(re.fullmatch("-?[0-9]{1,50}", part) for part in parts[1:]) and int(parts[2]):
+        parts[1] = str(int(parts[1]) % int(parts[2]))
+    return tuple(parts)
+
+
+def _grade_stated(answer: str, gold: Gold, prompt: str) -> Graded | None:
+    """The verdict on the value that an answer states, or why it states none. None if it needs the parser."""
+    if gold.words:
+        return _right_if(True) if _as_words(without_lead(without_marks(answer))) == _as_words(gold.text) else None
+    try:
+        quantity = _quantity(answer, gold, prompt)
+    except Unread as error:
+        return _unparsed(str(error))
+    foreign = quantity.unit and quantity.unit != gold.unit and (gold.unit or gold.percent)
+    if foreign or (quantity.percent and gold.unit):
+        return Graded(status=Status.WRONG, detail="another unit than the gold answer has")
+    if _is_same(quantity.value, gold.value) and quantity.percent == gold.percent:
         return _right_if(True)
-    if _prose_words(gold):
+    return _grade_number(quantity, gold, prompt)
+
+
+def _quantity(answer: str, gold: Gold, prompt: str) -> Quantity:
+    quantity = read_quantity(without_marks(answer), nouns=_nouns(prompt), letters=gold.letters)
+    if "," in quantity.value and "," not in gold.value:
+        value = _THOUSANDS.sub(lambda number: number[0].replace(",", ""), quantity.value)
+        return replace(quantity, value=value)
+    return quantity
+
+
+@lru_cache(maxsize=256)
+def _nouns(prompt: str) -> frozenset[str]:
+    """The words of a problem, which may be beside a value."""
+    return frozenset(re.findall("[a-z]{3,}", prompt.lower())) - NEVER
+
+
+def _grade_number(answer: Quantity, gold: Gold, prompt: str) -> Graded | None:
+    """The verdict where the gold answer is an integer, a decimal or a fraction, and the answer one too."""
+    value, gold_value = ratio(answer.value), ratio(gold.value)
+    if gold_value is None and value is not None and (decimal := plain_number(gold.value)) is not None:
+        gold_value = Fraction(decimal) if decimal != decimal.to_integral_value() else None
+    if gold_value is not None and value is not None and not (answer.percent or gold.percent):
+        reduced = [int(digits) for digits in re.findall("[0-9]+", answer.value)]
+        reduced = reduced == [abs(value.numerator), value.denominator]
+        return None if prompt and not reduced and value == gold_value else _right_if(value == gold_value)
+    number, gold_number = plain_number(answer.value.removesuffix("/1")), plain_number(gold.value)
+    if value is not None and gold_number is not None and gold.percent and not answer.percent:
+        return _right_if(value == Fraction(gold_number) / 100)
+    if number is not None and gold_number is not None:
+        right = equal_values(
+            Fraction(number),
+            Fraction(gold_number),
+            (answer.percent, gold.percent),
+            decimal="." in answer.value + gold.value,
+        )
+        return _right_if(right)
+    if gold_number is None or gold_number != gold_number.to_integral_value():
         return None
-    value = _tidy(stated_value(answer))
-    if value and value != answer:
-        graded = _right_if(True) if _is_same(value, gold) else _grade_number(value, gold, prompt)
-        if graded is not None:
-            return graded
-    why = unreadable(_expression(answer, gold), gold)
-    return _unparsed(why) if why else None
+    undone = is_undone_arithmetic(answer.value)
+    return Graded(status=Status.WRONG, detail="arithmetic left undone") if undone else None
 
 
 def _grade_choice(answer: str, gold: str, prompt: str) -> Graded:
@@ -199,22 +268,24 @@ def _nesting(text: str) -> int:
 
 
 def _tidy(text: str) -> str:
-    """A text with single spaces, without invisible marks, a full stop, and math delimiters or bold around the whole."""
-    visible = text if text.isascii() else "".join(char for char in text if unicodedata.category(char) != "Cf")
-    if not text.isascii() or "\\" in text:
-        for pattern, spelling in _SPELLINGS:
-            visible = pattern.sub(spelling, visible)
-    text = " ".join(visible.split())
+    """A text in one notation, without a full stop, and math delimiters or bold around the whole."""
+    text = _CLOCK.sub(lambda time: f"{time[1]}{time[2] or ''} {time[3].lower()}m", plain_latex(text))
     if text.count("**") == 1:  # half of a bold "**Answer: 7**"
         text = text.removeprefix("**").removesuffix("**").strip()
     if text[:1].isalnum() and text[-1:].isalnum():
         return text
     for opening, closing in _AROUND:
-        text = without_full_stop(text)
+        text = _without_full_stop(text)
         inner = text[len(opening) : -len(closing)]
         if text == opening + inner + closing and opening not in inner and closing not in inner:
             text = inner.strip()
-    return without_full_stop(text)
+    if text.startswith("]") and text.endswith("["):  # an open interval, as in French
+        text = f"({text[1:-1]})"
+    return _without_full_stop(text)
+
+
+def _without_full_stop(text: str) -> str:
+    return text[:-1].rstrip() if text.endswith(".") and not text.endswith("..") else text
 
 
 def _is_same(answer: str, gold: str) -> bool:
@@ -222,93 +293,92 @@ def _is_same(answer: str, gold: str) -> bool:
 
 
 def _same_notation(text: str) -> str:
-    """A text without its idle spaces and the size of its fractions and brackets."""
-    return _IDLE_SPACE.sub("", _SIZE_COMMAND.sub("", _SIZED_FRACTION.sub(r"\\frac", text)))
+    return _IDLE_SPACE.sub("", text)
 
 
 def _parse(text: str) -> "Parsed":
     """Parse the whole of a text as math-verify does."""
     from gar.verify.expressions import parse  # imports SymPy: only where it is needed
 
-    text = _ELLIPSIS.sub(" ", text)  # math-verify ignores some ellipses and cannot parse others
-    # math-verify would take the last letter of "x + c" for a unit and drop it.
-    return parse(_SPACE_BEFORE_TERM.sub("", _TEXT.sub(_without_command, text)))
-
-
-def _without_command(text: re.Match[str]) -> str:
-    r"""math-verify would take `\text{...}` for a unit and drop it, even in `7\text{ (or 8)}` and `7\text{ or }8`."""
-    unit = text["last"] is not None or not text.string.endswith("}")
-    return text[0] if unit and not _SAYS_MORE.search(text[1]) else text[1]
+    return parse(_ELLIPSIS.sub(" ", text))  # math-verify ignores some ellipses and cannot parse others
 
 
 _parse_gold = lru_cache(maxsize=256)(_parse)  # the responses of a group share a gold answer
 
 
-def _grade_expression(answer: str, gold: str, prompt: str) -> Graded:
-    import gar.verify.expressions  # noqa: F401  a broken library must not count as a bad answer
+def _grade_expression(text: str, gold: Gold, prompt: str) -> Graded:
+    from gar.verify.expressions import alike  # a broken library must not count as a bad answer
 
-    gold, _ = _value_and_unit(gold)
-    words = _prose_words(gold)
-    answer = _tidy(without_lead(answer)) if words else _expression(answer, gold)
+    answer = without_marks(_tidy(text))
+    quantity = Quantity(without_lead(answer)) if gold.words else _quantity(_tidy(text), gold, prompt)
+    if gold.words and (word := _changing_word(answer, gold)):
+        return _unparsed(f"the answer does not state one value: {word!r}")
+    answer, value = alike(quantity.value, gold.value)
+    if bool(_ELLIPSIS.search(answer)) != bool(_ELLIPSIS.search(value)):
+        return _unparsed("what an ellipsis leaves out cannot be compared")
     try:
-        gold_parsed = _parse_gold(gold)
+        gold_parsed = _parse_gold(value)
     except Exception as error:
-        return Graded(status=Status.ERROR, detail=f"the gold answer {gold!r} cannot be parsed: {error_text(error)}")
+        return Graded(
+            status=Status.ERROR, detail=f"the gold answer {gold.text!r} cannot be parsed: {error_text(error)}"
+        )
     try:
         parsed = _parse(answer)
     except Exception as error:
         return _unparsed(error_text(error))
-    if words and _as_words(answer) == _as_words(gold):
+    same = parsed.text and parsed.text.casefold() == gold_parsed.text.casefold()
+    if same and quantity.percent == gold.percent:
         return _right_if(True)
-    if words and (word := changing_word(answer, gold)):
-        return _unparsed(f"the answer does not state one value: {word!r}")
-    if parsed.value is None or gold_parsed.value is None:
-        if parsed.text and parsed.text.casefold() == gold_parsed.text.casefold():
-            return _right_if(True)
-        if gold_parsed.value is None:
-            return Graded(status=Status.ERROR, detail=f"the gold answer {gold!r} cannot be parsed")
+    if gold_parsed.value is None:
+        return Graded(status=Status.ERROR, detail=f"the gold answer {gold.text!r} cannot be parsed")
+    if gold.words and gold.words != [word.lower() for word in _prose_words(answer)]:
+        return _right_if(False)  # the parser would multiply the letters of words, in any order
+    if parsed.value is None:
         return _unparsed("not a mathematical expression")
-    if words and words != _prose_words(answer):  # the parser would multiply the letters of words, in any order
-        return _right_if(False)
-    return _grade_parsed(answer, parsed, gold, gold_parsed, prompt)
+    return _grade_parsed(parsed, gold_parsed, prompt, (quantity.percent, gold.percent))
 
 
-def _grade_parsed(answer: str, parsed: "Parsed", gold: str, gold_parsed: "Parsed", prompt: str) -> Graded:
+def _changing_word(text: str, gold: Gold) -> str:
+    """A word that hedges, denies or changes an answer in words, and is none of the gold answer's."""
+    words = [word[0].lower() for word in words_in(text)]
+    return next(
+        (word for word in words if word in DOUBTS | {"or", "about", "approximately"} and word not in gold.text.lower()),
+        "",
+    )
+
+
+def _grade_parsed(parsed: "Parsed", gold: "Parsed", prompt: str, percent: tuple[bool, bool]) -> Graded:
     from gar.verify.copies import is_copy
     from gar.verify.expressions import equal, lists_values
     from gar.verify.operations import undone
 
-    if bool(_ELLIPSIS.search(answer)) != bool(_ELLIPSIS.search(gold)):
-        return _unparsed("what an ellipsis leaves out cannot be compared")
-    if not gold_parsed.value.free_symbols and not re.search("[0-9]", answer) and parsed.value.free_symbols:
+    if not gold.value.free_symbols and not re.search("[0-9]", parsed.text) and parsed.value.free_symbols:
         return _unparsed("the gold answer is numeric, and the answer holds no number")
-    if lists_values(parsed, gold_parsed):
+    if lists_values(parsed, gold):
         return _unparsed("the answer lists several values, and the gold answer is one")
-    if left := undone(parsed.tree, gold_parsed.tree):
+    if left := undone(parsed.tree, gold.tree):
         return Graded(status=Status.WRONG, detail=f"arithmetic left undone: {', '.join(sorted(left))}")
     try:
-        right = equal(parsed, gold_parsed)
+        right = equal(parsed, gold, percent)
     except Exception as error:
         return Graded(status=Status.ERROR, detail=error_text(error))
-    written_alike = _same_notation(parsed.text) == _same_notation(gold_parsed.text)
-    return _right_if(right, copied=right and not written_alike and is_copy(parsed, gold_parsed, prompt))
+    written_alike = _same_notation(parsed.text) == _same_notation(gold.text)
+    return _right_if(right, copied=right and not written_alike and is_copy(parsed, gold, prompt))
 
 
-def _expression(answer: str, gold: str) -> str:
-    """The part of an answer that states its value, where the gold answer has no words."""
-    value = _tidy(stated_value(answer)) or answer
-    return value if has_letters(gold) else _tidy(without_unit(value))
+def _has_letters(text: str) -> bool:
+    """Whether a text has letters outside the names of LaTeX commands."""
+    return re.search("[A-Za-z]", re.sub(r"\\[A-Za-z]+|(?<=[0-9.])[eE](?=[-+]?[0-9])", "", text)) is not None
 
 
 def _prose_words(text: str) -> list[str]:
     """The words of a text that is prose. Letters with a vowel and not in alphabetical order are not a product `abc`."""
-    words = plain_words(text)
-    prose = any(len(word) > 2 and re.search("[aeiou]", word) and list(word) != sorted(word) for word in words)
-    return words if prose else []
+    words = [match[0] for match in words_in(text)]
+    return words if any(map(is_prose, words)) else []
 
 
 def _as_words(text: str) -> list[str]:
-    return _TEXT.sub(r" \1 ", text).casefold().split()
+    return text.casefold().split()
 
 
 def error_text(error: BaseException) -> str:

@@ -6,8 +6,9 @@ An answer must name one choice beyond doubt. An answer that names two choices ge
 import re
 import unicodedata
 
-from gar.verify.sentences import HEDGES
+from gar.verify.words import DOUBTS
 
+_DOUBTS = "|".join(map(re.escape, DOUBTS | {"no", "hope", "or"}))
 LETTERS = "ABCDEFGHIJ"
 """Names of the choices, in their order."""
 # C  (C)  [C]  \text{C}  \mathbf{(C)}  \boxed{C}
@@ -21,15 +22,20 @@ _LEAD = re.compile(
     r"(?:(?:answer|option|choice)(?: is| would be| should be|:| =)*:? *)*",
     re.IGNORECASE,
 )
+_IS_RIGHT = re.compile(
+    rf"(?:(?:the )?(?:option|choice|answer) )?{_LETTER},? (?:is|would be|must be) (?:indeed )?(?:the )?"
+    r"(?:(?:only|most) )?(?:correct|right|best)(?: (?:answer|option|choice|one))?[.! ]*"
+)
 # A letter and the text of its choice: C) 12 km  C. 12 km  (C) 12 km  C: 12 km  C - 12 km  C because ...
 _LABEL = re.compile(
     r"[(\[](?P<bracketed>[A-Ja-j])[)\]][.:]? +|(?P<marked>[A-Ja-j])(?:[).:]| [-\u2013\u2014]) +"
     r"|(?P<reasoned>[A-J]),? (?=because|since|as\b)"
 )
-_RETRACTS = re.compile(rf"(?:i )?(?:{HEDGES}|and|but|is|are|isn't|/|&)\b", re.IGNORECASE)
+_RETRACTS = re.compile(rf"(?:i )?(?:{_DOUBTS}|and|but|is|are|isn't|/|&)\b", re.IGNORECASE)
 # A letter that may name a choice: no article, no unit after a number. A letter with a bracket or colon always may.
 _MENTION = re.compile(
-    r"(?<![A-Za-z0-9\\_^°])(?<![0-9] )(?:[B-HJ]|A(?! (?!and\b|or\b|nor\b|is\b)[a-z]))(?![A-Za-z0-9_^'])"
+    r"(?<![A-Za-z0-9\\_^°])(?<![0-9] )(?<!\\circ )(?<!\\circ)"
+    r"(?:[B-HJ]|A(?! (?!and\b|or\b|nor\b|is\b)[a-z]))(?![A-Za-z0-9_^'])"
     r"|(?<![A-Za-z0-9\\])[A-Ja-j](?=[):] )|(?<![A-Za-z0-9\\])[(\[][A-Ja-j](?=[)\]])"
 )
 
@@ -50,7 +56,7 @@ def chosen_letters(answer: str, prompt: str = "") -> str:
     text = " ".join(_TEXT_LABEL.sub(r"\1 ", visible).replace("*", " ").replace("$", " ").split())
     lead = _LEAD.match(text)
     text = text[lead.end() if lead else 0 :]
-    if whole := _WHOLE.fullmatch(text):
+    if whole := _WHOLE.fullmatch(text) or _IS_RIGHT.fullmatch(text):
         return whole["letter"].upper()
     label = _LABEL.match(text)
     if label and (rest := text[label.end() :].casefold()) and rest in " ".join(prompt.casefold().split()):

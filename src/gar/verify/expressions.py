@@ -20,7 +20,7 @@ from latex2sympy2_extended.math_normalization import NormalizationConfig, normal
 from math_verify.grader import is_assignment_relation, should_treat_as_complex
 from math_verify.parser import get_last_eq
 
-from gar.verify.numbers import DECIMAL_TOLERANCE, equal_rationals
+from gar.verify.numbers import DECIMAL_TOLERANCE, equal_rationals, equal_values
 from gar.verify.operations import Tree, is_list, number
 
 _DIGITS = 300
@@ -28,9 +28,12 @@ _DIGITS = 300
 
 # As math-verify reads the content of a \boxed{}.
 _NORMALIZATION = NormalizationConfig(
-    basic_latex=True, units=True, malformed_operators=True, nits=True, boxed="last", equations=False
+    basic_latex=True, units=False, malformed_operators=True, nits=True, boxed="last", equations=False
 )
 _BRACKETED = (sympy.Set, sympy.Tuple, sympy.MatrixBase)  # how sets, tuples, intervals and matrices are read
+_PM = r"\pm"
+_BUILDER = re.compile(r"^\\\{ *[a-z] *(?:\||\\mid|:|\\colon) *(.+?) *\\\}$")
+_INTERVAL = re.compile(r"[(\[][^()\[\]]*,[^()\[\]]*[)\]]$")
 _LOWER_E = re.compile(r"(?<![A-Za-z0-9.])([0-9]+(?:\.[0-9]*)?|\.[0-9]+)e([-+]?[0-9]{1,4})(?![A-Za-z0-9.])")
 
 
@@ -67,17 +70,60 @@ def parse(text: str) -> Parsed:
     Gives the same value as `math_verify.parse` of the text in a \boxed{}, except for `6.02e23`, which math-verify takes
     for a product with Euler's number.
     """
-    text = _LOWER_E.sub(r"\1E\2", text)
-    normal = normalize_latex(rf"\boxed{{{text}}}", _NORMALIZATION)
-    for latex in dict.fromkeys((normal, get_last_eq(normal))):
-        converter = _Converter(None, not should_treat_as_complex(latex), False, config=ConversionConfig())
-        try:
-            value = converter.parse(latex)
-        except Exception:
-            continue  # not an expression
-        if isinstance(value, sympy.Basic | sympy.MatrixBase):
-            return Parsed(normal, value, converter.tree)
-    return Parsed(normal)
+    text = re.sub(r"(?<=[0-9]) +(?=[a-z](?![a-z]))", "", _LOWER_E.sub(r"\1E\2", text))
+    for form in dict.fromkeys((text, _both_signs(text))):
+        normal = normalize_latex(rf"\boxed{{{form}}}", _NORMALIZATION)
+        for latex in dict.fromkeys((normal, get_last_eq(normal))):
+            converter = _Converter(None, not should_treat_as_complex(latex), False, config=ConversionConfig())
+            try:
+                value = converter.parse(latex)
+            except Exception:
+                continue  # not an expression
+            if isinstance(value, sympy.Basic | sympy.MatrixBase):
+                return Parsed(normal, value, converter.tree)
+    return Parsed(normalize_latex(rf"\boxed{{{text}}}", _NORMALIZATION))
+
+
+def _both_signs(text: str) -> str:
+    r"""Two values in place of one with `\pm` in it, which the grammar reads only between terms."""
+    if r"\pm" not in text or text.count(",") or r"\mp" in text:
+        return text
+    return f"{text.replace(_PM, '+')}, {text.replace(_PM, '-')}"
+
+
+def alike(answer: str, gold: str) -> tuple[str, str]:
+    r"""An answer and a gold answer in the same notation: inequalities as intervals where the other is one.
+
+    `x \le -3 or x \ge 3` is `(-\infty,-3]\cup[3,\infty)`. Numbered solutions such as `x_1` lose their index.
+    """
+    answer, gold = (_BUILDER.sub(r"\1", text) for text in (answer, gold))
+    if "_" not in gold:
+        answer = re.sub(r"([a-z])_\{?[0-9]\}?(?= *=)", r"\1", answer)
+    if any(r"\cup" in text or re.search(r"\bor\b", text) or _INTERVAL.match(text) for text in (answer, gold)):
+        intervals = [_intervals(text) for text in (answer, gold)]
+        answer, gold = intervals[0] or answer, intervals[1] or gold
+    return answer, gold
+
+
+def _intervals(text: str) -> str:
+    """The union of intervals that inequalities of one variable state. Empty for another text."""
+    found = []
+    for part in re.split(r"\\cup|\\lor|\\vee|\bor\b", text):
+        sides = re.split(r"(\\le(?![a-z])|\\ge(?![a-z])|<|>)", part)
+        names = [index for index in range(0, len(sides), 2) if re.fullmatch(r" *[a-zA-Z] *", sides[index])]
+        if len(sides) not in (3, 5) or len(names) != 1:
+            return ""
+        if r"\ge" in sides or ">" in sides:
+            if r"\le" in sides or "<" in sides:
+                return ""
+            sides, names = sides[::-1], [len(sides) - 1 - names[0]]
+        at = names[0]
+        opening, low = ("[" if "e" in sides[at - 1] else "(", sides[at - 2]) if at else ("(", r"-\infty")
+        high, closing = (
+            (sides[at + 2], "]" if "e" in sides[at + 1] else ")") if at + 1 < len(sides) else (r"\infty", ")")
+        )
+        found.append(f"{opening}{low.strip()},{high.strip()}{closing}")
+    return r"\cup".join(found)
 
 
 def parse_tree(text: str) -> Tree:
@@ -89,21 +135,21 @@ def parse_tree(text: str) -> Tree:
         return None
 
 
-def equal(answer: Parsed, gold: Parsed) -> bool:
-    """Whether the values are equal. Both must have one."""
+def equal(answer: Parsed, gold: Parsed, percent: tuple[bool, bool] = (False, False)) -> bool:
+    """Whether the values are equal. Both must have one. `percent`: whether a percent sign follows each."""
     answer_number, gold_number = number(answer.tree), number(gold.tree)
     if answer_number is not None and gold_number is not None:
-        # 18% for 18, and 18 for 18%.
-        factors = (100 if "%" in answer.text else 1, 100 if "%" in gold.text else 1)
-        if factors[0] != factors[1] and answer_number * factors[0] == gold_number * factors[1]:
-            return True
-        return equal_rationals(answer_number, gold_number, decimal="." in answer.text + gold.text)
+        return equal_values(answer_number, gold_number, percent, decimal="." in answer.text + gold.text)
+    if percent[0] != percent[1]:
+        return False
     answer_value, gold_value = _values(answer.value, gold.value)
     if isinstance(gold_value, sympy.Interval | sympy.Union) and isinstance(answer_value, sympy.Rel | sympy.And):
         answer_value = answer_value.as_set()  # x <= 3 for (-oo, 3]
         return bool(answer_value == gold_value)
     if _is_number(answer_value) and _is_number(gold_value):
         return _equal_numbers(answer_value, gold_value)
+    if isinstance(gold_value, sympy.Expr) and isinstance(answer_value, _BRACKETED) and not is_list(answer.tree):
+        return False  # a set or an interval is no number
     if not math_verify.verify(gold.value, answer.value, timeout_seconds=0, raise_on_error=True):
         return False
     return all(_equal_numbers(a, b) for a, b in _pairs(answer_value, gold_value))

@@ -1,25 +1,72 @@
 """Check the format of a response and find its final answer: two separate facts, both found in linear time.
 
-The search for the answer leaves out the thinking part, so that a draft is never taken for the answer.
+The answer is read in one order, `ORDER`. The search leaves out the thinking part, so that a draft is never the answer.
 """
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from gar.types import ResponseFormat, Tags
-from gar.verify.sentences import changes_value, has_words, last_value, stated_value, without_full_stop
+from gar.verify.quantities import sentence_value, without_marks
+from gar.verify.words import DATA, DOUBTS, NEVER
 
 DEFAULT_TAGS = Tags()
 MAX_ANSWER_CHARS = 2_000  # the longest of IMO-AnswerBench's 400 has under 200
+ORDER = (
+    ("thinking", "Leave out the thinking part. If it never closes, there is no answer."),
+    ("tag", "The last tagged answer: <answer>7</answer>, <SOLUTION>7</SOLUTION>. It is read on like a response."),
+    ("box or announcement", r"The \boxed{} or the line that announces an answer (`Answer: 7`), whichever ends last."),
+    (
+        "last sentence",
+        "The last sentence that is not polite: the last side of its equation, or its only value.",
+    ),
+)
+"""How a response is read for its answer. The first step that finds one decides. A table of `docs/grading.md` too."""
 
+_THINKING = list(DATA["thinking"].values())
+_END_TOKEN = re.compile(r"\s*(?:<\|(?!/)[A-Za-z_0-9]{1,30}\|>|</s>|<eos>|<end_of_turn>|<[｜|]end▁of▁sentence[｜|]>)\Z")
+_ANSWER_TAGS = [[rf"<{name}>", rf"</{name}>"] for name in DATA["answer"]["tags"]] + DATA["answer"]["pairs"]
 # A box may be written \\boxed where a model escapes twice. `\\.` skips escaped braces such as \{.
 _BRACES = re.compile(r"(?P<box>\\\\?(?:boxed|fbox) *\{)|\\.|[{}]", re.DOTALL)
-_ANSWER_LINE = re.compile(r"(?:####|(?:final )?answer:|A:)\**[ \t]*(?P<answer>\S.*)", re.IGNORECASE)
-_ANSWER_SENTENCE = re.compile(r"\banswer is:?[ \t]*(?P<answer>\S.*?)(?:\.(?=\s|$)|$)", re.IGNORECASE | re.MULTILINE)
+_BARE_BOX = re.compile(r"\\boxed *(?P<value>\\frac *(?:[0-9]{2}|\{[^{}]*\} *\{[^{}]*\})|-?[0-9A-Za-z.]+)")
+_JOINED = re.compile(
+    r"[^.!?\n]{0,40}?(?:\b(?:or|and)\b)[^.!?\n]{0,40}|[\s$\\]*[,;][\s$\\]*(?:[a-z](?:_\{?\d\}?)?\s*=\s*)?"
+)
+
+_ADJECTIVES = r"(?:(?:the|my|our|final|correct|right|best|overall|numerical|answer)\s+)*"
+_NOUN = r"(?:answers?|respuesta(?: final| correcta)?|antwort|réponse|risposta|resposta|ответ)"
+_PHRASE = re.compile(
+    # A line that begins with the name of an answer, in any heading, list or bold, and may hold nothing else.
+    rf"(?:^(?:[^\w\n\\$(]|_)*(?:####(?!#)|{_ADJECTIVES}(?:{_NOUN}|(?:option|choice)(?= *\**[:=]))"
+    r"[*_ ]*(?:\([^)\n]*\))?[*_ ]*"
+    r"(?:[:=→⇒]|\bis\b:?|[*_ ]*$)|A:)"
+    # The same within a sentence.
+    rf"|\b{_NOUN}\b\**(?:,? (?:to|of|for|is given by) [^.:;!?\n]{{0,120}}?)??\** *"
+    r"(?:(?:is|was|will be|would be|should be|must be|comes to|equals|es|ist|est|è|é)\b"
+    r"(?: (?:option|choice)(?= *\**\(?[A-J]\b))?|[:=→])"
+    r"|(?:答案|答え|정답)(?:应该|就)?(?:是|为|：|:|は|은|는)"
+    r'|"(?:final_)?answer" *:)[*_:\s]*?(?=\S|$)',
+    re.IGNORECASE | re.MULTILINE,
+)
+_NAMED_AFTER = re.compile(
+    r"[\s$).\]*]*(?:is|was)\s+(?:indeed\s+)?(?:the|our|my)\s+(?:(?:final|correct|right)\s+)*answer\b", re.IGNORECASE
+)
+_POLITE_START = r"(?i:[^\w\n]*(?:" + "|".join(map(re.escape, DATA["polite"]["starts"])) + r")\b)"
+_POLITE = re.compile(_POLITE_START, re.IGNORECASE)
+# Not after a single letter (`C. 12 km`), unless something polite follows.
+_SENTENCE_END = re.compile(
+    rf"(?<=[.!?])[*$)\"]*\s+(?={_POLITE_START})|(?<=[.!?])(?<!\b[A-Za-z]\.)(?<!\b[DMS][rst]\.)(?<!Mrs\.)(?<!\.\.)"
+    r"[*$)\"]*\s+(?![a-z])|(?<=[。！])(?=.)",
+)
+_SENTENCE_MARK = re.compile(r"[.!?\n]")
+_CONDITION = re.compile(r"\b(?:if|unless|whether|suppos(?:e|ing)|assum(?:e|ing)|pretend)\b", re.IGNORECASE)
 _CLAUSE_END = re.compile(r"[.,:;!?\n]")
-_SENTENCE_END = re.compile(r"(?<=[.!?]) +")
 _CALCULATION = re.compile("<<[^<>]*>>")  # as GSM8K's solutions have them
 _DISPLAY_END = re.compile(r"(?P<close>\$\$|\\\])[\s.]*\Z")
+_AFTER_BOX = re.compile(r"(?:\\[,;:! ]|[\s$}])*(?:\\(?:text|mathrm|mbox|textbf)\s*\{)?\s*(?P<words>[A-Za-z' ]*)")
+_BEFORE_BOX = re.compile(r"(?P<words>[A-Za-z' ]*)[\s}$*({\[]*\Z")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,33 +89,30 @@ def parse_response(
     r"""Find out whether a response is well formatted, and its final answer.
 
     * think-answer: well formatted is exactly one thinking part, then exactly one answer part that is not empty, and
-      nothing but white space outside. The answer is the last complete answer part, or the last \boxed{} within it.
-    * boxed: well formatted is a last complete \boxed{} that is not empty, outside the thinking part. It is the answer.
-    * none: any text is well formatted, an empty one too. The answer is the first that there is of these: the last
-      \boxed{}. The last line that starts with ####, A: or Answer:. The last "answer is ...". The value that the last
-      line or its last sentence states (`She has 78 left.`, `Each costs 39, so 2 * 39 = 78 dollars.`). That line or
-      sentence itself, whole.
+      nothing but white space outside. The answer is the last complete answer part, or the box within it.
+    * boxed: well formatted is a complete \boxed{} that is not empty, outside the thinking part. It is the answer.
+    * none: any text is well formatted, an empty one too. The answer is found by `ORDER`.
 
     Args:
-        text: The response without its trailing special tokens.
+        text: The response. Trailing special tokens do not matter.
         format: Which of the three.
         tags: The markers of the thinking part and the answer part.
         prefilled_think: The prompt ends in the opening thinking tag, so the response must not repeat it.
 
     Returns:
-        Both facts. A badly formatted response may still have an answer: outside the thinking part or, if the thinking
-        part was never closed, in the whole text.
+        Both facts. A badly formatted response may still have an answer, unless its thinking part was never closed.
     """
-    find_answer = {"think-answer": _tagged_answer, "boxed": _boxed_answer, "none": _free_answer}[format]
-    outside = _without_thinking(text, tags, starts_inside=prefilled_think, drop_unclosed=True)
+    text = text.rstrip()
+    while token := _END_TOKEN.search(text, max(0, len(text) - 40)):
+        text = text[: token.start()].rstrip()
+    outside = _without_thinking(text, tags, starts_inside=prefilled_think)
+    find_answer = {"think-answer": _think_answer, "boxed": _boxed_answer, "none": _free_answer}[format]
     answer = find_answer(outside, tags)
     reason = ""
     if format == "think-answer":
         reason = _think_answer_fault(text, tags, prefilled_think=prefilled_think)
     elif format == "boxed" and not answer:
         reason = r"no complete \boxed{} with an answer outside the thinking part"
-    if answer is None:
-        answer = find_answer(_without_thinking(text, tags, starts_inside=prefilled_think, drop_unclosed=False), tags)
     return ParsedResponse(well_formatted=not reason, answer=answer, reason=reason)
 
 
@@ -78,25 +122,16 @@ def last_boxed(text: str) -> str | None:
     >>> last_boxed(r"first \boxed{1}, then \boxed{\frac{1}{2}}, \boxed{unfinished")
     '\\frac{1}{2}'
     """
-    open_braces: list[int | None] = []  # where a box's content begins. None: another brace
-    begin, end = -1, -1
-    for match in _BRACES.finditer(text):
-        if match["box"]:
-            open_braces.append(match.end())
-        elif match[0] == "{":
-            open_braces.append(None)
-        elif match[0] == "}" and open_braces:
-            box = open_braces.pop()
-            if box is not None and box > begin:
-                begin, end = box, match.start()
-    return None if begin < 0 else text[begin:end].strip()
+    boxes = _boxes(text)
+    return text[boxes[-1][1] : boxes[-1][2]].strip() if boxes else None
 
 
 def answer_line(text: str) -> str:
     """The text after ####, A: or Answer: in the last line that starts with one of these. "" without such a line."""
     for line in reversed(text.splitlines()):
-        if match := _ANSWER_LINE.match(line.strip().lstrip("*")):
-            return match["answer"].strip()
+        match = _PHRASE.match(line)
+        if match and (answer := line[match.end() :].strip(" *")):
+            return answer
     return ""
 
 
@@ -119,54 +154,197 @@ def _think_answer_fault(text: str, tags: Tags, *, prefilled_think: bool) -> str:
     return "" if parts["answer"].strip() else "empty answer"
 
 
-def _without_thinking(text: str, tags: Tags, *, starts_inside: bool, drop_unclosed: bool) -> str:
-    """The text outside the thinking parts. A closing tag alone ends a part that began with the text."""
-    head, closing, rest = text.partition(tags.think_close)
-    if closing and tags.think_open not in head:
-        text = rest
-    elif starts_inside and not closing and drop_unclosed:
-        return ""
-    closed, _, tail = text.rpartition(tags.think_close)
-    outside, *parts = closed.split(tags.think_open)
-    after = [part.partition(tags.think_close)[2] for part in parts]
-    return "".join([outside, *after, tail.partition(tags.think_open)[0] if drop_unclosed else tail])
+def _without_thinking(text: str, tags: Tags, *, starts_inside: bool) -> str:
+    """The text outside the thinking parts. A closing marker alone ends a part that began with the text.
+
+    Empty if the last thinking part never closes.
+    """
+    pieces, start = [], 0
+    inside = 0 if starts_inside else -1  # the kind of the open part. The first is the user's
+    for place, end, kind, closes in _markers(text, ((tags.think_open, tags.think_close), "thinking")):
+        if closes and inside in (kind, -1):
+            pieces = [] if inside < 0 else pieces
+            inside, start = -1, end
+        elif not closes and inside < 0:
+            pieces.append(text[start:place])
+            inside = kind
+    return "" if inside >= 0 else "".join([*pieces, text[start:]])
 
 
-def _tagged_answer(text: str, tags: Tags) -> str | None:
-    last_close = text.rfind(tags.answer_close)
-    opening = text.rfind(tags.answer_open, 0, last_close) if last_close >= 0 else -1
-    if opening < 0:
-        return None
-    answer = text[opening + len(tags.answer_open) :].partition(tags.answer_close)[0].strip()
-    return last_boxed(answer) or answer or None
+def _markers(text: str, which: tuple[tuple[str, str], str]) -> Iterator[tuple[int, int, int, bool]]:
+    """Each marker in a text: where it begins and ends, its kind (0 is the user's), and whether it closes a part."""
+    lead, marker = _patterns(*which)
+    for place in lead.finditer(text):
+        if match := marker.match(text, place.start()):
+            kind, closes = divmod((match.lastindex or 1) - 1, 2)
+            yield match.start(), match.end(), kind, bool(closes)
+
+
+@lru_cache(maxsize=32)
+def _patterns(own: tuple[str, str], kind: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """What a marker may begin with, which is found fast, and a pattern of all markers, two groups for each kind."""
+    pairs = [list(map(re.escape, own)), *(_THINKING if kind == "thinking" else _ANSWER_TAGS)]
+    marker = re.compile("|".join(f"({mark})" for pair in pairs for mark in pair), re.IGNORECASE)
+    return re.compile("|".join({r"[<\[\u25c1]", "analysis", "assistantfinal", *pairs[0]})), marker
+
+
+def _think_answer(text: str, tags: Tags) -> str | None:
+    answer = _tagged(text, tags, every=False)
+    return answer if answer is None else last_boxed(answer) or answer
 
 
 def _boxed_answer(text: str, tags: Tags) -> str | None:
-    return last_boxed(text) or None
+    box = _box(text)
+    return box[0] if box else None
 
 
 def _free_answer(text: str, tags: Tags) -> str | None:
-    return last_boxed(text) or answer_line(text) or _stated_answer(text) or _last_expression(text) or None
+    tagged = _tagged(text, tags, every=True)
+    text = _CALCULATION.sub("", tagged or text)
+    box, announced = _box(text), _announced(text)
+    if box and announced:
+        return box[0] if box[1] > announced[1] else announced[0]
+    found = box or announced
+    return found[0] if found else tagged or _last_sentence(text) or None
 
 
-def _stated_answer(text: str) -> str:
-    """What follows the last "answer is". The whole clause if it denies or hedges the answer."""
-    matches = list(_ANSWER_SENTENCE.finditer(text))
-    if not matches:
-        return ""
-    before = _CLAUSE_END.split(text[: matches[-1].start()][-MAX_ANSWER_CHARS:])[-1]
-    return f"{before}{matches[-1][0]}".strip() if changes_value(before) else matches[-1]["answer"]
+def _tagged(text: str, tags: Tags, *, every: bool) -> str | None:
+    """What the last complete tagged answer holds, with the user's tags or `every` known ones. None for nothing."""
+    opened: dict[int, int] = {}  # where the last part of each kind begins
+    last = None
+    for place, end, kind, closes in _markers(text, ((tags.answer_open, tags.answer_close), "answer")):
+        if kind and not every:
+            continue
+        if not closes:
+            opened[kind] = end
+        elif kind in opened:
+            last = text[opened.pop(kind) : place].strip()
+    return last or None
 
 
-def _last_expression(text: str) -> str:
-    """The value that the last line states, or else its last sentence. What states none is the answer as a whole."""
-    text = _CALCULATION.sub("", text).strip()
+def _boxes(text: str) -> list[tuple[int, int, int, int]]:
+    r"""Where each complete \boxed{} begins, its content begins and ends, and it ends. Of nested ones the innermost."""
+    open_braces: list[tuple[int, int] | None] = []  # where a box and its content begin. None: another brace
+    boxes: list[tuple[int, int, int, int]] = []
+    for match in _BRACES.finditer(text):
+        if match["box"]:
+            open_braces.append((match.start(), match.end()))
+        elif match[0] == "{":
+            open_braces.append(None)
+        elif match[0] == "}" and open_braces:
+            box = open_braces.pop()
+            if box is not None and (not boxes or box[0] > boxes[-1][0]):
+                boxes.append((*box, match.start(), match.end()))
+    return boxes
+
+
+def _box(text: str) -> tuple[str, int] | None:
+    """The last box, a list of joined boxes, or the one that is named the answer, and where it ends."""
+    boxes = _boxes(text)
+    if not boxes:
+        bare = list(_BARE_BOX.finditer(text))
+        return (bare[-1]["value"].strip(), bare[-1].end()) if bare else None
+    for box in boxes:
+        if _NAMED_AFTER.match(text, box[3]):
+            return _in_context(text, box), len(text)
+    first = len(boxes) - 1
+    while first and _JOINED.fullmatch(text[boxes[first - 1][3] : boxes[first][0]]):
+        first -= 1
+    contents = [text[box[1] : box[2]].strip() for box in boxes[first:]]
+    answer = ", ".join(dict.fromkeys(contents)) if len(contents) > 1 else _in_context(text, boxes[-1])
+    return (answer, boxes[-1][3]) if answer else None
+
+
+def _in_context(text: str, box: tuple[int, int, int, int]) -> str:
+    """The content of a box, or its whole sentence if a word that touches the box denies or changes it."""
+    before = _BEFORE_BOX.search(text[max(0, box[0] - 80) : box[0]])
+    after = _AFTER_BOX.match(text, box[3])
+    near = (
+        (before["words"].lower().split()[-3:] if before else []),
+        (after["words"].lower().split()[:3] if after else []),
+    )
+    denies = any(word in DOUBTS for words in near for word in words) or any(
+        word in _TOUCHING for word in (*near[0][-1:], *near[1][:1])
+    )
+    if not denies:
+        return text[box[1] : box[2]].strip()
+    start = max(text.rfind(mark, 0, box[0]) for mark in ("\n", ". ")) + 1
+    end = min((place for mark in ("\n", ". ") if (place := text.find(mark, box[3])) >= 0), default=len(text))
+    return text[start:end][-MAX_ANSWER_CHARS:].strip()
+
+
+_TOUCHING = NEVER - {
+    "when",
+    "if",
+    "another",
+    "first",
+    "second",
+    "last",
+    "next",
+    "round",
+    "top",
+    "over",
+    "bad",
+    "any",
+    "provided",
+    "example",
+}
+
+
+def _announced(text: str) -> tuple[str, int] | None:
+    """The answer in the last line or sentence that announces one, and where that ends."""
+    for match in reversed(list(_PHRASE.finditer(text))):
+        before = _CLAUSE_END.split(text[max(0, match.start() - 200) : match.start()])[-1]
+        start = match.end()
+        while start < len(text) and text[start] in " \t\n*:_":
+            start += 1
+        stop = _end_of_announcement(text, start)
+        answer = text[start:stop].strip().removesuffix(".")
+        if answer.count("}") > answer.count("{"):  # of a JSON object
+            answer = answer.rstrip('"} ')
+        if not re.search(r"\w", answer):
+            continue
+        words = re.findall(r"[a-z']+", before.lower())
+        sentence = _SENTENCE_MARK.split(text[max(0, match.start() - 500) : match.start()])[-1]
+        if DOUBTS & {*words} or NEVER & {*words[-2:]} or _CONDITION.search(sentence):
+            return f"{sentence}{text[match.start() : stop]}".strip()[-MAX_ANSWER_CHARS:], stop
+        boxes = _boxes(answer)
+        if not boxes:
+            return (_box(answer) or (answer,))[0], stop
+        joined = len(boxes) > 1 and _JOINED.fullmatch(answer[boxes[0][3] : boxes[1][0]])
+        return (_box(answer) or (answer,))[0] if joined else _in_context(answer, boxes[0]), stop
+    return None
+
+
+def _end_of_announcement(text: str, start: int) -> int:
+    for opening, closing in (("$$", "$$"), (r"\[", r"\]")):
+        if text.startswith(opening, start):
+            end = text.find(closing, start + 2)
+            return len(text) if end < 0 else end + 2
+    line = text.find("\n", start)
+    line = len(text) if line < 0 else line
+    sentence = _SENTENCE_END.search(text[start : min(line, start + MAX_ANSWER_CHARS)])
+    return start + sentence.start() if sentence else line
+
+
+def _last_sentence(text: str) -> str:
+    """The value that the last sentence states. A last line or sentence that states none, as a whole."""
+    text = text.strip()
     if end := _DISPLAY_END.search(text[-MAX_ANSWER_CHARS:]):
         opening = "$$" if end["close"] == "$$" else r"\["
         return text[: text.rindex(end["close"])].rpartition(opening)[2].strip()
-    line = without_full_stop(text.rpartition("\n")[2].strip())
-    if len(line) > MAX_ANSWER_CHARS or not has_words(line):
+    lines = [line for line in text.splitlines() if re.search(r"\w", line)] if len(text) < 10**6 else text.splitlines()
+    while lines and _POLITE.match(lines[-1]):
+        lines.pop()
+    if not lines:
+        return text
+    line = lines[-1].strip()
+    if len(line) > MAX_ANSWER_CHARS:
         return line
-    last = _SENTENCE_END.split(line)[-1]
-    values = (stated_value(line), stated_value(last), last_value(last))
-    return next((value for value in values if value in text and value not in (line, last)), last)
+    sentences = _SENTENCE_END.split(line)
+    while len(sentences) > 1 and _POLITE.match(sentences[-1]):
+        sentences.pop()
+    last = sentences[-1].strip()
+    if not re.search("[A-Za-z]{2}", last):
+        return last
+    return (sentence_value(without_marks(last)) or last).replace(r"\$", "$").removesuffix(".")

@@ -1,11 +1,8 @@
 r"""Plain numbers, read from text exactly and without a parser: `1,234`, `-$7.50`, `1.8\times 10^{1}`, `3 million`."""
 
-import contextlib
 import re
 from decimal import Decimal
 from fractions import Fraction
-
-from gar.verify.sentences import TEXT_COMMAND, changes_value
 
 DECIMAL_TOLERANCE = Fraction(2, 10**6)
 """A decimal is a rounded value: 0.333333 is 1/3 to 1e-6 relative, 0.33333 is not."""
@@ -23,13 +20,11 @@ _FRACTION = re.compile(
     r"(?P<sign>-?)(?:(?:(?P<count>[0-9]+) +)?(?P<over>[0-9]+)/(?P<under>[0-9]+)"
     r"|(?P<whole>[0-9]+)? *\\[dtc]?frac *\{(?P<top>-?[0-9]+)\} *\{(?P<bottom>-?[0-9]+)\})"
 )
-_BRACKETED_WORDS = re.compile(r"\(([A-Za-z][A-Za-z ./-]*)\)")
-_BASE = re.compile(r" *_ *\{? *([0-9]{1,2}) *\}?")
+_BASED = re.compile(
+    r"\(?(?P<digits>[0-9A-Fa-f]{1,200})\)? *(?:_ *(?:\{ *)?(?P<low>[0-9]{1,2})(?: *\})?"
+    r"|,? *\(?(?:in )?base *(?P<base>[0-9]{1,2})\)?)"
+)
 _SPACING = r"(?:\s|\\[ ,;:!]|~|\\quad)"
-_WORDS = re.compile(r"[A-Za-z]{2,}(?:[ .-]+[A-Za-z]{2,}|/[A-Za-z]+)*[ .]*")
-_SCALES = {"hundred": 2, "thousand": 3, "lakh": 5, "million": 6, "crore": 7, "billion": 9, "trillion": 12,
-           "quadrillion": 15, "quintillion": 18}  # fmt: skip  # a table
-
 _OPERATOR = r"(?:[-+*/×÷·⋅]|\\times|\\cdot|\\div)"
 _ARITHMETIC = re.compile(rf"(?:[0-9.()]|{_SPACING}|{_OPERATOR})+")
 _UNDONE = re.compile(rf"[0-9)](?:{_SPACING}*{_OPERATOR}.*[0-9]|{_SPACING}+[0-9]|{_SPACING}*\()")
@@ -60,44 +55,45 @@ def equal_rationals(answer: Fraction, gold: Fraction, *, decimal: bool) -> bool:
     return answer == gold or (decimal and gold.denominator > 1 and close)
 
 
+def equal_values(answer: Fraction, gold: Fraction, percent: tuple[bool, bool], *, decimal: bool) -> bool:
+    """Whether two values are equal, either of which may be followed by a percent sign.
+
+    `15%` is 0.15. Without a fraction of 1 to compare with, the sign may be missing on one side: `15` for `15%`, and
+    `15%` for 15, but not `0.15%` for 0.15.
+    """
+    scales = tuple(Fraction(1, 100) if is_percent else Fraction(1) for is_percent in percent)
+    if equal_rationals(answer * scales[0], gold * scales[1], decimal=decimal):
+        return True
+    same = percent == (False, True) or (percent == (True, False) and abs(gold) >= 1)
+    return same and equal_rationals(answer, gold, decimal=decimal)
+
+
 def is_undone_arithmetic(text: str) -> bool:
     """Whether a text consists of digits and operators, with an operation between two numbers."""
     return bool(_ARITHMETIC.fullmatch(text) and _UNDONE.search(text))
 
 
-def is_quantity(text: str, value: Decimal) -> bool | None:
-    """Whether a text is a number with words or a base, and its value is `value`.
+def based(text: str) -> tuple[str, int] | None:
+    r"""The digits and the base of a number such as `1404_5`, `(1404)_{5}` or `1404 base 5`. None for another text."""
+    match = _BASED.fullmatch(text)
+    return (match["digits"].upper().lstrip("0") or "0", int(match["low"] or match["base"])) if match else None
 
-    A unit is ignored. A first word such as "million" multiplies. None for a text of another kind, or with a word that
-    hedges or changes the value otherwise (`7 or so`, `7 and a half`).
-    """
-    match = NUMBER.match(text)
-    if match is None:
+
+def value_in_base(digits: str, base: int) -> int | None:
+    """The value of digits in a base. None if the base or a digit does not exist."""
+    try:
+        return int(digits, base) if base > 1 else None
+    except ValueError:
         return None
-    if base := _BASE.fullmatch(text, match.end()):
-        with contextlib.suppress(ValueError):  # a base or a digit that does not exist
-            return int(base[1]) > 1 and int(match[0], int(base[1])) == value
-        return False
-    rest = _BRACKETED_WORDS.sub(r" \1 ", TEXT_COMMAND.sub(r" \1 ", text[match.end() :]))
-    rest = re.sub(_SPACING, " ", rest).strip()
-    if not _WORDS.fullmatch(rest):
-        return None
-    first, *others = words = re.findall("[a-z]+", rest.lower())
-    if first in _SCALES:
-        words = others
-    if changes_value(" ".join(words)):
-        return None
-    return _value(match, exponent=_SCALES.get(first, 0)) == value
 
 
-def is_base_copy(answer: str, prompt: str) -> bool:
-    """Whether an answer is digits with a base, such as `22_8`, that the prompt holds."""
-    digits, _, base = re.sub(r"[{} ]", "", answer).partition("_")
-    copy = rf"(?<![0-9.])0*{re.escape(digits.lstrip('0'))} *_ *\{{? *{base}(?![0-9])"
-    return bool(base) and re.search(copy, prompt) is not None
+def is_base_copy(answer: tuple[str, int], prompt: str) -> bool:
+    """Whether the prompt holds the same digits in the same base."""
+    digits, base = answer
+    return re.search(rf"(?<![0-9.])0*{digits}\)? *_ *\{{? *{base}(?![0-9])", prompt) is not None
 
 
-def _value(match: re.Match[str], exponent: int = 0) -> Decimal | None:
+def _value(match: re.Match[str]) -> Decimal | None:
     """The exact value: a Decimal made from text is never rounded, and compares without rounding.
 
     None for a product that is not scientific notation, such as 45*10^2: arithmetic left undone.
@@ -108,4 +104,4 @@ def _value(match: re.Match[str], exponent: int = 0) -> Decimal | None:
     power = match["power"] or match["digit"]
     if power and not 1 <= abs(Decimal(mantissa)) < 10:
         return None
-    return Decimal(f"{mantissa}e{exponent + int(match['e'] or power or 0)}")
+    return Decimal(f"{mantissa}e{int(match['e'] or power or 0)}")

@@ -21,6 +21,7 @@ MAX_EXPONENT = 10_000
 SUM_OF_NUMBERS, SUM = "sum of numbers", "sum"
 PRODUCT_OF_NUMBERS, COEFFICIENT, PRODUCT = "product of numbers", "coefficient", "product"
 VARIABLE = "variable"
+_FUNCTIONS = {r"\sqrt": "root", r"\exp": "e", r"\ln": "log", r"\log": "log", r"\lg": "log"}
 _IMPLIED = {SUM_OF_NUMBERS: {SUM}, PRODUCT_OF_NUMBERS: {PRODUCT}, COEFFICIENT: {PRODUCT}}
 """A gold answer that has the first name allows the second ones too."""
 
@@ -62,6 +63,8 @@ def undone(answer: Tree, gold: Tree) -> set[str]:
     if left:
         allowed = operations(gold, equation=True)
         left -= allowed | {implied for name in allowed for implied in _IMPLIED.get(name, ())}
+        if VARIABLE in allowed and _has_equation(gold):  # (x-1)^2 = 3^2
+            left.discard("power")
     return left
 
 
@@ -164,13 +167,13 @@ def _of_product(node: Tree, equation: bool) -> set[str]:
     for factor, below in _factors(node):
         (under if below else over).append(factor)
     numbers = [sum(number(factor) is not None for factor in side) for side in (over, under)]
-    others = [f for f in over + under if number(f) is None and not _has_letter(f)]
+    others = [[f for f in side if number(f) is None and not _has_letter(f)] for side in (over, under)]
     names = _of_all(over + under, equation)
     if max(numbers) > 1 or (sum(numbers) > 1 and len(over + under) == 2):
         names.add(PRODUCT_OF_NUMBERS)
-    if len(others) > 1:
+    if max(map(len, others)) > 1:
         names.add(PRODUCT)
-    elif others and any(numbers):
+    elif any(others) and (any(numbers) or all(others)):
         names.add(COEFFICIENT)
     return names
 
@@ -196,10 +199,11 @@ def _of_relation(node: Tree, equation: bool) -> set[str]:
 
 def _of_function(node: Tree, parts: list[Tree], equation: bool) -> set[str]:
     rule, first = rule_of(node), str(node.getChild(0).getText())
-    name = {r"\sqrt": "root", r"\exp": "e"}.get(first, first) if rule == "func" else rule
+    name = _FUNCTIONS.get(first, first) if rule == "func" else rule
     name = "factorial" if rule == "postfix" else str(name).removesuffix("_group")
     undone_always = name in _UNDONE_ALWAYS or rule in ("det", "eval_at", "matrix")
     inner = _of_all(parts, equation)
+    inner -= {"root", "power"} if name == "log" else set()  # the logarithm of a root is a multiple of a logarithm
     return inner if _has_letter(node) and not undone_always else inner | {name}
 
 
@@ -280,7 +284,7 @@ def _has_equation(tree: Tree) -> bool:
 
 
 def _has_letter(tree: Tree) -> bool:
-    return any(leaf.symbol.type in _LETTERS and leaf.getText() not in _CONSTANTS for leaf in _leaves(tree))
+    return any(leaf.symbol.type in _LETTERS and leaf.getText().strip() not in _CONSTANTS for leaf in _leaves(tree))
 
 
 def _leaves(tree: Tree) -> Iterator[Tree]:

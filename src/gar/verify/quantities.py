@@ -1,0 +1,413 @@
+r"""Read the one value that an answer states, and its unit: `The answer is $78$ km.`, `x = 78`, `She has 78 apples.`
+
+Only units, a few neutral words, and words of the problem may be beside the value. Of a sentence only the words that
+touch the value are judged, but a condition or a doubt anywhere leaves it unread. The word lists are in `words.toml`.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from gar.verify.words import (
+    COMPARES,
+    CURRENCIES,
+    DATA,
+    DOUBTS,
+    GUESSES,
+    HEADS,
+    NEUTRAL,
+    NEVER,
+    NO_PLURALS,
+    NOUNS,
+    NUMBER_WORDS,
+    SCALES,
+    STATES,
+    Unit,
+    read_unit,
+    unit_named,
+)
+
+_MATH = re.compile(r"\$\$([^$]+)\$\$|\$([^$]+)\$(?![0-9])|\\\((.+?)\\\)|\\\[(.+?)\\\]", re.DOTALL)
+_MARKS = re.compile(r"\*\*|`|</?(?:b|strong)>")
+_BOX = re.compile(r"\\boxed *\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}")
+_WORD = re.compile(
+    r"(?<![\\A-Za-z_])(?<!\\begin\{)(?<!\\end\{)(?:[A-Za-z]{2,}(?:[-'][A-Za-z]+)*(?![A-Za-z])|(?<= )a(?= [a-z]{2}))"
+)
+_CONTENT = re.compile(r"[0-9]|\\(?!cdot|times|circ|begin|end)[A-Za-z]|(?<=[$€£¥])[a-z]")
+_BEFORE_VALUE = re.compile(r"^(?:[\s,;:!?\"'*)\]]|\.(?![0-9])|-(?= ))*")
+_AFTER_VALUE = " \t,;:\"'*(/"
+_UNIT_PLACE = re.compile(r"(?<=[0-9}!)])(?P<gap> *)(?=[msghLlKNJWVA](?![A-Za-z])|\^\\circ)")
+_CURRENCY = re.compile(r"^(?P<sign>[-+]? *)(?:US *)?\\?(?P<currency>[$€£¥]) *(?P<late>[-+]?)(?=[0-9.\\])")
+_PERCENT = re.compile(r" *\\?%$")
+_LETTER = re.compile(r"(?<![\\A-Za-z0-9])[A-Za-z](?![A-Za-z])|(?<=[0-9])[A-DF-Za-df-z]")  # a variable
+_HEDGE_SIGN = re.compile(r"[~<>?\u2248]|\\approx|\\sim")
+_MATHS_SIGN = re.compile(r"\.\.|[=<>?~+*^_/|0-9]|\\[a-zA-Z]")
+_LEAD = re.compile(
+    r"(?:(?:so|thus|hence|therefore|then|finally)\b,? *|\\therefore *)*(?:"
+    r"(?:(?:(?:the|my|our|its|a|this|that) )?(?:(?:final|correct|right|exact|numerical|required|desired|combined) )*"
+    r"(?:answer|result|solution|value|total|sum|number)"
+    r"(?: (?:to|of|for) (?:the|this) (?:question|problem|expression))?|it)"
+    r" *(?:\bis\b(?: equal to)?|\bequals\b|would be|must be|should be|comes to|:|=)"
+    r"|(?:we|i) (?:get|have|obtain|find)\b|=>?) *:?(?: *(?:exactly|simply|just)\b)? *",
+    re.IGNORECASE,
+)
+_JOINS = {"or", "and"}
+_LITTLE = {"or", "and", "no", "if", "is"}
+_NEUTRAL_PHRASES = re.compile("|".join(rf"\b{phrase}\b" for phrase in DATA["words"]["phrases"]), re.IGNORECASE)
+_POWER = re.compile(r" *\^ *\{? *-?[0-9] *\}?|[23](?![0-9.,/])")  # of a unit
+_IN_UNIT = re.compile(r"\bin (?=([A-Za-z]+))")
+_NUMERAL = re.compile(
+    r"(?:(?P<minus>negative|minus) +)?(?P<words>(?:(?:"
+    + "|".join([*NUMBER_WORDS, *SCALES, "and", "a"])
+    + r")\b[ -]*)+)",
+    re.IGNORECASE,
+)
+_NUMBER = r"[-+]?(?:\\?[$€£¥] *)?[-+]?(?:[0-9][0-9,]*(?:\.[0-9]+)?|\.[0-9]+)"
+_LEADING_NUMBER = re.compile(_NUMBER)
+_EQUALS = re.compile(r"(?<![<>!=\\])=(?!=)|\b(?:is|are) equal to\b|\bequals\b(?: to)?|\\approx|\\Rightarrow|\u21d2")
+_BREAK = re.compile(r"[;,](?! *[0-9]{3}(?![0-9]))|\b(?:and|so|or|but|then|because|while)\b", re.IGNORECASE)
+_TRANSPARENT = {"of", "to", "a", "an", "the", "at", "by", "only", "just", "exactly", "from", "still", "in"}
+_ADVERBS = {
+    "each",
+    "exactly",
+    "only",
+    "just",
+    "still",
+    "now",
+    "also",
+    "then",
+    "therefore",
+    "simply",
+    "us",
+    "him",
+    "her",
+    "them",
+    "you",
+    "me",
+}
+_TO_NUMBER = re.compile(r"to (?:\\?[$\u20ac\u00a3])?[0-9]")
+_OPEN = {"or", "point", "if", "unless", "when"}
+_VERB = re.compile(r"[a-z]{2,}(?:ed|[^siu]s)")
+_TIMES = {"half", "twice", "double", "triple", "thrice"}  # the answer
+_BE = {"is", "are", "was", "were", "be", "been"}
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """A value as text, and the powers of its units. `percent` if a percent sign follows the value."""
+
+    value: str
+    unit: Unit = field(default_factory=dict)
+    percent: bool = False
+
+
+class Unread(ValueError):
+    """A text that does not state one value, with the reason."""
+
+
+def without_marks(text: str) -> str:
+    """A text without bold, the delimiters of formulas and boxes. A dollar sign before a number stays, as `\\$`."""
+    text = _MATH.sub(lambda match: f" {next(filter(None, match.groups()), '')} ", _MARKS.sub("", text))
+    text = text.replace(r"\therefore", "so ")
+    for _ in range(3):
+        text = _BOX.sub(r" \1 ", text)
+    text = text.replace(r"\boxed{", "")  # cut off
+    return " ".join(text.replace("$", r"\$").replace(r"\\$", r"\$").split())
+
+
+def read_quantity(
+    text: str, *, nouns: frozenset[str] | None = frozenset(), letters: bool = False, sentence: bool = True
+) -> Quantity:
+    """The value and unit of an answer, which may be a sentence.
+
+    Args:
+        text: As `plain_latex` and `without_marks` leave it.
+        nouns: Words that may be beside a value, in lower case: the problem's. None: any that change nothing.
+        letters: The gold answer has letters, so that single letters and short words are no units.
+        sentence: A sentence may state the value.
+
+    Raises:
+        Unread: It does not state one value.
+    """
+    try:
+        return _strict(without_lead(text), nouns, letters)
+    except Unread as error:
+        stated = sentence_value(text) if sentence else None
+        if stated is None or stated == text:
+            raise error
+        return _strict(stated, nouns, letters)
+
+
+def without_lead(text: str) -> str:
+    """A text without an introduction such as `The answer is`, and without a full stop."""
+    rest = text
+    while (match := _LEAD.match(rest)) and match.end() and match.end() < len(rest):
+        rest = rest[match.end() :]
+    rest = rest.strip()
+    return rest[:-1].rstrip() if rest.endswith(".") and not rest.endswith("..") else rest
+
+
+def words_in(text: str, start: int = 0, *, letters: bool = False) -> Iterator[re.Match[str]]:
+    """The words of a text. Beside letters of algebra only those that are no products of letters."""
+    return (match for match in _WORD.finditer(text, start) if not letters or is_prose(match[0]))
+
+
+def is_prose(word: str) -> bool:
+    """Whether letters are a word and no product such as `abc`."""
+    low = word.lower()
+    known = low in NEVER or low in DOUBTS
+    return (
+        low in _LITTLE
+        or (len(low) > 2 and known)
+        or (len(low) > 2 and re.search("[aeiouy]", low) is not None and list(low) != sorted(low))
+    )
+
+
+def sentence_value(text: str) -> str | None:
+    """The value of a sentence with the unit that touches it. None if it states none, several, or leaves it open.
+
+    The last side of its equation, if it has one chain of equations. Else its only value.
+    """
+    low = text.lower()
+    chain = _EQUALS.search(text) is not None
+    if "?" in text or ".." in text or (GUESSES if chain else DOUBTS) & set(re.findall(r"[a-z]+(?:'[a-z]+)?", low)):
+        return None
+    if chain:
+        return _chain_value(text)
+    spans = _contents(text, words_in(text))
+    if len(spans) != 1 or {word.lower() for word in re.findall("[A-Za-z]+", text)} & (NUMBER_WORDS.keys() - {"one"}):
+        return None
+    start, end = spans[0]
+    before, after = text[:start], text[end:]
+    value = text[start:end]
+    if re.search(r"[0-9] *[*×+] *[0-9]", value):  # arithmetic without its result
+        return None
+    subject = before.split()
+    stated = _is_stated(before) and (len(subject) > 1 or re.search(r"(?::|\b(?:is|are)) *$", before) is not None)
+    verb = re.match(r"[^.;]*\b(?:is|are|was|were|remain)\b *(?P<next>[a-z]*)", after)
+    if not stated and (subject or verb is None or verb["next"] in NEVER):
+        return None
+    return _with_touching(value, after)
+
+
+def _strict(text: str, nouns: frozenset[str] | None, letters: bool) -> Quantity:
+    """A value with nothing beside it but a unit, neutral words and words of the problem."""
+    text = _spelled_out(text)
+    words = list(words_in(text, letters=letters))
+    spans = _contents(text, words)
+    if letters and not words:
+        spans = [(0, len(text))]
+    if len(spans) != 1:
+        raise Unread("the answer does not state one value" if spans else "the answer holds no number")
+    start, end = spans[0]
+    value, before, after = text[start:end], _NEUTRAL_PHRASES.sub(" ", text[:start]), text[end:]
+    for match in words_in(before, letters=letters):
+        if match[0] not in CURRENCIES:
+            _judge(match[0].lower(), nouns or frozenset(), units=False)
+    if _HEDGE_SIGN.search(before + after) or _HEDGE_SIGN.match(value):
+        raise Unread("the answer hedges its value")
+    if not letters:
+        value, letter_unit = _without_letters(value, spaced=nouns is None)
+        if letter_unit == "K" and _WORD.search(after):  # thousands
+            raise Unread("the answer does not state one value: 'K'")
+        after = f" {letter_unit} {after}" if letter_unit else after
+    unit: Unit = {}
+    if currency := _CURRENCY.match(value):
+        unit = dict(unit_named(currency["currency"]) or {})
+        value = f"{currency['sign'].strip()}{currency['late']}{value[currency.end() :]}"
+    if value.count("{") != value.count("}"):  # words within a formula
+        raise Unread("the answer does not state one value")
+    value, after = _scaled(value, after)
+    percent = _PERCENT.search(value) is not None
+    value = _PERCENT.sub("", value).strip()
+    for name, power in _unit_after(after, nouns, letters=letters, plain=_is_plain(value)).items():
+        unit[name] = power if unit.get(name) == power else unit.get(name, 0) + power  # $78 dollars
+    percent = unit.pop("percent", 0) == 1 or percent
+    return Quantity(value, {name: power for name, power in unit.items() if power}, percent)
+
+
+def _without_letters(value: str, *, spaced: bool) -> tuple[str, str]:
+    """A value without its unit of single letters (`10 m/s`), and this unit."""
+    for place in _UNIT_PLACE.finditer(value):
+        letter = value[place.end()]
+        spare = not place["gap"] and (letter.isupper() or (spaced and letter != "^"))  # 64K, a product 3m
+        if not spare and read_unit(value, place.end())[1] == len(value) and not _LETTER.search(value, 0, place.start()):
+            return value[: place.start()], value[place.end() :]
+    return value, ""
+
+
+def _is_plain(value: str) -> bool:
+    return _LEADING_NUMBER.fullmatch(value) is not None
+
+
+def _scaled(value: str, after: str) -> tuple[str, str]:
+    """A number times the word such as `million` that follows it, and the rest."""
+    scale = re.match(r"[ -]*([a-z]+)\b", after, re.IGNORECASE)
+    if scale is None or scale[1].lower() not in SCALES or not _is_plain(value):
+        return value, after
+    power = SCALES[scale[1].lower()]
+    whole, _, part = value.replace(",", "").partition(".")
+    digits = f"{whole}{part[:power].ljust(power, '0')}"
+    return f"{digits}.{part[power:]}".rstrip("."), after[scale.end() :]
+
+
+def _unit_after(rest: str, nouns: frozenset[str] | None, *, letters: bool, plain: bool) -> Unit:
+    """The unit in what follows a value. `Unread` if there is anything else but neutral words and the problem's."""
+    unit: Unit = {}
+    rest = _NEUTRAL_PHRASES.sub(" ", _IN_UNIT.sub(lambda match: "" if unit_named(match[1]) else match[0], rest))
+    place, known = 0, False
+    while True:
+        if not known and (not letters or _WORD.match(rest.lstrip(" \\("))):
+            unit_here, place = read_unit(rest, place)
+            unit, known = (unit_here, True) if unit_here else (unit, False)
+        match = next(words_in(rest, place, letters=letters), None)
+        gap = rest[place : len(rest) if match is None else match.start()]
+        if _MATHS_SIGN.search(gap):
+            raise Unread("the answer does not state one value")
+        if match is None:
+            return unit
+        word = match[0].lower()
+        if (
+            not known
+            and word not in NEVER | NEUTRAL
+            and (nouns is None or _is_noun(word, nouns) or (plain and not unit and _is_plural(word)))
+        ):
+            unit = {word.removesuffix("s"): 1}
+        else:
+            _judge(word, nouns or frozenset())
+        place = match.end()
+
+
+def _is_plural(word: str) -> bool:
+    return word in NOUNS or (
+        word not in NO_PLURALS and len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us", "is"))
+    )
+
+
+def _is_noun(word: str, nouns: frozenset[str]) -> bool:
+    return not nouns.isdisjoint((word, word.removesuffix("s"), word.removesuffix("es"), f"{word}s", f"{word}es"))
+
+
+def _judge(word: str, nouns: frozenset[str], *, units: bool = True) -> None:
+    """`Unread` if a word beside a value may change it."""
+    if word in NEVER or not (word in NEUTRAL or _is_noun(word, nouns) or (units and unit_named(word))):
+        raise Unread(f"the answer does not state one value: {word!r}")
+
+
+def _contents(text: str, words: Iterable[re.Match[str]]) -> list[tuple[int, int]]:
+    """The parts of a text between its words that hold a number or a formula. `3 or 7` is one part."""
+    spans: list[tuple[int, int]] = []
+    start, joins = 0, False
+    for begin, end, word in [*((m.start(), m.end(), m[0].lower()) for m in words), (len(text), len(text), "")]:
+        power = _POWER.match(text, start) if spans else None
+        if power:
+            start = power.end()
+        piece = text[start:begin]
+        if _CONTENT.search(piece):
+            opening = _BEFORE_VALUE.match(piece)
+            left = start + (opening.end() if opening else 0)
+            value = piece.rstrip(_AFTER_VALUE)
+            value = value if value.endswith("..") else value.removesuffix(".").removesuffix(" -").rstrip(_AFTER_VALUE)
+            right = start + len(value)
+            if joins and spans:
+                spans[-1] = (spans[-1][0], right)
+            else:
+                spans.append((left, right))
+            joins = False
+        if word in _JOINS and _CONTENT.search(piece):
+            joins = True
+        elif begin < end:
+            joins = False
+        start = end
+    return spans
+
+
+def _is_stated(before: str) -> bool:
+    """Whether the words before a value state it."""
+    before = re.sub(r"\badds? up to\b|\bout of\b", "equals", before.rstrip().rstrip("(").rstrip())
+    if before.endswith((":", "=")):
+        label = re.findall("[a-z]+", before.lower())
+        return not (NEVER & set(label))
+    words = [word.lower() for word in re.findall(r"[A-Za-z']+", before)]
+    while len(words) > 1 and words[-1] in _ADVERBS:
+        words.pop()
+    if not words or not before[-1].isalpha() or words[0] in _TIMES:
+        return False
+    last = words[-1]
+    if last == "of" and words[-2:-1] and words[-2] not in HEADS:
+        return False
+    if last in SCALES or (words[-2:-1] and words[-2] in _BE and _VERB.fullmatch(last) and last not in STATES):
+        return False
+    if last in NEVER or not (last in STATES or last in _TRANSPARENT or _VERB.fullmatch(last)):
+        return False
+    while len(words) > 1 and words[-1] in _TRANSPARENT | {"of", "than"}:
+        words.pop()
+    return words[-1] not in NEVER - {"average"} or words[-1] in HEADS
+
+
+def _chain_value(text: str) -> str | None:
+    """The last side of the one chain of equations in a sentence. A second chain must use the first one's result."""
+    exact = text.partition(r"\approx")[0]
+    if not _CONTENT.search(exact):
+        return None
+    parts = _EQUALS.split(exact)
+    for part in parts[1:-1]:
+        if not (broken := _BREAK.search(part)):
+            continue
+        result = _LEADING_NUMBER.match(part.strip())
+        after = re.findall(_NUMBER, part[broken.start() :])
+        if result is None or _digits(result[0]) not in map(_digits, after):
+            return None
+    last = parts[-1].strip()
+    spans = _contents(last, words_in(last))
+    if len(parts) < 2 or not spans or spans[0][0] > 1:
+        return None
+    _, end = spans[0]
+    value = last[:end]
+    if re.search(r"(?:,(?! ?[0-9]{3}(?![0-9]))|;).*[0-9]", value) and not value.startswith(("(", "\\{", "[")):
+        return None
+    return _with_touching(value, last[end:])
+
+
+def _digits(number: str) -> str:
+    return re.sub(r"[^0-9.]", "", number)
+
+
+def _with_touching(value: str, after: str) -> str | None:
+    """A value and the unit after it. None if a word that touches them may change the value."""
+    scale = re.match(r" *([a-z]+)\b", after.lower())
+    start = scale.end() if scale and scale[1] in SCALES else 0
+    _, end = read_unit(after, start)
+    rest = after[end:].lstrip(" )*$").lower()
+    touching = re.match(r"[a-z']*", rest)
+    joined = re.match(r"and (?:an? )?([a-z]+)", rest)
+    words = {touching[0] if touching else "", joined[1] if joined else ""}
+    if (
+        words & (NEVER - COMPARES | SCALES.keys() | _OPEN)
+        or (joined and joined[1] in NUMBER_WORDS)
+        or _TO_NUMBER.match(rest)
+    ):
+        return None
+    if re.match(r" *[-+*/^=_<>]", after[end:]) and not re.match(r" */ *[A-Za-z]", after[end:]):
+        return None
+    return f"{value}{after[:end]}".strip()
+
+
+def _spelled_out(text: str) -> str:
+    """A number in words at the beginning, in digits: `seventy-eight apples`, `negative 5`."""
+    numeral = _NUMERAL.match(text)
+    if numeral is None:
+        return re.sub(r"^(?:negative|minus) +(?=[0-9\\])", "-", text, flags=re.IGNORECASE)
+    total = current = 0
+    for word in re.findall("[a-z]+", numeral["words"].lower()):
+        if word in NUMBER_WORDS:
+            current += NUMBER_WORDS[word]
+        elif word in SCALES:
+            current = (current or 1) * 10 ** SCALES[word]
+            if SCALES[word] > 2:
+                total, current = total + current, 0
+        elif word == "a" and not total and not current:
+            continue
+    if not any(word in NUMBER_WORDS for word in re.findall("[a-z]+", numeral["words"].lower())):
+        return text
+    return f"{'-' if numeral['minus'] else ''}{total + current} {text[numeral.end() :]}".strip()

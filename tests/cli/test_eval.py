@@ -10,6 +10,7 @@ import pytest
 
 from gar.cli.main import main
 from gar.records import open_run
+from tests.support.processes import SECONDS, running
 
 SET = ["--benchmark", "arithmetic", "--max-new-tokens", "40"]
 
@@ -91,6 +92,6 @@ def test_eval_says_a_degenerate_result_above_the_table_and_exits_with_3(tmp_path
 
 def test_table_ends_quietly_if_nobody_reads_it(finished):
     command = [sys.executable, "-m", "gar", "eval", "table", str(finished)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with running(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         process.stdout.close()
-        assert (process.stderr.read(), process.wait(600)) == (b"", 0)
+        assert (process.communicate(timeout=SECONDS)[1], process.returncode) == (b"", 0)

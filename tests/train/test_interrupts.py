@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
 
@@ -13,11 +12,11 @@ import pytest
 from gar.interrupts import SAME_REQUEST_SECONDS, Interrupted, Interrupts
 from gar.records import RunFolder
 from gar.records.checkpoints import marked_checkpoints
+from tests.support.processes import SECONDS, running, wait_until
 from tests.support.runs import assert_equal_runs
 from tests.train.conftest import under
 from tests.train.signalled import train
 
-SECONDS = 600.0
 LONG = [
     "--preset", "demo", "--trl.max_steps", "8", "--trl.save_steps", "4", "--trl.save_total_limit", "1",
     "--trl.logging_steps", "3", "--trl.num_iterations", "2", "--trl.steps_per_generation", "2",
@@ -109,22 +108,14 @@ def test_ranks_end_after_the_same_step(tmp_path, way):
     own, number = (
         ("2:SIGTERM", 0) if way == "one rank" else ("", signal.SIGTERM if way == "launcher" else signal.SIGINT)
     )
-    process = subprocess.Popen(
-        [*launcher, "-m", "tests.train.signalled", own, *arguments],
-        env=os.environ | ({"SIGNALLED_RANK": "1"} if own else {}),
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    killer = threading.Timer(SECONDS, process.kill)
-    killer.start()
     run = RunFolder(tmp_path / "run")
-    while number and process.poll() is None and not run.rollouts_path(1).exists():
-        threading.Event().wait(0.05)
-    if number:
-        (os.kill if way == "launcher" else os.killpg)(process.pid, number)
-    said = process.communicate()[1]
-    killer.cancel()
+    command = [*launcher, "-m", "tests.train.signalled", own, *arguments]
+    env = os.environ | ({"SIGNALLED_RANK": "1"} if own else {})
+    with running(command, env=env, stderr=subprocess.PIPE, text=True) as process:
+        if number:
+            assert wait_until(lambda: process.poll() is not None or run.rollouts_path(1).exists())
+            (os.kill if way == "launcher" else os.killpg)(process.pid, number)
+        said = process.communicate(timeout=SECONDS)[1]
     assert process.returncode != 0
     assert "terminate called" not in said
     (kept,) = checkpoints(run)

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +15,15 @@ import pytest
 from gar.config import make_config, merge, read_preset
 from gar.records import RunFolder, open_run
 from gar.train.run import train
+from tests.support.processes import SECONDS, running
 from tests.train.conftest import FAST, under
 
-SECONDS = 600.0
 GAR = [sys.executable, "-m", "gar"]
 FAST_TRAIN = ["train", *FAST, "--trl.max_steps", "2"]
 
 
-def started(arguments: Sequence[str], **streams: Any) -> "subprocess.Popen[bytes]":
-    return subprocess.Popen([*GAR, *arguments], stdin=subprocess.DEVNULL, **streams)
+def started(arguments: Sequence[str], **streams: Any) -> "AbstractContextManager[subprocess.Popen[bytes]]":
+    return running([*GAR, *arguments], stdin=subprocess.DEVNULL, **streams)
 
 
 def assert_whole(run: RunFolder) -> None:
@@ -38,21 +39,23 @@ def ignore_hang_up() -> None:
 def test_train_outlives_its_terminal(tmp_path):
     """With `nohup`, or `trap '' HUP`, the terminal's window is closed after the first line."""
     terminal, end = pty.openpty()
-    process = started([*FAST_TRAIN, *under(tmp_path, "run")], stdout=end, stderr=end, preexec_fn=ignore_hang_up)
-    os.close(end)
-    assert os.read(terminal, 1)
-    os.close(terminal)
-    assert process.wait(SECONDS) == 0
+    command = [*FAST_TRAIN, *under(tmp_path, "run")]
+    with started(command, stdout=end, stderr=end, preexec_fn=ignore_hang_up) as process:
+        os.close(end)
+        assert os.read(terminal, 1)
+        os.close(terminal)
+        assert process.wait(SECONDS) == 0
     assert_whole(RunFolder.open(tmp_path / "run"))
 
 
 def test_train_outlives_the_readers_of_its_output(tmp_path):
     """As under `gar train ... 2>&1 | head -2`."""
-    process = started([*FAST_TRAIN, *under(tmp_path, "run")], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    with process.stdout as lines:
-        assert lines.readline().startswith(b"gar: loading")
-        assert lines.readline()
-    assert process.wait(SECONDS) == 0
+    command = [*FAST_TRAIN, *under(tmp_path, "run")]
+    with started(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+        with process.stdout as lines:
+            assert lines.readline().startswith(b"gar: loading")
+            assert lines.readline()
+        assert process.wait(SECONDS) == 0
     assert_whole(RunFolder.open(tmp_path / "run"))
 
 
@@ -63,16 +66,15 @@ def test_report_is_written_without_anybody_to_read_about_it(finished, tmp_path, 
         {"reader": '"$@"', "stdout": '"$@" >&-', "stdout and stderr": '"$@" >&- 2>&-'},
     )
     command = ["sh", "-c", script[closed], "sh", *GAR, "report", str(finished.path), "--out", str(page)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with running(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         process.stdout.close()
-        assert (process.stderr.read(), process.wait(SECONDS)) == (b"", 0)
+        assert (process.communicate(timeout=SECONDS)[1], process.returncode) == (b"", 0)
     assert page.read_bytes().endswith(b"</html>\n")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_output_that_a_full_disk_cut_off_is_an_error(tmp_path):
-    with open("/dev/full", "wb") as full:
-        process = started(["--version"], stdout=full, stderr=subprocess.PIPE)
+    with open("/dev/full", "wb") as full, started(["--version"], stdout=full, stderr=subprocess.PIPE) as process:
         said = process.communicate(timeout=SECONDS)[1]
     assert (process.returncode, said) == (
         1,

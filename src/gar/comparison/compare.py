@@ -31,7 +31,7 @@ class Comparison:
         self._results: Results = {}
         self._elsewhere: set[str] = set()
         self.stopped: dict[str, GarError] = {}
-        """The cells whose folder is damaged or could not be read or written, by title. They are left as they are."""
+        """Errors of damaged or unreadable folders, by the title of the cell. The folders are left as they are."""
 
     def to_do(self) -> list[PlannedRun]:
         """Cells without a result that are not stopped."""
@@ -127,7 +127,7 @@ class Comparison:
             return None
 
     def _stop(self, cell: PlannedRun, error: GarError) -> None:
-        """Leave a cell as it is, and tell once why."""
+        """Leave a cell as it is, and print the reason once."""
         if cell.title not in self.stopped:
             self.stopped[cell.title] = error
             self._tell(

@@ -190,4 +190,4 @@ def test_each_setting_of_a_run_changes_what_it_leaves():
     assert before.keys() == OTHER_RUN.keys()
     assert [name for name in before if before[name] == after[name]] == []
     with pytest.raises(PreflightError):
-        train(config(RUN | {"preflight.mode": "stop"}), say=str)
+        train(config(RUN | {"preflight.mode": "stop", "records.name": "stopped"}), say=str)

@@ -35,7 +35,7 @@ ROWS = [
     }
     for sum_, solution in itertools.product(("3+4=", "2+5="), ("add on so \\boxed{7}", "count on so \\boxed{7}"))
 ]
-RESPONSES = ("add on so \\boxed{7}", "count so so \\boxed{7}", "add \\boxed{8}", "on on on")
+RESPONSES = ("add on so \\boxed{7}", "count so so \\boxed{7}", "so \\boxed{8}", "on on on")
 """The responses of each group, in order: right, right, wrong, without an answer."""
 
 
@@ -177,7 +177,7 @@ def test_without_verifier_and_functions_nothing_is_asked_of_the_format(policy: P
 
 
 def test_responses_without_hope_are_reported(policy: Path, tmp_path: Path):
-    wrong = {"responses": ("add \\boxed{8}",), "args": {"max_steps": 3}}
+    wrong = {"responses": ("so \\boxed{8}",), "args": {"max_steps": 3}}
     trainer, _ = planned_trainer(policy, tmp_path, **wrong)
     with pytest.warns(UserWarning, match=r"WATCHDOG: For 3 steps \(1 to 3\) no response was right"):
         trainer.train()

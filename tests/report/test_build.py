@@ -128,7 +128,7 @@ def test_runs_with_no_right_response_or_almost_nothing_make_a_page(tmp_path):
 
 def test_a_resumed_run_that_drops_its_rollouts_meanwhile_makes_a_page(tmp_path):
     for most in (1, 100):
-        read = read_run(make_run(tmp_path))
+        read = read_run(make_run(tmp_path, f"run-{most}"))
         for step in read.steps:
             RunFolder(read.path).rollouts_path(step).unlink()
         assert make_report([read], ReportOptions(max_rollouts=most)).groups == []

@@ -72,8 +72,11 @@ def main(arguments: list[str]) -> int:
         _submit(options, comparison)
     else:
         devices = local_devices(options.workers, options.gpus, launch=bool(launcher))
-        signal.signal(signal.SIGTERM, signal.default_int_handler)  # a scheduler's end is a Ctrl-C
-        return 0 if comparison.run(LocalPool(devices, launcher)) else 1
+        earlier = signal.signal(signal.SIGTERM, signal.default_int_handler)  # a scheduler's end is a Ctrl-C
+        try:
+            return 0 if comparison.run(LocalPool(devices, launcher)) else 1
+        finally:
+            signal.signal(signal.SIGTERM, earlier)
     return 0
 
 

@@ -50,6 +50,11 @@ _PHRASE = re.compile(
     r'|"(?:final_)?answer" *:)[*_:\s]*?(?=\S|$)',
     re.IGNORECASE | re.MULTILINE,
 )
+_LINE = re.compile("[^\n]+")
+# What a phrase holds, in lower case: found faster than the phrase.
+_ANSWER_NAME = re.compile(
+    "answer|####|a:|option|choice|respuesta|antwort|réponse|risposta|resposta|ответ|答案|答え|정답"
+)
 _NAMED_AFTER = re.compile(
     r"[\s$).\]*]*(?:is|was)\s+(?:indeed\s+)?(?:the|our|my)\s+(?:(?:final|correct|right)\s+)*answer\b", re.IGNORECASE
 )
@@ -185,7 +190,8 @@ def _patterns(own: tuple[str, str], kind: str) -> tuple[re.Pattern[str], re.Patt
     """What a marker may begin with, which is found fast, and a pattern of all markers, two groups for each kind."""
     pairs = [list(map(re.escape, own)), *(_THINKING if kind == "thinking" else _ANSWER_TAGS)]
     marker = re.compile("|".join(f"({mark})" for pair in pairs for mark in pair), re.IGNORECASE)
-    return re.compile("|".join({r"[<\[\u25c1]", "analysis", "assistantfinal", *pairs[0]})), marker
+    leads = ("<[|?/A-Za-z]", r"\[", "\u25c1", "analysis", "assistantfinal", *pairs[0])
+    return re.compile("|".join(leads)), marker  # alternatives with literal beginnings: `re` skips the rest of a text
 
 
 def _think_answer(text: str, tags: Tags) -> str | None:
@@ -226,6 +232,8 @@ def _boxes(text: str) -> list[tuple[int, int, int, int]]:
     r"""Where each complete \boxed{} begins, its content begins and ends, and it ends. Of nested ones the innermost."""
     open_braces: list[tuple[int, int] | None] = []  # where a box and its content begin. None: another brace
     boxes: list[tuple[int, int, int, int]] = []
+    if "box" not in text:
+        return boxes
     for match in _BRACES.finditer(text):
         if match["box"]:
             open_braces.append((match.start(), match.end()))
@@ -293,7 +301,7 @@ _TOUCHING = NEVER - {
 
 def _announced(text: str) -> tuple[str, int] | None:
     """The answer in the last line or sentence that announces one, and where that ends."""
-    for match in reversed(list(_PHRASE.finditer(text))):
+    for match in _phrases(text):
         before = _CLAUSE_END.split(text[max(0, match.start() - 200) : match.start()])[-1]
         start = match.end()
         while start < len(text) and text[start] in " \t\n*:_":
@@ -314,6 +322,13 @@ def _announced(text: str) -> tuple[str, int] | None:
         joined = len(boxes) > 1 and _JOINED.fullmatch(answer[boxes[0][3] : boxes[1][0]])
         return (_box(answer) or (answer,))[0] if joined else _in_context(answer, boxes[0]), stop
     return None
+
+
+def _phrases(text: str) -> Iterator[re.Match[str]]:
+    """The phrases that announce an answer, from the last to the first."""
+    for line in reversed(list(_LINE.finditer(text))):
+        if _ANSWER_NAME.search(line[0].lower()):
+            yield from reversed(list(_PHRASE.finditer(text, line.start(), line.end())))
 
 
 def _end_of_announcement(text: str, start: int) -> int:

@@ -28,6 +28,7 @@ from gar.verify.words import (
 )
 
 _MATH = re.compile(r"\$\$([^$]+)\$\$|\$([^$]+)\$(?![0-9])|\\\((.+?)\\\)|\\\[(.+?)\\\]", re.DOTALL)
+_MARK = re.compile(r"[*`<$\\]")
 _MARKS = re.compile(r"\*\*|`|</?(?:b|strong)>")
 _BOX = re.compile(r"\\boxed *\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}")
 _WORD = re.compile(
@@ -107,6 +108,8 @@ class Unread(ValueError):
 
 def without_marks(text: str) -> str:
     """A text without bold, the delimiters of formulas and boxes. A dollar sign before a number stays, as `\\$`."""
+    if not _MARK.search(text):
+        return " ".join(text.split())
     text = _MATH.sub(lambda match: f" {next(filter(None, match.groups()), '')} ", _MARKS.sub("", text))
     text = text.replace(r"\therefore", "so ")
     for _ in range(3):

@@ -8,6 +8,7 @@ unless the prompt holds it.
 import contextlib
 import re
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
 from itertools import accumulate
@@ -43,6 +44,7 @@ WARM_UP = (
 )
 """Answers and gold answers that make SymPy import and cache what ordinary ones need: 1.5 seconds of work."""
 
+_DIGITS = re.compile("-?[0-9]+(?:[,.][0-9]+)*")
 # Not between letters or digits, nor after a comma that could then stand in a number.
 _IDLE_SPACE = re.compile(r"(?<![0-9A-Za-z,]) +| +(?![0-9A-Za-z])|(?<=,) +(?![0-9])")
 _AROUND = (("**", "**"), ("`", "`"), ("<b>", "</b>"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"), ("{", "}"))
@@ -104,6 +106,9 @@ class Gold:
     percent: bool
     words: list[str]
     letters: bool
+    number: Decimal | None
+    integer: bool
+    ratio: Fraction | None
 
 
 @lru_cache(maxsize=256)  # the responses of a group share a gold answer
@@ -113,7 +118,8 @@ def read_gold(gold: str) -> Gold:
     plain = without_marks(text)
     quantity, words = Quantity(plain), [word.lower() for word in _prose_words(plain)]
     letters = _has_letters(plain)
-    for of_letters in dict.fromkeys((False, letters)):  # `78 h` has a unit, `2 h + 1` has letters
+    kinds = () if _DIGITS.fullmatch(plain) else dict.fromkeys((False, letters))
+    for of_letters in kinds:  # `78 h` has a unit, `2 h + 1` has letters
         with contextlib.suppress(Unread):
             quantity = read_quantity(plain, nouns=None, letters=of_letters, sentence=False)
             if not of_letters and re.search(r"[A-Za-z]", re.sub(r"\\[A-Za-z]+", "", quantity.value)):
@@ -121,14 +127,19 @@ def read_gold(gold: str) -> Gold:
                 continue
             words = []
             break
+    value = quantity.value if not words else plain
+    number = plain_number(value)
     return Gold(
         text=text,
         choice=is_choice(text),
-        value=quantity.value if not words else plain,
+        value=value,
         unit=quantity.unit if not words else {},
         percent=quantity.percent,
         words=words,
         letters=_has_letters(quantity.value),
+        number=number,
+        integer=number is not None and number == number.to_integral_value(),
+        ratio=ratio(value),
     )
 
 
@@ -222,25 +233,22 @@ def _nouns(prompt: str) -> frozenset[str]:
 
 def _grade_number(answer: Quantity, gold: Gold, prompt: str) -> Graded | None:
     """The verdict where the gold answer is an integer, a decimal or a fraction, and the answer one too."""
-    value, gold_value = ratio(answer.value), ratio(gold.value)
-    if gold_value is None and value is not None and (decimal := plain_number(gold.value)) is not None:
-        gold_value = Fraction(decimal) if decimal != decimal.to_integral_value() else None
+    value, gold_value, gold_number = ratio(answer.value), gold.ratio, gold.number
+    if gold_value is None and value is not None and gold_number is not None and not gold.integer:
+        gold_value = Fraction(gold_number)
     if gold_value is not None and value is not None and not (answer.percent or gold.percent):
         reduced = [int(digits) for digits in re.findall("[0-9]+", answer.value)]
         reduced = reduced == [abs(value.numerator), value.denominator]
         return None if prompt and not reduced and value == gold_value else _right_if(value == gold_value)
-    number, gold_number = plain_number(answer.value.removesuffix("/1")), plain_number(gold.value)
+    number = plain_number(answer.value.removesuffix("/1"))
     if value is not None and gold_number is not None and gold.percent and not answer.percent:
         return _right_if(value == Fraction(gold_number) / 100)
     if number is not None and gold_number is not None:
-        right = equal_values(
-            Fraction(number),
-            Fraction(gold_number),
-            (answer.percent, gold.percent),
-            decimal="." in answer.value + gold.value,
-        )
-        return _right_if(right)
-    if gold_number is None or gold_number != gold_number.to_integral_value():
+        if gold.integer and not (answer.percent or gold.percent):
+            return _right_if(number == gold_number)
+        percent, decimal = (answer.percent, gold.percent), "." in answer.value + gold.value
+        return _right_if(equal_values(Fraction(number), Fraction(gold_number), percent, decimal=decimal))
+    if not gold.integer:
         return None
     undone = is_undone_arithmetic(answer.value)
     return Graded(status=Status.WRONG, detail="arithmetic left undone") if undone else None
@@ -264,7 +272,9 @@ def _right_if(right: bool, *, copied: bool = False) -> Graded:
 
 
 def _nesting(text: str) -> int:
-    return max(accumulate((char in "([{") - (char in ")]}") for char in text), default=0)
+    if sum(map(text.count, "([{")) <= MAX_NESTING:
+        return 0
+    return max(accumulate((char in "([{") - (char in ")]}") for char in text))
 
 
 def _tidy(text: str) -> str:

@@ -398,7 +398,7 @@ def _with_touching(value: str, after: str) -> str | None:
 
 def _spelled_out(text: str) -> str:
     """A number in words at the beginning, in digits: `seventy-eight apples`, `negative 5`."""
-    numeral = _NUMERAL.match(text)
+    numeral = None if text[:1].isdigit() else _NUMERAL.match(text)
     if numeral is None:
         return re.sub(r"^(?:negative|minus) +(?=[0-9\\])", "-", text, flags=re.IGNORECASE)
     total = current = 0

@@ -65,13 +65,14 @@ _SENTENCE_END = re.compile(
     rf"(?<=[.!?])[*$)\"]*\s+(?={_POLITE_START})|(?<=[.!?])(?<!\b[A-Za-z]\.)(?<!\b[DMS][rst]\.)(?<!Mrs\.)(?<!\.\.)"
     r"[*$)\"]*\s+(?![a-z])|(?<=[。！])(?=.)",
 )
-_SENTENCE_MARK = re.compile(r"[.!?\n]")
+_SENTENCE_MARK = re.compile(r"[.!?\n。！]")
 _CONDITION = re.compile(r"\b(?:if|unless|whether|suppos(?:e|ing)|assum(?:e|ing)|pretend)\b", re.IGNORECASE)
 _CLAUSE_END = re.compile(r"[.,:;!?\n]")
 _CALCULATION = re.compile("<<[^<>]*>>")  # as GSM8K's solutions have them
 _DISPLAY_END = re.compile(r"(?P<close>\$\$|\\\])[\s.]*\Z")
 _AFTER_BOX = re.compile(r"(?:\\[,;:! ]|[\s$}])*(?:\\(?:text|mathrm|mbox|textbf)\s*\{)?\s*(?P<words>[A-Za-z' ]*)")
-_BEFORE_BOX = re.compile(r"(?P<words>[A-Za-z' ]*)[\s}$*({\[]*\Z")
+_NOT_WORDS = re.compile("[^A-Za-z' ]")
+_TOUCHING = NEVER - set("when if another first second last next round top over bad any provided example".split())
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -108,7 +109,7 @@ def parse_response(
         Both facts. A badly formatted response may still have an answer, unless its thinking part was never closed.
     """
     text = text.rstrip()
-    while token := _END_TOKEN.search(text, max(0, len(text) - 40)):
+    while text.endswith(">") and (token := _END_TOKEN.search(text, max(0, len(text) - 40))):
         text = text[: token.start()].rstrip()
     outside = _without_thinking(text, tags, starts_inside=prefilled_think)
     find_answer = {"think-answer": _think_answer, "boxed": _boxed_answer, "none": _free_answer}[format]
@@ -232,9 +233,8 @@ def _boxes(text: str) -> list[tuple[int, int, int, int]]:
     r"""Where each complete \boxed{} begins, its content begins and ends, and it ends. Of nested ones the innermost."""
     open_braces: list[tuple[int, int] | None] = []  # where a box and its content begin. None: another brace
     boxes: list[tuple[int, int, int, int]] = []
-    if "box" not in text:
-        return boxes
-    for match in _BRACES.finditer(text):
+    first = text.find("box")
+    for match in _BRACES.finditer(text, max(0, first - 2)) if first >= 0 else ():
         if match["box"]:
             open_braces.append((match.start(), match.end()))
         elif match[0] == "{":
@@ -265,38 +265,16 @@ def _box(text: str) -> tuple[str, int] | None:
 
 def _in_context(text: str, box: tuple[int, int, int, int]) -> str:
     """The content of a box, or its whole sentence if a word that touches the box denies or changes it."""
-    before = _BEFORE_BOX.search(text[max(0, box[0] - 80) : box[0]])
+    before = text[max(0, box[0] - 80) : box[0]].rstrip(" \t\r\n}$*({[")
+    words_before = _NOT_WORDS.split(before)[-1].lower().split()[-3:]
     after = _AFTER_BOX.match(text, box[3])
-    near = (
-        (before["words"].lower().split()[-3:] if before else []),
-        (after["words"].lower().split()[:3] if after else []),
-    )
-    denies = any(word in DOUBTS for words in near for word in words) or any(
-        word in _TOUCHING for word in (*near[0][-1:], *near[1][:1])
-    )
-    if not denies:
+    words_after = after["words"].lower().split()[:3] if after else []
+    touching = {*words_before[-1:], *words_after[:1]}
+    if not (DOUBTS & {*words_before, *words_after} or _TOUCHING & touching):
         return text[box[1] : box[2]].strip()
     start = max(text.rfind(mark, 0, box[0]) for mark in ("\n", ". ")) + 1
     end = min((place for mark in ("\n", ". ") if (place := text.find(mark, box[3])) >= 0), default=len(text))
     return text[start:end][-MAX_ANSWER_CHARS:].strip()
-
-
-_TOUCHING = NEVER - {
-    "when",
-    "if",
-    "another",
-    "first",
-    "second",
-    "last",
-    "next",
-    "round",
-    "top",
-    "over",
-    "bad",
-    "any",
-    "provided",
-    "example",
-}
 
 
 def _announced(text: str) -> tuple[str, int] | None:
@@ -338,8 +316,10 @@ def _end_of_announcement(text: str, start: int) -> int:
             return len(text) if end < 0 else end + 2
     line = text.find("\n", start)
     line = len(text) if line < 0 else line
-    sentence = _SENTENCE_END.search(text[start : min(line, start + MAX_ANSWER_CHARS)])
-    return start + sentence.start() if sentence else line
+    stop = min(line, start + MAX_ANSWER_CHARS)
+    mark = _SENTENCE_MARK.search(text, start, stop)
+    sentence = mark and _SENTENCE_END.search(text, mark.end(), stop)
+    return sentence.start() if sentence else line
 
 
 def _last_sentence(text: str) -> str:

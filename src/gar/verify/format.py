@@ -66,7 +66,8 @@ _SENTENCE_END = re.compile(
     r"[*$)\"]*\s+(?![a-z])|(?<=[。！])(?=.)",
 )
 _SENTENCE_MARK = re.compile(r"[.!?\n。！]")
-_CONDITION = re.compile(r"\b(?:if|unless|whether|suppos(?:e|ing)|assum(?:e|ing)|pretend)\b", re.IGNORECASE)
+_CONDITIONS = set("if unless whether suppose supposing assume assuming pretend".split())
+_WORD = re.compile("[a-z]+(?:'[a-z]+)?")
 _CLAUSE_END = re.compile(r"[.,:;!?\n]")
 _CALCULATION = re.compile("<<[^<>]*>>")  # as GSM8K's solutions have them
 _DISPLAY_END = re.compile(r"(?P<close>\$\$|\\\])[\s.]*\Z")
@@ -280,7 +281,6 @@ def _in_context(text: str, box: tuple[int, int, int, int]) -> str:
 def _announced(text: str) -> tuple[str, int] | None:
     """The answer in the last line or sentence that announces one, and where that ends."""
     for match in _phrases(text):
-        before = _CLAUSE_END.split(text[max(0, match.start() - 200) : match.start()])[-1]
         start = match.end()
         while start < len(text) and text[start] in " \t\n*:_":
             start += 1
@@ -290,9 +290,9 @@ def _announced(text: str) -> tuple[str, int] | None:
             answer = answer.rstrip('"} ')
         if not re.search(r"\w", answer):
             continue
-        words = re.findall(r"[a-z']+", before.lower())
         sentence = _SENTENCE_MARK.split(text[max(0, match.start() - 500) : match.start()])[-1]
-        if DOUBTS & {*words} or NEVER & {*words[-2:]} or _CONDITION.search(sentence):
+        words = _WORD.findall(_CLAUSE_END.split(sentence.lower())[-1])
+        if DOUBTS & {*words} or NEVER & {*words[-2:]} or _CONDITIONS & {*_WORD.findall(sentence.lower())}:
             return f"{sentence}{text[match.start() : stop]}".strip()[-MAX_ANSWER_CHARS:], stop
         boxes = _boxes(answer)
         if not boxes:

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from gar.types import ResponseFormat, Tags
 from gar.verify.quantities import sentence_value, without_marks
-from gar.verify.words import DATA, DOUBTS, NEVER
+from gar.verify.words import DATA, DOUBTS, NEVER, WORDS
 
 DEFAULT_TAGS = Tags()
 MAX_ANSWER_CHARS = 2_000  # the longest of IMO-AnswerBench's 400 has under 200
@@ -66,14 +66,13 @@ _SENTENCE_END = re.compile(
     r"[*$)\"]*\s+(?![a-z])|(?<=[。！])(?=.)",
 )
 _SENTENCE_MARK = re.compile(r"[.!?\n。！]")
-_CONDITIONS = set("if unless whether suppose supposing assume assuming pretend".split())
 _WORD = re.compile("[a-z]+(?:'[a-z]+)?")
 _CLAUSE_END = re.compile(r"[.,:;!?\n]")
 _CALCULATION = re.compile("<<[^<>]*>>")  # as GSM8K's solutions have them
 _DISPLAY_END = re.compile(r"(?P<close>\$\$|\\\])[\s.]*\Z")
 _AFTER_BOX = re.compile(r"(?:\\[,;:! ]|[\s$}])*(?:\\(?:text|mathrm|mbox|textbf)\s*\{)?\s*(?P<words>[A-Za-z' ]*)")
 _NOT_WORDS = re.compile("[^A-Za-z' ]")
-_TOUCHING = NEVER - set("when if another first second last next round top over bad any provided example".split())
+_TOUCHING = NEVER - WORDS["beside_a_box"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -292,7 +291,7 @@ def _announced(text: str) -> tuple[str, int] | None:
             continue
         sentence = _SENTENCE_MARK.split(text[max(0, match.start() - 500) : match.start()])[-1]
         words = _WORD.findall(_CLAUSE_END.split(sentence.lower())[-1])
-        if DOUBTS & {*words} or NEVER & {*words[-2:]} or _CONDITIONS & {*_WORD.findall(sentence.lower())}:
+        if DOUBTS & {*words} or NEVER & {*words[-2:]} or WORDS["conditions"] & {*_WORD.findall(sentence.lower())}:
             return f"{sentence}{text[match.start() : stop]}".strip()[-MAX_ANSWER_CHARS:], stop
         boxes = _boxes(answer)
         if not boxes:

@@ -51,6 +51,7 @@ _AROUND = (("**", "**"), ("`", "`"), ("<b>", "</b>"), ("$", "$"), (r"\(", r"\)")
 _ELLIPSIS = re.compile(r"(?:\\[lcd]?dots[a-z]?(?![A-Za-z])|\.\.\.|\u2026) *,? *")
 _THOUSANDS = re.compile(r"(?<![0-9,.])[0-9]{1,3}(?:,[0-9]{3})+(?![0-9,])")
 _CLOCK = re.compile(r"\b0?([0-9]{1,2})(?::00|(:[0-9]{2}))? *([ap])\.? ?m\b\.?", re.IGNORECASE)
+_CHANGING = DOUBTS | {"or", "about", "approximately"}  # beside a gold answer in words
 _NAMES = re.compile("[A-Z]{2,}")
 _NAME_LIST = re.compile(r"[A-Z](?:(?: *[,;] *| and )[A-Z])+")
 _CONGRUENCE = re.compile(
@@ -121,25 +122,22 @@ def read_gold(gold: str) -> Gold:
     kinds = () if _DIGITS.fullmatch(plain) else dict.fromkeys((False, letters))
     for of_letters in kinds:  # `78 h` has a unit, `2 h + 1` has letters
         with contextlib.suppress(Unread):
-            quantity = read_quantity(plain, nouns=None, letters=of_letters, sentence=False)
-            if not of_letters and re.search(r"[A-Za-z]", re.sub(r"\\[A-Za-z]+", "", quantity.value)):
-                quantity = Quantity(plain)
-                continue
-            words = []
-            break
-    value = quantity.value if not words else plain
-    number = plain_number(value)
+            read = read_quantity(plain, nouns=None, letters=of_letters, sentence=False)
+            if of_letters or not _has_letters(read.value):
+                quantity, words = read, []
+                break
+    number = plain_number(quantity.value)
     return Gold(
         text=text,
         choice=is_choice(text),
-        value=value,
-        unit=quantity.unit if not words else {},
+        value=quantity.value,
+        unit=quantity.unit,
         percent=quantity.percent,
         words=words,
         letters=_has_letters(quantity.value),
         number=number,
         integer=number is not None and number == number.to_integral_value(),
-        ratio=ratio(value),
+        ratio=ratio(quantity.value),
     )
 
 
@@ -204,7 +202,8 @@ def _residue(match: re.Match[str]) -> tuple[str, ...]:
 def _grade_stated(answer: str, gold: Gold, prompt: str) -> Graded | None:
     """The verdict on the value that an answer states, or why it states none. None if it needs the parser."""
     if gold.words:
-        return _right_if(True) if _as_words(without_lead(without_marks(answer))) == _as_words(gold.text) else None
+        same = without_lead(without_marks(answer)).casefold().split() == gold.text.casefold().split()
+        return _right_if(True) if same else None
     try:
         quantity = _quantity(answer, gold, prompt)
     except Unread as error:
@@ -321,8 +320,8 @@ def _grade_expression(text: str, gold: Gold, prompt: str) -> Graded:
 
     answer = without_marks(_tidy(text))
     quantity = Quantity(without_lead(answer)) if gold.words else _quantity(_tidy(text), gold, prompt)
-    if gold.words and (word := _changing_word(answer, gold)):
-        return _unparsed(f"the answer does not state one value: {word!r}")
+    if gold.words and (changing := _CHANGING & {word[0].lower() for word in words_in(answer)} - {*gold.words}):
+        return _unparsed(f"the answer does not state one value: {min(changing)!r}")
     answer, value = alike(quantity.value, gold.value)
     if bool(_ELLIPSIS.search(answer)) != bool(_ELLIPSIS.search(value)):
         return _unparsed("what an ellipsis leaves out cannot be compared")
@@ -346,15 +345,6 @@ def _grade_expression(text: str, gold: Gold, prompt: str) -> Graded:
     if parsed.value is None:
         return _unparsed("not a mathematical expression")
     return _grade_parsed(parsed, gold_parsed, prompt, (quantity.percent, gold.percent))
-
-
-def _changing_word(text: str, gold: Gold) -> str:
-    """A word that hedges, denies or changes an answer in words, and is none of the gold answer's."""
-    words = [word[0].lower() for word in words_in(text)]
-    return next(
-        (word for word in words if word in DOUBTS | {"or", "about", "approximately"} and word not in gold.text.lower()),
-        "",
-    )
 
 
 def _grade_parsed(parsed: "Parsed", gold: "Parsed", prompt: str, percent: tuple[bool, bool]) -> Graded:
@@ -385,10 +375,6 @@ def _prose_words(text: str) -> list[str]:
     """The words of a text that is prose. Letters with a vowel and not in alphabetical order are not a product `abc`."""
     words = [match[0] for match in words_in(text)]
     return words if any(map(is_prose, words)) else []
-
-
-def _as_words(text: str) -> list[str]:
-    return text.casefold().split()
 
 
 def error_text(error: BaseException) -> str:

@@ -327,8 +327,8 @@ def _last_sentence(text: str) -> str:
     if end := _DISPLAY_END.search(text[-MAX_ANSWER_CHARS:]):
         opening = "$$" if end["close"] == "$$" else r"\["
         return text[: text.rindex(end["close"])].rpartition(opening)[2].strip()
-    lines = [line for line in text.splitlines() if re.search(r"\w", line)] if len(text) < 10**6 else text.splitlines()
-    while lines and _POLITE.match(lines[-1]):
+    lines = text.splitlines()
+    while lines and (_POLITE.match(lines[-1]) or not re.search(r"\w", lines[-1])):
         lines.pop()
     if not lines:
         return text

@@ -123,12 +123,8 @@ def words_in(text: str, start: int = 0, *, letters: bool = False) -> Iterator[re
 def is_prose(word: str) -> bool:
     """Whether letters are a word and no product such as `abc`."""
     low = word.lower()
-    known = low in NEVER or low in DOUBTS
-    return (
-        low in _LITTLE
-        or (len(low) > 2 and known)
-        or (len(low) > 2 and re.search("[aeiouy]", low) is not None and list(low) != sorted(low))
-    )
+    spoken = re.search("[aeiouy]", low) is not None and list(low) != sorted(low)
+    return low in _LITTLE or (len(low) > 2 and (spoken or low in NEVER or low in DOUBTS))
 
 
 def sentence_value(text: str) -> str | None:
@@ -236,10 +232,8 @@ def _unit_after(rest: str, nouns: frozenset[str] | None, *, letters: bool, plain
         if match is None:
             return unit
         word = match[0].lower()
-        if (
-            not known
-            and word not in NEVER | NEUTRAL
-            and (nouns is None or _is_noun(word, nouns) or (plain and not unit and _is_plural(word)))
+        if not (known or word in NEVER or word in NEUTRAL) and (
+            nouns is None or _is_noun(word, nouns) or (plain and not unit and _is_plural(word))
         ):
             unit = {word.removesuffix("s"): 1}
         else:

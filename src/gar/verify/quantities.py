@@ -18,7 +18,7 @@ _WORD = re.compile(
     r"(?<![\\A-Za-z_])(?<!\\begin\{)(?<!\\end\{)(?:[A-Za-z]{2,}(?:[-'][A-Za-z]+)*(?![A-Za-z])|(?<= )a(?= [a-z]{2}))"
 )
 _CONTENT = re.compile(r"[0-9]|\\(?!cdot|times|circ|begin|end)[A-Za-z]|(?<=[$€£¥])[a-z]")
-_BEFORE_VALUE = re.compile(r"^(?:[\s,;:!?\"'*)\]]|\.(?![0-9])|-(?= ))*")
+_BEFORE_VALUE = re.compile(r"\A(?:[\s,;:!?\"'*)\]]|\.(?![0-9])|-(?= ))*")
 _AFTER_VALUE = " \t,;:\"'*(/"
 _UNIT_PLACE = re.compile(r"(?<=[0-9}!)])(?P<gap> *)(?=[msghLlKNJWVA](?![A-Za-z])|\^\\circ)")
 _CURRENCY = re.compile(r"^(?P<sign>[-+]? *)(?:US *)?\\?(?P<currency>[$€£¥]) *(?P<late>[-+]?)(?=[0-9.\\])")
@@ -36,7 +36,6 @@ _LEAD = re.compile(
     re.IGNORECASE,
 )
 _CHANGES = (NEVER - WORDS["compares"]) | SCALES.keys() | {"point"}
-_JOINS = {"or", "and"}
 _LITTLE = {"or", "and", "no", "if", "is"}
 _NEUTRAL_PHRASES = re.compile("|".join(rf"\b{phrase}\b" for phrase in DATA["neutral"]["phrases"]), re.IGNORECASE)
 _POWER = re.compile(r" *\^ *\{? *-?[0-9] *\}?|[23](?![0-9.,/])")  # of a unit
@@ -134,20 +133,16 @@ def sentence_value(text: str) -> str | None:
     """
     low = text.lower()
     chain = _EQUALS.search(text) is not None
-    if (
-        "?" in text
-        or ".." in text
-        or (WORDS["guesses"] if chain else DOUBTS) & set(re.findall(r"[a-z]+(?:'[a-z]+)?", low))
-    ):
+    leave_open = WORDS["guesses"] if chain else DOUBTS
+    if "?" in text or ".." in text or not leave_open.isdisjoint(re.findall(r"[a-z]+(?:'[a-z]+)?", low)):
         return None
     if chain:
         return _chain_value(text)
     spans = _contents(text, words_in(text))
-    if len(spans) != 1 or {word.lower() for word in re.findall("[A-Za-z]+", text)} & (NUMBER_WORDS.keys() - {"one"}):
+    if len(spans) != 1 or not (NUMBER_WORDS.keys() - {"one"}).isdisjoint(re.findall("[a-z]+", low)):
         return None
     start, end = spans[0]
-    before, after = text[:start], text[end:]
-    value = text[start:end]
+    before, value, after = text[:start], text[start:end], text[end:]
     if re.search(r"[0-9] *[*×+] *[0-9]", value):  # arithmetic without its result
         return None
     subject = before.split()
@@ -242,12 +237,8 @@ def _unit_after(rest: str, nouns: frozenset[str] | None, *, letters: bool, plain
 
 
 def _is_plural(word: str) -> bool:
-    return word in WORDS["nouns"] or (
-        word not in WORDS["no_plurals"]
-        and len(word) > 3
-        and word.endswith("s")
-        and not word.endswith(("ss", "us", "is"))
-    )
+    regular = re.fullmatch("[a-z'-]{2,}[^sui]s", word) is not None
+    return word in WORDS["nouns"] or (regular and word not in WORDS["no_plurals"])
 
 
 def _is_noun(word: str, nouns: frozenset[str]) -> bool:
@@ -264,26 +255,20 @@ def _contents(text: str, words: Iterable[re.Match[str]]) -> list[tuple[int, int]
     """The parts of a text between its words that hold a number or a formula. `3 or 7` is one part."""
     spans: list[tuple[int, int]] = []
     start, joins = 0, False
-    for begin, end, word in [*((m.start(), m.end(), m[0].lower()) for m in words), (len(text), len(text), "")]:
+    for begin, end, word in [*((*match.span(), match[0].lower()) for match in words), (len(text), len(text), "")]:
         if spans and (power := _POWER.match(text, start)):
             start = power.end()
         piece = text[start:begin]
-        if _CONTENT.search(piece):
-            opening = _BEFORE_VALUE.match(piece)
-            left = start + (opening.end() if opening else 0)
+        holds = _CONTENT.search(piece) is not None
+        if holds:
+            left = begin - len(_BEFORE_VALUE.sub("", piece))
             value = piece.rstrip(_AFTER_VALUE)
             value = value if value.endswith("..") else value.removesuffix(".").removesuffix(" -").rstrip(_AFTER_VALUE)
             right = start + len(value)
-            if joins and spans:
-                spans[-1] = (spans[-1][0], right)
-            else:
-                spans.append((left, right))
-            joins = False
-        if word in _JOINS and _CONTENT.search(piece):
-            joins = True
-        elif begin < end:
-            joins = False
-        start = end
+            if joins:
+                left, _ = spans.pop()
+            spans.append((left, right))
+        joins, start = holds and word in ("or", "and"), end
     return spans
 
 
@@ -291,8 +276,7 @@ def _is_stated(before: str) -> bool:
     """Whether the words before a value state it."""
     before = re.sub(r"\badds? up to\b|\bout of\b", "equals", before.rstrip().rstrip("(").rstrip())
     if before.endswith((":", "=")):
-        label = re.findall("[a-z]+", before.lower())
-        return not (NEVER & set(label))
+        return NEVER.isdisjoint(re.findall("[a-z]+", before.lower()))
     words = [word.lower() for word in re.findall(r"[A-Za-z']+", before)]
     while len(words) > 1 and words[-1] in WORDS["adverbs"]:
         words.pop()
@@ -305,9 +289,9 @@ def _is_stated(before: str) -> bool:
         return False
     if last in NEVER or not (last in WORDS["states"] or last in WORDS["transparent"] or _VERB.fullmatch(last)):
         return False
-    while len(words) > 1 and words[-1] in WORDS["transparent"] | {"of", "than"}:
+    while len(words) > 1 and words[-1] in WORDS["transparent"]:
         words.pop()
-    return words[-1] not in NEVER - {"average"} or words[-1] in WORDS["heads"]
+    return words[-1] not in NEVER or words[-1] in WORDS["heads"]
 
 
 def _chain_value(text: str) -> str | None:

@@ -208,11 +208,8 @@ def _boxed_answer(text: str, tags: Tags) -> str | None:
 def _free_answer(text: str, tags: Tags) -> str | None:
     tagged = _tagged(text, tags, every=True)
     text = _CALCULATION.sub("", tagged or text)
-    box, announced = _box(text), _announced(text)
-    if box and announced:
-        return box[0] if box[1] > announced[1] else announced[0]
-    found = box or announced
-    return found[0] if found else tagged or _last_sentence(text) or None
+    found = [answer for answer in (_announced(text), _box(text)) if answer]
+    return max(found, key=lambda answer: answer[1])[0] if found else tagged or _last_sentence(text) or None
 
 
 def _tagged(text: str, tags: Tags, *, every: bool) -> str | None:

@@ -50,7 +50,6 @@ _PHRASE = re.compile(
     r'|"(?:final_)?answer" *:)[*_:\s]*?(?=\S|$)',
     re.IGNORECASE | re.MULTILINE,
 )
-_LINE = re.compile("[^\n]+")
 # What a phrase holds, in lower case: found faster than the phrase.
 _ANSWER_NAME = re.compile(
     "answer|####|a:|option|choice|respuesta|antwort|réponse|risposta|resposta|ответ|答案|答え|정답"
@@ -286,7 +285,8 @@ def _announced(text: str) -> tuple[str, int] | None:
             answer = answer.rstrip('"} ')
         if not re.search(r"\w", answer):
             continue
-        sentence = _SENTENCE_MARK.split(text[max(0, match.start() - 500) : match.start()])[-1]
+        line = text.rfind("\n", 0, match.start()) + 1
+        sentence = _SENTENCE_MARK.split(text[max(line, match.start() - 500) : match.start()])[-1]
         words = _WORD.findall(_CLAUSE_END.split(sentence.lower())[-1])
         if DOUBTS & {*words} or NEVER & {*words[-2:]} or WORDS["conditions"] & {*_WORD.findall(sentence.lower())}:
             return f"{sentence}{text[match.start() : stop]}".strip()[-MAX_ANSWER_CHARS:], stop
@@ -300,9 +300,12 @@ def _announced(text: str) -> tuple[str, int] | None:
 
 def _phrases(text: str) -> Iterator[re.Match[str]]:
     """The phrases that announce an answer, from the last to the first."""
-    for line in reversed(list(_LINE.finditer(text))):
-        if _ANSWER_NAME.search(line[0].lower()):
-            yield from reversed(list(_PHRASE.finditer(text, line.start(), line.end())))
+    stop = len(text)
+    while stop > 0:
+        start = text.rfind("\n", 0, stop) + 1
+        if _ANSWER_NAME.search(text[start:stop].lower()):
+            yield from reversed(list(_PHRASE.finditer(text, start, stop)))
+        stop = start - 1
 
 
 def _end_of_announcement(text: str, start: int) -> int:

@@ -70,7 +70,7 @@ _CLAUSE_END = re.compile(r"[.,:;!?\n]")
 _CALCULATION = re.compile("<<[^<>]*>>")  # as GSM8K's solutions have them
 _DISPLAY_END = re.compile(r"(?P<close>\$\$|\\\])[\s.]*\Z")
 _AFTER_BOX = re.compile(r"(?:\\[,;:! ]|[\s$}])*(?:\\(?:text|mathrm|mbox|textbf)\s*\{)?\s*(?P<words>[A-Za-z' ]*)")
-_NOT_WORDS = re.compile("[^A-Za-z' ]")
+_WORDS = re.compile("[A-Za-z' ]*")
 _TOUCHING = NEVER - WORDS["beside_a_box"]
 
 
@@ -262,7 +262,8 @@ def _box(text: str) -> tuple[str, int] | None:
 def _in_context(text: str, box: tuple[int, int, int, int]) -> str:
     """The content of a box, or its whole sentence if a word that touches the box denies or changes it."""
     before = text[max(0, box[0] - 80) : box[0]].rstrip(" \t\r\n}$*({[")
-    words_before = _NOT_WORDS.split(before)[-1].lower().split()[-3:]
+    backward = _WORDS.match(before[::-1])
+    words_before = backward[0][::-1].lower().split()[-3:] if backward else []
     after = _AFTER_BOX.match(text, box[3])
     words_after = after["words"].lower().split()[:3] if after else []
     touching = {*words_before[-1:], *words_after[:1]}
@@ -285,8 +286,8 @@ def _announced(text: str) -> tuple[str, int] | None:
             answer = answer.rstrip('"} ')
         if not re.search(r"\w", answer):
             continue
-        line = text.rfind("\n", 0, match.start()) + 1
-        sentence = _SENTENCE_MARK.split(text[max(line, match.start() - 500) : match.start()])[-1]
+        near = text[max(0, match.start() - 500) : match.start()].rpartition("\n")[2]
+        sentence = _SENTENCE_MARK.split(near)[-1]
         words = _WORD.findall(_CLAUSE_END.split(sentence.lower())[-1])
         if DOUBTS & {*words} or NEVER & {*words[-2:]} or WORDS["conditions"] & {*_WORD.findall(sentence.lower())}:
             return f"{sentence}{text[match.start() : stop]}".strip()[-MAX_ANSWER_CHARS:], stop

@@ -100,7 +100,7 @@ def read_quantity(
         return _strict(without_lead(text), nouns, letters)
     except Unread as error:
         stated = sentence_value(text) if sentence else None
-        if stated is None or stated == text:
+        if stated is None:
             raise error
         return _strict(stated, nouns, letters)
 
@@ -297,8 +297,6 @@ def _is_stated(before: str) -> bool:
 def _chain_value(text: str) -> str | None:
     """The last side of the one chain of equations in a sentence. A second chain must use the first one's result."""
     exact = text.partition(r"\approx")[0]
-    if not _CONTENT.search(exact):
-        return None
     parts = _EQUALS.split(exact)
     for part in parts[1:-1]:
         if not (broken := _BREAK.search(part)):

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from gar.types import ResponseFormat, Tags
+from gar.verify.boxes import JOINED, MAX_ANSWER_CHARS, box_in_context, boxed_answer, boxes_in, last_boxed
 from gar.verify.quantities import sentence_value, without_marks
 from gar.verify.words import DATA, DOUBTS, NEVER, WORDS
 
 DEFAULT_TAGS = Tags()
-MAX_ANSWER_CHARS = 2_000  # the longest of IMO-AnswerBench's 400 has under 200
 ORDER = (
     ("thinking", "Leave out the thinking part. If it never closes, there is no answer."),
     ("tag", "The last tagged answer: <answer>7</answer>, <SOLUTION>7</SOLUTION>. It is read on like a response."),
@@ -28,12 +28,6 @@ ORDER = (
 _THINKING = list(DATA["thinking"].values())
 _END_TOKEN = re.compile(r"\s*(?:<\|(?!/)[A-Za-z_0-9]{1,30}\|>|</s>|<eos>|<end_of_turn>|<[｜|]end▁of▁sentence[｜|]>)\Z")
 _ANSWER_TAGS = [[rf"<{name}>", rf"</{name}>"] for name in DATA["answer"]["tags"]] + DATA["answer"]["pairs"]
-# A box may be written \\boxed where a model escapes twice. `\\.` skips escaped braces such as \{.
-_BRACES = re.compile(r"(?P<box>\\\\?(?:boxed|fbox) *\{)|\\.|[{}]", re.DOTALL)
-_BARE_BOX = re.compile(r"\\boxed *(?P<value>\\frac *(?:[0-9]{2}|\{[^{}]*\} *\{[^{}]*\})|-?[0-9A-Za-z.]+)")
-_JOINED = re.compile(
-    r"[^.!?\n]{0,40}?(?:\b(?:or|and)\b)[^.!?\n]{0,40}|[\s$\\]*[,;][\s$\\]*(?:[a-z](?:_\{?\d\}?)?\s*=\s*)?"
-)
 
 _ADJECTIVES = r"(?:(?:the|my|our|final|correct|right|best|overall|numerical|answer)\s+)*"
 _NOUN = r"(?:answers?|respuesta(?: final| correcta)?|antwort|réponse|risposta|resposta|ответ)"
@@ -54,9 +48,6 @@ _PHRASE = re.compile(
 _ANSWER_NAME = re.compile(
     "answer|####|a:|option|choice|respuesta|antwort|réponse|risposta|resposta|ответ|答案|答え|정답"
 )
-_NAMED_AFTER = re.compile(
-    r"[\s$).\]*]*(?:is|was)\s+(?:indeed\s+)?(?:the|our|my)\s+(?:(?:final|correct|right)\s+)*answer\b", re.IGNORECASE
-)
 _POLITE_START = r"(?i:[^\w\n]*(?:" + "|".join(map(re.escape, DATA["polite"]["starts"])) + r")\b)"
 _POLITE = re.compile(_POLITE_START, re.IGNORECASE)
 # Not after a single letter (`C. 12 km`), unless something polite follows.
@@ -69,9 +60,6 @@ _WORD = re.compile("[a-z]+(?:'[a-z]+)?")
 _CLAUSE_END = re.compile(r"[.,:;!?\n]")
 _CALCULATION = re.compile("<<[^<>]*>>")  # as GSM8K's solutions have them
 _DISPLAY_END = re.compile(r"(?P<close>\$\$|\\\])[\s.]*\Z")
-_AFTER_BOX = re.compile(r"(?:\\[,;:! ]|[\s$}])*(?:\\(?:text|mathrm|mbox|textbf)\s*\{)?\s*(?P<words>[A-Za-z' ]*)")
-_WORDS = re.compile("[A-Za-z' ]*")
-_TOUCHING = NEVER - WORDS["beside_a_box"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -119,16 +107,6 @@ def parse_response(
     elif format == "boxed" and not answer:
         reason = r"no complete \boxed{} with an answer outside the thinking part"
     return ParsedResponse(well_formatted=not reason, answer=answer, reason=reason)
-
-
-def last_boxed(text: str) -> str | None:
-    r"""The content of the last complete \boxed{} or \fbox{}, the innermost of nested ones. None without one.
-
-    >>> last_boxed(r"first \boxed{1}, then \boxed{\frac{1}{2}}, \boxed{unfinished")
-    '\\frac{1}{2}'
-    """
-    boxes = _boxes(text)
-    return text[boxes[-1][1] : boxes[-1][2]].strip() if boxes else None
 
 
 def answer_line(text: str) -> str:
@@ -200,14 +178,14 @@ def _think_answer(text: str, tags: Tags) -> str | None:
 
 
 def _boxed_answer(text: str, tags: Tags) -> str | None:
-    box = _box(text)
+    box = boxed_answer(text)
     return box[0] if box else None
 
 
 def _free_answer(text: str, tags: Tags) -> str | None:
     tagged = _tagged(text, tags, every=True)
     text = _CALCULATION.sub("", tagged or text)
-    found = [answer for answer in (_announced(text), _box(text)) if answer]
+    found = [answer for answer in (_announced(text), boxed_answer(text)) if answer]
     return max(found, key=lambda answer: answer[1])[0] if found else tagged or _last_sentence(text) or None
 
 
@@ -223,55 +201,6 @@ def _tagged(text: str, tags: Tags, *, every: bool) -> str | None:
         elif kind in opened:
             last = text[opened.pop(kind) : place].strip()
     return last or None
-
-
-def _boxes(text: str) -> list[tuple[int, int, int, int]]:
-    r"""Where each complete \boxed{} begins, its content begins and ends, and it ends. Of nested ones the innermost."""
-    open_braces: list[tuple[int, int] | None] = []  # where a box and its content begin. None: another brace
-    boxes: list[tuple[int, int, int, int]] = []
-    first = text.find("box")
-    for match in _BRACES.finditer(text, max(0, first - 2)) if first >= 0 else ():
-        if match["box"]:
-            open_braces.append((match.start(), match.end()))
-        elif match[0] == "{":
-            open_braces.append(None)
-        elif match[0] == "}" and open_braces:
-            box = open_braces.pop()
-            if box is not None and (not boxes or box[0] > boxes[-1][0]):
-                boxes.append((*box, match.start(), match.end()))
-    return boxes
-
-
-def _box(text: str) -> tuple[str, int] | None:
-    """The last box, a list of joined boxes, or the one that is named the answer, and where it ends."""
-    boxes = _boxes(text)
-    if not boxes:
-        bare = list(_BARE_BOX.finditer(text))
-        return (bare[-1]["value"].strip(), bare[-1].end()) if bare else None
-    for box in boxes:
-        if _NAMED_AFTER.match(text, box[3]):
-            return _in_context(text, box), len(text)
-    first = len(boxes) - 1
-    while first and _JOINED.fullmatch(text[boxes[first - 1][3] : boxes[first][0]]):
-        first -= 1
-    contents = [text[box[1] : box[2]].strip() for box in boxes[first:]]
-    answer = ", ".join(dict.fromkeys(contents)) if len(contents) > 1 else _in_context(text, boxes[-1])
-    return (answer, boxes[-1][3]) if answer else None
-
-
-def _in_context(text: str, box: tuple[int, int, int, int]) -> str:
-    """The content of a box, or its whole sentence if a word that touches the box denies or changes it."""
-    before = text[max(0, box[0] - 80) : box[0]].rstrip(" \t\r\n}$*({[")
-    backward = _WORDS.match(before[::-1])
-    words_before = backward[0][::-1].lower().split()[-3:] if backward else []
-    after = _AFTER_BOX.match(text, box[3])
-    words_after = after["words"].lower().split()[:3] if after else []
-    touching = {*words_before[-1:], *words_after[:1]}
-    if not (DOUBTS & {*words_before, *words_after} or _TOUCHING & touching):
-        return text[box[1] : box[2]].strip()
-    start = max(text.rfind(mark, 0, box[0]) for mark in ("\n", ". ")) + 1
-    end = min((place for mark in ("\n", ". ") if (place := text.find(mark, box[3])) >= 0), default=len(text))
-    return text[start:end][-MAX_ANSWER_CHARS:].strip()
 
 
 def _announced(text: str) -> tuple[str, int] | None:
@@ -291,11 +220,11 @@ def _announced(text: str) -> tuple[str, int] | None:
         words = _WORD.findall(_CLAUSE_END.split(sentence.lower())[-1])
         if DOUBTS & {*words} or NEVER & {*words[-2:]} or WORDS["conditions"] & {*_WORD.findall(sentence.lower())}:
             return f"{sentence}{text[match.start() : stop]}".strip()[-MAX_ANSWER_CHARS:], stop
-        boxes = _boxes(answer)
+        boxes = boxes_in(answer)
         if not boxes:
-            return (_box(answer) or (answer,))[0], stop
-        joined = len(boxes) > 1 and _JOINED.fullmatch(answer[boxes[0][3] : boxes[1][0]])
-        return (_box(answer) or (answer,))[0] if joined else _in_context(answer, boxes[0]), stop
+            return (boxed_answer(answer) or (answer,))[0], stop
+        joined = len(boxes) > 1 and JOINED.fullmatch(answer[boxes[0][3] : boxes[1][0]])
+        return (boxed_answer(answer) or (answer,))[0] if joined else box_in_context(answer, boxes[0]), stop
     return None
 
 

@@ -122,7 +122,8 @@ def read_gold(gold: str) -> Gold:
     kinds = () if _DIGITS.fullmatch(plain) else dict.fromkeys((False, letters))
     for of_letters in kinds:  # `78 h` has a unit, `2 h + 1` has letters
         with contextlib.suppress(Unread):
-            read = read_quantity(plain, nouns=None, letters=of_letters, sentence=False)
+            nouns = frozenset[str]() if of_letters else None  # beside letters an unknown word is no unit
+            read = read_quantity(plain, nouns=nouns, letters=of_letters, sentence=False)
             if of_letters or not _has_letters(read.value):
                 quantity, words = read, []
                 break

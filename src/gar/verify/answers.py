@@ -8,6 +8,7 @@ unless the prompt holds it.
 import contextlib
 import re
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
 from itertools import accumulate
@@ -43,12 +44,14 @@ WARM_UP = (
 )
 """Answers and gold answers that make SymPy import and cache what ordinary ones need: 1.5 seconds of work."""
 
+_DIGITS = re.compile("-?[0-9]+(?:[,.][0-9]+)*")
 # Not between letters or digits, nor after a comma that could then stand in a number.
 _IDLE_SPACE = re.compile(r"(?<![0-9A-Za-z,]) +| +(?![0-9A-Za-z])|(?<=,) +(?![0-9])")
 _AROUND = (("**", "**"), ("`", "`"), ("<b>", "</b>"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"), ("{", "}"))
 _ELLIPSIS = re.compile(r"(?:\\[lcd]?dots[a-z]?(?![A-Za-z])|\.\.\.|\u2026) *,? *")
 _THOUSANDS = re.compile(r"(?<![0-9,.])[0-9]{1,3}(?:,[0-9]{3})+(?![0-9,])")
 _CLOCK = re.compile(r"\b0?([0-9]{1,2})(?::00|(:[0-9]{2}))? *([ap])\.? ?m\b\.?", re.IGNORECASE)
+_CHANGING = DOUBTS | {"or", "about", "approximately"}  # beside a gold answer in words
 _NAMES = re.compile("[A-Z]{2,}")
 _NAME_LIST = re.compile(r"[A-Z](?:(?: *[,;] *| and )[A-Z])+")
 _CONGRUENCE = re.compile(
@@ -104,6 +107,9 @@ class Gold:
     percent: bool
     words: list[str]
     letters: bool
+    number: Decimal | None
+    integer: bool
+    ratio: Fraction | None
 
 
 @lru_cache(maxsize=256)  # the responses of a group share a gold answer
@@ -113,22 +119,26 @@ def read_gold(gold: str) -> Gold:
     plain = without_marks(text)
     quantity, words = Quantity(plain), [word.lower() for word in _prose_words(plain)]
     letters = _has_letters(plain)
-    for of_letters in dict.fromkeys((False, letters)):  # `78 h` has a unit, `2 h + 1` has letters
+    kinds = () if _DIGITS.fullmatch(plain) else dict.fromkeys((False, letters))
+    for of_letters in kinds:  # `78 h` has a unit, `2 h + 1` has letters
         with contextlib.suppress(Unread):
-            quantity = read_quantity(plain, nouns=None, letters=of_letters, sentence=False)
-            if not of_letters and re.search(r"[A-Za-z]", re.sub(r"\\[A-Za-z]+", "", quantity.value)):
-                quantity = Quantity(plain)
-                continue
-            words = []
-            break
+            nouns = frozenset[str]() if of_letters else None  # beside letters an unknown word is no unit
+            read = read_quantity(plain, nouns=nouns, letters=of_letters, sentence=False)
+            if of_letters or not _has_letters(read.value):
+                quantity, words = read, []
+                break
+    number = plain_number(quantity.value)
     return Gold(
         text=text,
         choice=is_choice(text),
-        value=quantity.value if not words else plain,
-        unit=quantity.unit if not words else {},
+        value=quantity.value,
+        unit=quantity.unit,
         percent=quantity.percent,
         words=words,
         letters=_has_letters(quantity.value),
+        number=number,
+        integer=number is not None and number == number.to_integral_value(),
+        ratio=ratio(quantity.value),
     )
 
 
@@ -193,7 +203,8 @@ def _residue(match: re.Match[str]) -> tuple[str, ...]:
 def _grade_stated(answer: str, gold: Gold, prompt: str) -> Graded | None:
     """The verdict on the value that an answer states, or why it states none. None if it needs the parser."""
     if gold.words:
-        return _right_if(True) if _as_words(without_lead(without_marks(answer))) == _as_words(gold.text) else None
+        same = without_lead(without_marks(answer)).casefold().split() == gold.text.casefold().split()
+        return _right_if(True) if same else None
     try:
         quantity = _quantity(answer, gold, prompt)
     except Unread as error:
@@ -222,25 +233,22 @@ def _nouns(prompt: str) -> frozenset[str]:
 
 def _grade_number(answer: Quantity, gold: Gold, prompt: str) -> Graded | None:
     """The verdict where the gold answer is an integer, a decimal or a fraction, and the answer one too."""
-    value, gold_value = ratio(answer.value), ratio(gold.value)
-    if gold_value is None and value is not None and (decimal := plain_number(gold.value)) is not None:
-        gold_value = Fraction(decimal) if decimal != decimal.to_integral_value() else None
+    value, gold_value, gold_number = ratio(answer.value), gold.ratio, gold.number
+    if gold_value is None and value is not None and gold_number is not None and not gold.integer:
+        gold_value = Fraction(gold_number)
     if gold_value is not None and value is not None and not (answer.percent or gold.percent):
         reduced = [int(digits) for digits in re.findall("[0-9]+", answer.value)]
         reduced = reduced == [abs(value.numerator), value.denominator]
         return None if prompt and not reduced and value == gold_value else _right_if(value == gold_value)
-    number, gold_number = plain_number(answer.value.removesuffix("/1")), plain_number(gold.value)
+    number = plain_number(answer.value.removesuffix("/1"))
     if value is not None and gold_number is not None and gold.percent and not answer.percent:
         return _right_if(value == Fraction(gold_number) / 100)
     if number is not None and gold_number is not None:
-        right = equal_values(
-            Fraction(number),
-            Fraction(gold_number),
-            (answer.percent, gold.percent),
-            decimal="." in answer.value + gold.value,
-        )
-        return _right_if(right)
-    if gold_number is None or gold_number != gold_number.to_integral_value():
+        if gold.integer and not (answer.percent or gold.percent):
+            return _right_if(number == gold_number)
+        percent, decimal = (answer.percent, gold.percent), "." in answer.value + gold.value
+        return _right_if(equal_values(Fraction(number), Fraction(gold_number), percent, decimal=decimal))
+    if not gold.integer:
         return None
     undone = is_undone_arithmetic(answer.value)
     return Graded(status=Status.WRONG, detail="arithmetic left undone") if undone else None
@@ -264,7 +272,9 @@ def _right_if(right: bool, *, copied: bool = False) -> Graded:
 
 
 def _nesting(text: str) -> int:
-    return max(accumulate((char in "([{") - (char in ")]}") for char in text), default=0)
+    if sum(map(text.count, "([{")) <= MAX_NESTING:
+        return 0
+    return max(accumulate((char in "([{") - (char in ")]}") for char in text))
 
 
 def _tidy(text: str) -> str:
@@ -311,8 +321,8 @@ def _grade_expression(text: str, gold: Gold, prompt: str) -> Graded:
 
     answer = without_marks(_tidy(text))
     quantity = Quantity(without_lead(answer)) if gold.words else _quantity(_tidy(text), gold, prompt)
-    if gold.words and (word := _changing_word(answer, gold)):
-        return _unparsed(f"the answer does not state one value: {word!r}")
+    if gold.words and (changing := _CHANGING & {word[0].lower() for word in words_in(answer)} - {*gold.words}):
+        return _unparsed(f"the answer does not state one value: {min(changing)!r}")
     answer, value = alike(quantity.value, gold.value)
     if bool(_ELLIPSIS.search(answer)) != bool(_ELLIPSIS.search(value)):
         return _unparsed("what an ellipsis leaves out cannot be compared")
@@ -336,15 +346,6 @@ def _grade_expression(text: str, gold: Gold, prompt: str) -> Graded:
     if parsed.value is None:
         return _unparsed("not a mathematical expression")
     return _grade_parsed(parsed, gold_parsed, prompt, (quantity.percent, gold.percent))
-
-
-def _changing_word(text: str, gold: Gold) -> str:
-    """A word that hedges, denies or changes an answer in words, and is none of the gold answer's."""
-    words = [word[0].lower() for word in words_in(text)]
-    return next(
-        (word for word in words if word in DOUBTS | {"or", "about", "approximately"} and word not in gold.text.lower()),
-        "",
-    )
 
 
 def _grade_parsed(parsed: "Parsed", gold: "Parsed", prompt: str, percent: tuple[bool, bool]) -> Graded:
@@ -375,10 +376,6 @@ def _prose_words(text: str) -> list[str]:
     """The words of a text that is prose. Letters with a vowel and not in alphabetical order are not a product `abc`."""
     words = [match[0] for match in words_in(text)]
     return words if any(map(is_prose, words)) else []
-
-
-def _as_words(text: str) -> list[str]:
-    return text.casefold().split()
 
 
 def error_text(error: BaseException) -> str:

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from gar.types import ResponseFormat, Tags
+from gar.verify.boxes import JOINED, MAX_ANSWER_CHARS, box_in_context, boxed_answer, boxes_in, last_boxed
 from gar.verify.quantities import sentence_value, without_marks
-from gar.verify.words import DATA, DOUBTS, NEVER
+from gar.verify.words import DATA, DOUBTS, NEVER, WORDS
 
 DEFAULT_TAGS = Tags()
-MAX_ANSWER_CHARS = 2_000  # the longest of IMO-AnswerBench's 400 has under 200
 ORDER = (
     ("thinking", "Leave out the thinking part. If it never closes, there is no answer."),
     ("tag", "The last tagged answer: <answer>7</answer>, <SOLUTION>7</SOLUTION>. It is read on like a response."),
@@ -28,12 +28,6 @@ ORDER = (
 _THINKING = list(DATA["thinking"].values())
 _END_TOKEN = re.compile(r"\s*(?:<\|(?!/)[A-Za-z_0-9]{1,30}\|>|</s>|<eos>|<end_of_turn>|<[｜|]end▁of▁sentence[｜|]>)\Z")
 _ANSWER_TAGS = [[rf"<{name}>", rf"</{name}>"] for name in DATA["answer"]["tags"]] + DATA["answer"]["pairs"]
-# A box may be written \\boxed where a model escapes twice. `\\.` skips escaped braces such as \{.
-_BRACES = re.compile(r"(?P<box>\\\\?(?:boxed|fbox) *\{)|\\.|[{}]", re.DOTALL)
-_BARE_BOX = re.compile(r"\\boxed *(?P<value>\\frac *(?:[0-9]{2}|\{[^{}]*\} *\{[^{}]*\})|-?[0-9A-Za-z.]+)")
-_JOINED = re.compile(
-    r"[^.!?\n]{0,40}?(?:\b(?:or|and)\b)[^.!?\n]{0,40}|[\s$\\]*[,;][\s$\\]*(?:[a-z](?:_\{?\d\}?)?\s*=\s*)?"
-)
 
 _ADJECTIVES = r"(?:(?:the|my|our|final|correct|right|best|overall|numerical|answer)\s+)*"
 _NOUN = r"(?:answers?|respuesta(?: final| correcta)?|antwort|réponse|risposta|resposta|ответ)"
@@ -50,8 +44,9 @@ _PHRASE = re.compile(
     r'|"(?:final_)?answer" *:)[*_:\s]*?(?=\S|$)',
     re.IGNORECASE | re.MULTILINE,
 )
-_NAMED_AFTER = re.compile(
-    r"[\s$).\]*]*(?:is|was)\s+(?:indeed\s+)?(?:the|our|my)\s+(?:(?:final|correct|right)\s+)*answer\b", re.IGNORECASE
+# What a phrase holds, in lower case: found faster than the phrase.
+_ANSWER_NAME = re.compile(
+    "answer|####|a:|option|choice|respuesta|antwort|réponse|risposta|resposta|ответ|答案|答え|정답"
 )
 _POLITE_START = r"(?i:[^\w\n]*(?:" + "|".join(map(re.escape, DATA["polite"]["starts"])) + r")\b)"
 _POLITE = re.compile(_POLITE_START, re.IGNORECASE)
@@ -60,13 +55,11 @@ _SENTENCE_END = re.compile(
     rf"(?<=[.!?])[*$)\"]*\s+(?={_POLITE_START})|(?<=[.!?])(?<!\b[A-Za-z]\.)(?<!\b[DMS][rst]\.)(?<!Mrs\.)(?<!\.\.)"
     r"[*$)\"]*\s+(?![a-z])|(?<=[。！])(?=.)",
 )
-_SENTENCE_MARK = re.compile(r"[.!?\n]")
-_CONDITION = re.compile(r"\b(?:if|unless|whether|suppos(?:e|ing)|assum(?:e|ing)|pretend)\b", re.IGNORECASE)
+_SENTENCE_MARK = re.compile(r"[.!?\n。！]")
+_WORD = re.compile("[a-z]+(?:'[a-z]+)?")
 _CLAUSE_END = re.compile(r"[.,:;!?\n]")
 _CALCULATION = re.compile("<<[^<>]*>>")  # as GSM8K's solutions have them
 _DISPLAY_END = re.compile(r"(?P<close>\$\$|\\\])[\s.]*\Z")
-_AFTER_BOX = re.compile(r"(?:\\[,;:! ]|[\s$}])*(?:\\(?:text|mathrm|mbox|textbf)\s*\{)?\s*(?P<words>[A-Za-z' ]*)")
-_BEFORE_BOX = re.compile(r"(?P<words>[A-Za-z' ]*)[\s}$*({\[]*\Z")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -103,7 +96,7 @@ def parse_response(
         Both facts. A badly formatted response may still have an answer, unless its thinking part was never closed.
     """
     text = text.rstrip()
-    while token := _END_TOKEN.search(text, max(0, len(text) - 40)):
+    while text.endswith(">") and (token := _END_TOKEN.search(text, max(0, len(text) - 40))):
         text = text[: token.start()].rstrip()
     outside = _without_thinking(text, tags, starts_inside=prefilled_think)
     find_answer = {"think-answer": _think_answer, "boxed": _boxed_answer, "none": _free_answer}[format]
@@ -114,16 +107,6 @@ def parse_response(
     elif format == "boxed" and not answer:
         reason = r"no complete \boxed{} with an answer outside the thinking part"
     return ParsedResponse(well_formatted=not reason, answer=answer, reason=reason)
-
-
-def last_boxed(text: str) -> str | None:
-    r"""The content of the last complete \boxed{} or \fbox{}, the innermost of nested ones. None without one.
-
-    >>> last_boxed(r"first \boxed{1}, then \boxed{\frac{1}{2}}, \boxed{unfinished")
-    '\\frac{1}{2}'
-    """
-    boxes = _boxes(text)
-    return text[boxes[-1][1] : boxes[-1][2]].strip() if boxes else None
 
 
 def answer_line(text: str) -> str:
@@ -185,7 +168,8 @@ def _patterns(own: tuple[str, str], kind: str) -> tuple[re.Pattern[str], re.Patt
     """What a marker may begin with, which is found fast, and a pattern of all markers, two groups for each kind."""
     pairs = [list(map(re.escape, own)), *(_THINKING if kind == "thinking" else _ANSWER_TAGS)]
     marker = re.compile("|".join(f"({mark})" for pair in pairs for mark in pair), re.IGNORECASE)
-    return re.compile("|".join({r"[<\[\u25c1]", "analysis", "assistantfinal", *pairs[0]})), marker
+    leads = ("<[|?/A-Za-z]", r"\[", "\u25c1", "analysis", "assistantfinal", *pairs[0])
+    return re.compile("|".join(leads)), marker  # alternatives with literal beginnings: `re` skips the rest of a text
 
 
 def _think_answer(text: str, tags: Tags) -> str | None:
@@ -194,18 +178,15 @@ def _think_answer(text: str, tags: Tags) -> str | None:
 
 
 def _boxed_answer(text: str, tags: Tags) -> str | None:
-    box = _box(text)
+    box = boxed_answer(text)
     return box[0] if box else None
 
 
 def _free_answer(text: str, tags: Tags) -> str | None:
     tagged = _tagged(text, tags, every=True)
     text = _CALCULATION.sub("", tagged or text)
-    box, announced = _box(text), _announced(text)
-    if box and announced:
-        return box[0] if box[1] > announced[1] else announced[0]
-    found = box or announced
-    return found[0] if found else tagged or _last_sentence(text) or None
+    found = [answer for answer in (_announced(text), boxed_answer(text)) if answer]
+    return max(found, key=lambda answer: answer[1])[0] if found else tagged or _last_sentence(text) or None
 
 
 def _tagged(text: str, tags: Tags, *, every: bool) -> str | None:
@@ -222,79 +203,9 @@ def _tagged(text: str, tags: Tags, *, every: bool) -> str | None:
     return last or None
 
 
-def _boxes(text: str) -> list[tuple[int, int, int, int]]:
-    r"""Where each complete \boxed{} begins, its content begins and ends, and it ends. Of nested ones the innermost."""
-    open_braces: list[tuple[int, int] | None] = []  # where a box and its content begin. None: another brace
-    boxes: list[tuple[int, int, int, int]] = []
-    for match in _BRACES.finditer(text):
-        if match["box"]:
-            open_braces.append((match.start(), match.end()))
-        elif match[0] == "{":
-            open_braces.append(None)
-        elif match[0] == "}" and open_braces:
-            box = open_braces.pop()
-            if box is not None and (not boxes or box[0] > boxes[-1][0]):
-                boxes.append((*box, match.start(), match.end()))
-    return boxes
-
-
-def _box(text: str) -> tuple[str, int] | None:
-    """The last box, a list of joined boxes, or the one that is named the answer, and where it ends."""
-    boxes = _boxes(text)
-    if not boxes:
-        bare = list(_BARE_BOX.finditer(text))
-        return (bare[-1]["value"].strip(), bare[-1].end()) if bare else None
-    for box in boxes:
-        if _NAMED_AFTER.match(text, box[3]):
-            return _in_context(text, box), len(text)
-    first = len(boxes) - 1
-    while first and _JOINED.fullmatch(text[boxes[first - 1][3] : boxes[first][0]]):
-        first -= 1
-    contents = [text[box[1] : box[2]].strip() for box in boxes[first:]]
-    answer = ", ".join(dict.fromkeys(contents)) if len(contents) > 1 else _in_context(text, boxes[-1])
-    return (answer, boxes[-1][3]) if answer else None
-
-
-def _in_context(text: str, box: tuple[int, int, int, int]) -> str:
-    """The content of a box, or its whole sentence if a word that touches the box denies or changes it."""
-    before = _BEFORE_BOX.search(text[max(0, box[0] - 80) : box[0]])
-    after = _AFTER_BOX.match(text, box[3])
-    near = (
-        (before["words"].lower().split()[-3:] if before else []),
-        (after["words"].lower().split()[:3] if after else []),
-    )
-    denies = any(word in DOUBTS for words in near for word in words) or any(
-        word in _TOUCHING for word in (*near[0][-1:], *near[1][:1])
-    )
-    if not denies:
-        return text[box[1] : box[2]].strip()
-    start = max(text.rfind(mark, 0, box[0]) for mark in ("\n", ". ")) + 1
-    end = min((place for mark in ("\n", ". ") if (place := text.find(mark, box[3])) >= 0), default=len(text))
-    return text[start:end][-MAX_ANSWER_CHARS:].strip()
-
-
-_TOUCHING = NEVER - {
-    "when",
-    "if",
-    "another",
-    "first",
-    "second",
-    "last",
-    "next",
-    "round",
-    "top",
-    "over",
-    "bad",
-    "any",
-    "provided",
-    "example",
-}
-
-
 def _announced(text: str) -> tuple[str, int] | None:
     """The answer in the last line or sentence that announces one, and where that ends."""
-    for match in reversed(list(_PHRASE.finditer(text))):
-        before = _CLAUSE_END.split(text[max(0, match.start() - 200) : match.start()])[-1]
+    for match in _phrases(text):
         start = match.end()
         while start < len(text) and text[start] in " \t\n*:_":
             start += 1
@@ -304,16 +215,27 @@ def _announced(text: str) -> tuple[str, int] | None:
             answer = answer.rstrip('"} ')
         if not re.search(r"\w", answer):
             continue
-        words = re.findall(r"[a-z']+", before.lower())
-        sentence = _SENTENCE_MARK.split(text[max(0, match.start() - 500) : match.start()])[-1]
-        if DOUBTS & {*words} or NEVER & {*words[-2:]} or _CONDITION.search(sentence):
+        near = text[max(0, match.start() - 500) : match.start()].rpartition("\n")[2]
+        sentence = _SENTENCE_MARK.split(near)[-1]
+        words = _WORD.findall(_CLAUSE_END.split(sentence.lower())[-1])
+        if DOUBTS & {*words} or NEVER & {*words[-2:]} or WORDS["conditions"] & {*_WORD.findall(sentence.lower())}:
             return f"{sentence}{text[match.start() : stop]}".strip()[-MAX_ANSWER_CHARS:], stop
-        boxes = _boxes(answer)
+        boxes = boxes_in(answer)
         if not boxes:
-            return (_box(answer) or (answer,))[0], stop
-        joined = len(boxes) > 1 and _JOINED.fullmatch(answer[boxes[0][3] : boxes[1][0]])
-        return (_box(answer) or (answer,))[0] if joined else _in_context(answer, boxes[0]), stop
+            return (boxed_answer(answer) or (answer,))[0], stop
+        joined = len(boxes) > 1 and JOINED.fullmatch(answer[boxes[0][3] : boxes[1][0]])
+        return (boxed_answer(answer) or (answer,))[0] if joined else box_in_context(answer, boxes[0]), stop
     return None
+
+
+def _phrases(text: str) -> Iterator[re.Match[str]]:
+    """The phrases that announce an answer, from the last to the first."""
+    stop = len(text)
+    while stop > 0:
+        start = text.rfind("\n", 0, stop) + 1
+        if _ANSWER_NAME.search(text[start:stop].lower()):
+            yield from reversed(list(_PHRASE.finditer(text, start, stop)))
+        stop = start - 1
 
 
 def _end_of_announcement(text: str, start: int) -> int:
@@ -323,8 +245,10 @@ def _end_of_announcement(text: str, start: int) -> int:
             return len(text) if end < 0 else end + 2
     line = text.find("\n", start)
     line = len(text) if line < 0 else line
-    sentence = _SENTENCE_END.search(text[start : min(line, start + MAX_ANSWER_CHARS)])
-    return start + sentence.start() if sentence else line
+    stop = min(line, start + MAX_ANSWER_CHARS)
+    mark = _SENTENCE_MARK.search(text, start, stop)
+    sentence = mark and _SENTENCE_END.search(text, mark.end(), stop)
+    return sentence.start() if sentence else line
 
 
 def _last_sentence(text: str) -> str:
@@ -333,8 +257,8 @@ def _last_sentence(text: str) -> str:
     if end := _DISPLAY_END.search(text[-MAX_ANSWER_CHARS:]):
         opening = "$$" if end["close"] == "$$" else r"\["
         return text[: text.rindex(end["close"])].rpartition(opening)[2].strip()
-    lines = [line for line in text.splitlines() if re.search(r"\w", line)] if len(text) < 10**6 else text.splitlines()
-    while lines and _POLITE.match(lines[-1]):
+    lines = text.splitlines()
+    while lines and (_POLITE.match(lines[-1]) or not re.search(r"\w", lines[-1])):
         lines.pop()
     if not lines:
         return text

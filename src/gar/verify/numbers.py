@@ -99,7 +99,7 @@ def _value(match: re.Match[str]) -> Decimal | None:
     None for a product that is not scientific notation, such as 45*10^2: arithmetic left undone.
     """
     sign = match["sign"] or match["late_sign"] or ""
-    integer = re.sub("[^0-9]", "", match["integer"] or "0")
+    integer = (match["integer"] or "0").replace(match["separator"] or ",", "")
     mantissa = f"{sign}{integer}{match['fraction'].rstrip('.')}"
     power = match["power"] or match["digit"]
     if power and not 1 <= abs(Decimal(mantissa)) < 10:

@@ -8,33 +8,17 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from gar.verify.words import (
-    COMPARES,
-    CURRENCIES,
-    DATA,
-    DOUBTS,
-    GUESSES,
-    HEADS,
-    NEUTRAL,
-    NEVER,
-    NO_PLURALS,
-    NOUNS,
-    NUMBER_WORDS,
-    SCALES,
-    STATES,
-    Unit,
-    read_unit,
-    unit_named,
-)
+from gar.verify.words import DATA, DOUBTS, NEUTRAL, NEVER, NUMBER_WORDS, SCALES, WORDS, Unit, read_unit, unit_named
 
 _MATH = re.compile(r"\$\$([^$]+)\$\$|\$([^$]+)\$(?![0-9])|\\\((.+?)\\\)|\\\[(.+?)\\\]", re.DOTALL)
+_MARK = re.compile(r"[*`<$\\]")
 _MARKS = re.compile(r"\*\*|`|</?(?:b|strong)>")
 _BOX = re.compile(r"\\boxed *\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}")
 _WORD = re.compile(
     r"(?<![\\A-Za-z_])(?<!\\begin\{)(?<!\\end\{)(?:[A-Za-z]{2,}(?:[-'][A-Za-z]+)*(?![A-Za-z])|(?<= )a(?= [a-z]{2}))"
 )
 _CONTENT = re.compile(r"[0-9]|\\(?!cdot|times|circ|begin|end)[A-Za-z]|(?<=[$€£¥])[a-z]")
-_BEFORE_VALUE = re.compile(r"^(?:[\s,;:!?\"'*)\]]|\.(?![0-9])|-(?= ))*")
+_BEFORE_VALUE = re.compile(r"\A(?:[\s,;:!?\"'*)\]]|\.(?![0-9])|-(?= ))*")
 _AFTER_VALUE = " \t,;:\"'*(/"
 _UNIT_PLACE = re.compile(r"(?<=[0-9}!)])(?P<gap> *)(?=[msghLlKNJWVA](?![A-Za-z])|\^\\circ)")
 _CURRENCY = re.compile(r"^(?P<sign>[-+]? *)(?:US *)?\\?(?P<currency>[$€£¥]) *(?P<late>[-+]?)(?=[0-9.\\])")
@@ -51,9 +35,9 @@ _LEAD = re.compile(
     r"|(?:we|i) (?:get|have|obtain|find)\b|=>?) *:?(?: *(?:exactly|simply|just)\b)? *",
     re.IGNORECASE,
 )
-_JOINS = {"or", "and"}
+_CHANGES = (NEVER - WORDS["compares"]) | SCALES.keys() | {"point"}
 _LITTLE = {"or", "and", "no", "if", "is"}
-_NEUTRAL_PHRASES = re.compile("|".join(rf"\b{phrase}\b" for phrase in DATA["words"]["phrases"]), re.IGNORECASE)
+_NEUTRAL_PHRASES = re.compile("|".join(rf"\b{phrase}\b" for phrase in DATA["neutral"]["phrases"]), re.IGNORECASE)
 _POWER = re.compile(r" *\^ *\{? *-?[0-9] *\}?|[23](?![0-9.,/])")  # of a unit
 _IN_UNIT = re.compile(r"\bin (?=([A-Za-z]+))")
 _NUMERAL = re.compile(
@@ -66,27 +50,8 @@ _NUMBER = r"[-+]?(?:\\?[$€£¥] *)?[-+]?(?:[0-9][0-9,]*(?:\.[0-9]+)?|\.[0-9]+)
 _LEADING_NUMBER = re.compile(_NUMBER)
 _EQUALS = re.compile(r"(?<![<>!=\\])=(?!=)|\b(?:is|are) equal to\b|\bequals\b(?: to)?|\\approx|\\Rightarrow|\u21d2")
 _BREAK = re.compile(r"[;,](?! *[0-9]{3}(?![0-9]))|\b(?:and|so|or|but|then|because|while)\b", re.IGNORECASE)
-_TRANSPARENT = {"of", "to", "a", "an", "the", "at", "by", "only", "just", "exactly", "from", "still", "in"}
-_ADVERBS = {
-    "each",
-    "exactly",
-    "only",
-    "just",
-    "still",
-    "now",
-    "also",
-    "then",
-    "therefore",
-    "simply",
-    "us",
-    "him",
-    "her",
-    "them",
-    "you",
-    "me",
-}
-_TO_NUMBER = re.compile(r"to (?:\\?[$\u20ac\u00a3])?[0-9]")
-_OPEN = {"or", "point", "if", "unless", "when"}
+# After a value: it is a part of an expression or of a range.
+_GOES_ON = re.compile(r" *(?:[-+*^=_<>]|/(?! *[A-Za-z]))|[ )*$]*to (?:\\?[$\u20ac\u00a3])?[0-9]", re.IGNORECASE)
 _VERB = re.compile(r"[a-z]{2,}(?:ed|[^siu]s)")
 _TIMES = {"half", "twice", "double", "triple", "thrice"}  # the answer
 _BE = {"is", "are", "was", "were", "be", "been"}
@@ -107,6 +72,8 @@ class Unread(ValueError):
 
 def without_marks(text: str) -> str:
     """A text without bold, the delimiters of formulas and boxes. A dollar sign before a number stays, as `\\$`."""
+    if not _MARK.search(text):
+        return " ".join(text.split())
     text = _MATH.sub(lambda match: f" {next(filter(None, match.groups()), '')} ", _MARKS.sub("", text))
     text = text.replace(r"\therefore", "so ")
     for _ in range(3):
@@ -133,7 +100,7 @@ def read_quantity(
         return _strict(without_lead(text), nouns, letters)
     except Unread as error:
         stated = sentence_value(text) if sentence else None
-        if stated is None or stated == text:
+        if stated is None:
             raise error
         return _strict(stated, nouns, letters)
 
@@ -155,12 +122,8 @@ def words_in(text: str, start: int = 0, *, letters: bool = False) -> Iterator[re
 def is_prose(word: str) -> bool:
     """Whether letters are a word and no product such as `abc`."""
     low = word.lower()
-    known = low in NEVER or low in DOUBTS
-    return (
-        low in _LITTLE
-        or (len(low) > 2 and known)
-        or (len(low) > 2 and re.search("[aeiouy]", low) is not None and list(low) != sorted(low))
-    )
+    spoken = re.search("[aeiouy]", low) is not None and list(low) != sorted(low)
+    return low in _LITTLE or (len(low) > 2 and (spoken or low in NEVER or low in DOUBTS))
 
 
 def sentence_value(text: str) -> str | None:
@@ -170,16 +133,16 @@ def sentence_value(text: str) -> str | None:
     """
     low = text.lower()
     chain = _EQUALS.search(text) is not None
-    if "?" in text or ".." in text or (GUESSES if chain else DOUBTS) & set(re.findall(r"[a-z]+(?:'[a-z]+)?", low)):
+    leave_open = WORDS["guesses"] if chain else DOUBTS
+    if "?" in text or ".." in text or not leave_open.isdisjoint(re.findall(r"[a-z]+(?:'[a-z]+)?", low)):
         return None
     if chain:
         return _chain_value(text)
     spans = _contents(text, words_in(text))
-    if len(spans) != 1 or {word.lower() for word in re.findall("[A-Za-z]+", text)} & (NUMBER_WORDS.keys() - {"one"}):
+    if len(spans) != 1 or not (NUMBER_WORDS.keys() - {"one"}).isdisjoint(re.findall("[a-z]+", low)):
         return None
     start, end = spans[0]
-    before, after = text[:start], text[end:]
-    value = text[start:end]
+    before, value, after = text[:start], text[start:end], text[end:]
     if re.search(r"[0-9] *[*×+] *[0-9]", value):  # arithmetic without its result
         return None
     subject = before.split()
@@ -202,7 +165,7 @@ def _strict(text: str, nouns: frozenset[str] | None, letters: bool) -> Quantity:
     start, end = spans[0]
     value, before, after = text[start:end], _NEUTRAL_PHRASES.sub(" ", text[:start]), text[end:]
     for match in words_in(before, letters=letters):
-        if match[0] not in CURRENCIES:
+        if match[0] not in WORDS["currencies"]:
             _judge(match[0].lower(), nouns or frozenset(), units=False)
     if _HEDGE_SIGN.search(before + after) or _HEDGE_SIGN.match(value):
         raise Unread("the answer hedges its value")
@@ -220,7 +183,8 @@ def _strict(text: str, nouns: frozenset[str] | None, letters: bool) -> Quantity:
     value, after = _scaled(value, after)
     percent = _PERCENT.search(value) is not None
     value = _PERCENT.sub("", value).strip()
-    for name, power in _unit_after(after, nouns, letters=letters, plain=_is_plain(value)).items():
+    plain = _LEADING_NUMBER.fullmatch(value) is not None
+    for name, power in _unit_after(after, nouns, letters=letters, plain=plain).items():
         unit[name] = power if unit.get(name) == power else unit.get(name, 0) + power  # $78 dollars
     percent = unit.pop("percent", 0) == 1 or percent
     return Quantity(value, {name: power for name, power in unit.items() if power}, percent)
@@ -236,14 +200,10 @@ def _without_letters(value: str, *, spaced: bool) -> tuple[str, str]:
     return value, ""
 
 
-def _is_plain(value: str) -> bool:
-    return _LEADING_NUMBER.fullmatch(value) is not None
-
-
 def _scaled(value: str, after: str) -> tuple[str, str]:
     """A number times the word such as `million` that follows it, and the rest."""
     scale = re.match(r"[ -]*([a-z]+)\b", after, re.IGNORECASE)
-    if scale is None or scale[1].lower() not in SCALES or not _is_plain(value):
+    if scale is None or scale[1].lower() not in SCALES or not _LEADING_NUMBER.fullmatch(value):
         return value, after
     power = SCALES[scale[1].lower()]
     whole, _, part = value.replace(",", "").partition(".")
@@ -267,10 +227,8 @@ def _unit_after(rest: str, nouns: frozenset[str] | None, *, letters: bool, plain
         if match is None:
             return unit
         word = match[0].lower()
-        if (
-            not known
-            and word not in NEVER | NEUTRAL
-            and (nouns is None or _is_noun(word, nouns) or (plain and not unit and _is_plural(word)))
+        if not (known or word in NEVER or word in NEUTRAL) and (
+            nouns is None or _is_noun(word, nouns) or (plain and not unit and _is_plural(word))
         ):
             unit = {word.removesuffix("s"): 1}
         else:
@@ -279,9 +237,8 @@ def _unit_after(rest: str, nouns: frozenset[str] | None, *, letters: bool, plain
 
 
 def _is_plural(word: str) -> bool:
-    return word in NOUNS or (
-        word not in NO_PLURALS and len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us", "is"))
-    )
+    regular = re.fullmatch("[a-z'-]{2,}[^sui]s", word) is not None
+    return word in WORDS["nouns"] or (regular and word not in WORDS["no_plurals"])
 
 
 def _is_noun(word: str, nouns: frozenset[str]) -> bool:
@@ -298,27 +255,20 @@ def _contents(text: str, words: Iterable[re.Match[str]]) -> list[tuple[int, int]
     """The parts of a text between its words that hold a number or a formula. `3 or 7` is one part."""
     spans: list[tuple[int, int]] = []
     start, joins = 0, False
-    for begin, end, word in [*((m.start(), m.end(), m[0].lower()) for m in words), (len(text), len(text), "")]:
-        power = _POWER.match(text, start) if spans else None
-        if power:
+    for begin, end, word in [*((*match.span(), match[0].lower()) for match in words), (len(text), len(text), "")]:
+        if spans and (power := _POWER.match(text, start)):
             start = power.end()
         piece = text[start:begin]
-        if _CONTENT.search(piece):
-            opening = _BEFORE_VALUE.match(piece)
-            left = start + (opening.end() if opening else 0)
+        holds = _CONTENT.search(piece) is not None
+        if holds:
+            left = begin - len(_BEFORE_VALUE.sub("", piece))
             value = piece.rstrip(_AFTER_VALUE)
             value = value if value.endswith("..") else value.removesuffix(".").removesuffix(" -").rstrip(_AFTER_VALUE)
             right = start + len(value)
-            if joins and spans:
-                spans[-1] = (spans[-1][0], right)
-            else:
-                spans.append((left, right))
-            joins = False
-        if word in _JOINS and _CONTENT.search(piece):
-            joins = True
-        elif begin < end:
-            joins = False
-        start = end
+            if joins:
+                left, _ = spans.pop()
+            spans.append((left, right))
+        joins, start = holds and word in ("or", "and"), end
     return spans
 
 
@@ -326,30 +276,27 @@ def _is_stated(before: str) -> bool:
     """Whether the words before a value state it."""
     before = re.sub(r"\badds? up to\b|\bout of\b", "equals", before.rstrip().rstrip("(").rstrip())
     if before.endswith((":", "=")):
-        label = re.findall("[a-z]+", before.lower())
-        return not (NEVER & set(label))
+        return NEVER.isdisjoint(re.findall("[a-z]+", before.lower()))
     words = [word.lower() for word in re.findall(r"[A-Za-z']+", before)]
-    while len(words) > 1 and words[-1] in _ADVERBS:
+    while len(words) > 1 and words[-1] in WORDS["adverbs"]:
         words.pop()
     if not words or not before[-1].isalpha() or words[0] in _TIMES:
         return False
     last = words[-1]
-    if last == "of" and words[-2:-1] and words[-2] not in HEADS:
+    if last == "of" and words[-2:-1] and words[-2] not in WORDS["heads"]:
         return False
-    if last in SCALES or (words[-2:-1] and words[-2] in _BE and _VERB.fullmatch(last) and last not in STATES):
+    if last in SCALES or (words[-2:-1] and words[-2] in _BE and _VERB.fullmatch(last) and last not in WORDS["states"]):
         return False
-    if last in NEVER or not (last in STATES or last in _TRANSPARENT or _VERB.fullmatch(last)):
+    if last in NEVER or not (last in WORDS["states"] or last in WORDS["transparent"] or _VERB.fullmatch(last)):
         return False
-    while len(words) > 1 and words[-1] in _TRANSPARENT | {"of", "than"}:
+    while len(words) > 1 and words[-1] in WORDS["transparent"]:
         words.pop()
-    return words[-1] not in NEVER - {"average"} or words[-1] in HEADS
+    return words[-1] not in NEVER or words[-1] in WORDS["heads"]
 
 
 def _chain_value(text: str) -> str | None:
     """The last side of the one chain of equations in a sentence. A second chain must use the first one's result."""
     exact = text.partition(r"\approx")[0]
-    if not _CONTENT.search(exact):
-        return None
     parts = _EQUALS.split(exact)
     for part in parts[1:-1]:
         if not (broken := _BREAK.search(part)):
@@ -378,36 +325,26 @@ def _with_touching(value: str, after: str) -> str | None:
     scale = re.match(r" *([a-z]+)\b", after.lower())
     start = scale.end() if scale and scale[1] in SCALES else 0
     _, end = read_unit(after, start)
-    rest = after[end:].lstrip(" )*$").lower()
-    touching = re.match(r"[a-z']*", rest)
-    joined = re.match(r"and (?:an? )?([a-z]+)", rest)
-    words = {touching[0] if touching else "", joined[1] if joined else ""}
-    if (
-        words & (NEVER - COMPARES | SCALES.keys() | _OPEN)
-        or (joined and joined[1] in NUMBER_WORDS)
-        or _TO_NUMBER.match(rest)
-    ):
-        return None
-    if re.match(r" *[-+*/^=_<>]", after[end:]) and not re.match(r" */ *[A-Za-z]", after[end:]):
+    touching = re.match(r"[ )*$]*(and (?:an? )?)?([a-z]*)", after[end:].lower())
+    word, joined = (touching[2], touching[1]) if touching else ("", "")
+    if word in _CHANGES or (joined and word in NUMBER_WORDS) or _GOES_ON.match(after, end):
         return None
     return f"{value}{after[:end]}".strip()
 
 
 def _spelled_out(text: str) -> str:
     """A number in words at the beginning, in digits: `seventy-eight apples`, `negative 5`."""
-    numeral = _NUMERAL.match(text)
+    numeral = None if text[:1].isdigit() else _NUMERAL.match(text)
     if numeral is None:
         return re.sub(r"^(?:negative|minus) +(?=[0-9\\])", "-", text, flags=re.IGNORECASE)
-    total = current = 0
-    for word in re.findall("[a-z]+", numeral["words"].lower()):
-        if word in NUMBER_WORDS:
-            current += NUMBER_WORDS[word]
-        elif word in SCALES:
-            current = (current or 1) * 10 ** SCALES[word]
-            if SCALES[word] > 2:
-                total, current = total + current, 0
-        elif word == "a" and not total and not current:
-            continue
-    if not any(word in NUMBER_WORDS for word in re.findall("[a-z]+", numeral["words"].lower())):
+    words = re.findall("[a-z]+", numeral["words"].lower())
+    if NUMBER_WORDS.keys().isdisjoint(words):
         return text
+    total = current = 0
+    for word in words:
+        current += NUMBER_WORDS.get(word, 0)
+        if word in SCALES:
+            current = (current or 1) * 10 ** SCALES[word]
+        if SCALES.get(word, 0) > 2:
+            total, current = total + current, 0
     return f"{'-' if numeral['minus'] else ''}{total + current} {text[numeral.end() :]}".strip()

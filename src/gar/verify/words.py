@@ -6,32 +6,19 @@ from collections import Counter
 from importlib.resources import files
 
 DATA = tomllib.loads(files("gar.verify").joinpath("words.toml").read_text(encoding="utf-8"))
-NEVER, DOUBTS, GUESSES, NEUTRAL, NOUNS, NO_PLURALS, COMPARES, STATES, HEADS, CURRENCIES = (
-    frozenset(DATA["words"][name].split())
-    for name in (
-        "never",
-        "doubts",
-        "guesses",
-        "neutral",
-        "nouns",
-        "no_plurals",
-        "compares",
-        "states",
-        "heads",
-        "currencies",
-    )
-)
+WORDS = {name: frozenset(words.split()) for name, words in DATA["words"].items()}
+NEVER, DOUBTS, NEUTRAL = WORDS["never"], WORDS["doubts"], WORDS["neutral"]
 SCALES: dict[str, int] = DATA["scales"]
-NUMBER_WORDS = {word: value for value, word in enumerate(DATA["words"]["units_of"].split())} | {
-    word: 10 * value for value, word in enumerate(DATA["words"]["tens"].split(), start=2)
+NUMBER_WORDS = {word: value for value, word in enumerate(DATA["numerals"]["units"])} | {
+    word: 10 * value for value, word in enumerate(DATA["numerals"]["tens"], start=2)
 }
 
 Unit = dict[str, int]
 """The powers of the units that a unit is a product of: {"m": 1, "s": -2}."""
 _PREFIXES = ("kilo", "mega", "giga", "tera", "centi", "deci", "milli", "micro", "nano", "pico")
-_POWERS = {"square": 2, "sq": 2, "cubic": 3, "cu": 3}
+_POWERS = {"square": 2, "sq": 2, "squared": 2, "cubic": 3, "cu": 3, "cubed": 3}
 _TIMES = {"s", "min", "h", "day", "night", "week", "month", "year", "time", "piece", "person"}
-_AFTER_POWERS = {"squared": 2, "cubed": 3}
+_NOT_COUNTED = NEVER | SCALES.keys() | {"mil", "mille"}
 _FACTOR = re.compile(
     r"[\s(]*(?:(?P<over>/|(?i:per)\b|(?i:an?|each|every)\b(?=\s+[A-Za-z]))|\\cdot(?![a-z])|\\times(?![a-z])|[*·⋅])?[\s(]*"
     r"(?:(?P<power>(?i:square|sq|cubic|cu)\b)\.?\s+)?"
@@ -83,10 +70,6 @@ def unit_named(word: str) -> Unit | None:
     return None
 
 
-def _is_countable(word: str) -> bool:
-    return len(word) > 2 and word.isalpha() and word not in NEVER | SCALES.keys() | {"mil", "mille"}
-
-
 def read_unit(text: str, start: int) -> tuple[Unit, int]:
     """The unit that begins at a place of a text, and where it ends: `km/h`, `meters per second squared`, `m^2`.
 
@@ -94,14 +77,13 @@ def read_unit(text: str, start: int) -> tuple[Unit, int]:
     """
     unit: Counter[str] = Counter()
     while match := _FACTOR.match(text, start):
-        named = unit_named(match["name"])
-        article = (match["over"] or "").lower() in ("a", "an", "each", "every")
-        if named is None and (match["over"] or "").lower() in ("/", "per") and _is_countable(match["name"].lower()):
-            named = {match["name"].lower(): 1}  # per room
-        if named is None or (article and not named.keys() & _TIMES):
+        named, over, word = unit_named(match["name"]), (match["over"] or "").lower(), match["name"].lower()
+        if named is None and over in ("/", "per") and len(word) > 2 and word.isalpha() and word not in _NOT_COUNTED:
+            named = {word: 1}  # per room
+        if named is None or (over in ("a", "an", "each", "every") and not named.keys() & _TIMES):
             break
-        power = int(match["raised"] or match["digit"] or _AFTER_POWERS.get(match["word"] or "", 1))
-        power *= _POWERS.get((match["power"] or "").lower(), 1) * (-1 if match["over"] else 1)
+        power = int(match["raised"] or match["digit"] or _POWERS.get(match["word"] or "", 1))
+        power *= _POWERS.get((match["power"] or "").lower(), 1) * (-1 if over else 1)
         for name, times in named.items():
             unit[name] += power * times
         start = match.end()

@@ -188,3 +188,14 @@ def test_a_published_folder_replaces_an_earlier_one_whole(tmp_path: Path):
     with atomic_folder(target):
         pass
     assert list(target.iterdir()) == []
+
+
+def test_a_checkpoint_of_a_run_with_a_relative_path_is_listed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run = RunFolder.create("runs", "run")
+    run.write_run(seed=0, command=["gar"], config={}, data_hash=None)
+    checkpoint = run.checkpoints / "checkpoint-1"
+    checkpoint.mkdir(parents=True)
+    (checkpoint / "weights").write_text("w")
+    seal_checkpoint(run, 1)
+    assert marked_checkpoints(run) == [checkpoint]

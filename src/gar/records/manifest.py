@@ -236,7 +236,7 @@ class Manifest:
         return sorted({*self._there(self.folder)} - {*self.entries, self.path.name})
 
     def _there(self, path: str | Path) -> list[str]:
-        names = [self._name(found) for found in (self.folder / path).rglob("*") if found.is_file()]
+        names = [self._name(found) for found in (self.folder / self._name(path)).rglob("*") if found.is_file()]
         return [name for name in names if "/." not in f"/{name}"]
 
     def _listed(self, name: str) -> FileFacts:

@@ -23,12 +23,12 @@ _NOT_COMPARED = {"manifest.jsonl", "scores.manifest.jsonl", "table.md", "README.
 def contents(root: Path) -> dict[str, str]:
     """Every file under a folder by name, with a hash of what must not depend on faults.
 
-    JSON counts without times, the rollouts of a run as one table, all else byte for byte. Hidden files do not count.
+    JSON counts without times, the rollouts of a run as one table, all else byte for byte. Nothing hidden counts.
     """
     found: dict[str, str] = {}
     for path in sorted(root.rglob("*")):
         name = str(path.relative_to(root))
-        if not path.is_file() or path.name[0] == "." or path.name in _NOT_COMPARED or path.suffix == ".log":
+        if not path.is_file() or "/." in f"/{name}" or path.name in _NOT_COMPARED or path.suffix == ".log":
             continue
         name = str(path.parent.relative_to(root)) if path.parent.name == "rollouts" else name
         try:

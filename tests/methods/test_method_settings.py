@@ -91,6 +91,7 @@ def test_no_setting_is_lost_in_silence(method):
             resolved = resolve_signal(record, SignalSettings.model_validate({name: value}))
             assert getattr(resolved, name) == value  # in force, not replaced
             assert name != "activation_threshold" or resolved.kind == "gradient-activation"
+            assert name != "anchor_keep_fraction" or resolved.kind != "hidden"  # it ranks gradients
 
 
 def results(method: str, sections: dict[str, Any]) -> list[Any]:
@@ -125,6 +126,7 @@ def test_a_setting_that_nothing_would_read_is_rejected():
         ("gar-grpo", "signal", {"activation_threshold": 0.1, "kind": "gradient"}),
         ("gar-grpo", "signal", {"activation_threshold": 0.1, "kind": "hidden"}),
         ("gar-grpo", "signal", {"temperature": 2, "kind": "hidden"}),
+        ("gar-grpo", "signal", {"anchor_keep_fraction": 0.5, "kind": "hidden"}),
         ("gar-grpo", "signal", {"limit_from": "start", "max_tokens": None}),
         ("g2rl", "signal", {"limit_from": "start"}),
         ("g2rl", "signal", {"span": "think"}),
@@ -137,6 +139,7 @@ def test_a_setting_that_nothing_would_read_is_rejected():
     ):
         with raises(ConfigError, f"{section}.{next(iter(settings))}"):
             checked(method, **{section: type(getattr(RunConfig(), section))(**settings)})
+    assert checked("hidden-cosine", signal=SignalSettings(anchor_keep_fraction=0.5)).signal.anchor_keep_fraction == 1
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -1,5 +1,6 @@
 """GARTrainer on the embedded model: real generation, real verification, real optimizer steps."""
 
+import copy
 from pathlib import Path
 
 import pytest
@@ -10,11 +11,14 @@ from gar.data.arithmetic import load_arithmetic
 from gar.errors import ConfigError
 from gar.integrations.trl.flags import inexact_resumes
 from gar.integrations.trl.trainer import GARTrainer
+from gar.models.embedded import load_embedded
 from gar.settings import AdvantageSettings, SignalSettings
 from gar.types import Status
 from gar.verify import Verifier
 from tests.integrations.conftest import SMALL, TrainerFactory
 from tests.integrations.replay import NotingTrainer
+from tests.models.test_families import LONG_ROPE, tiny
+from tests.support.autograd import largest_distance, own_means
 from tests.support.errors import raises
 from tests.support.tiny import tiny_qwen3
 
@@ -82,6 +86,26 @@ def test_states_of_responses_that_trl_hides_from_attention_are_not_taken(make_tr
         assert a.reward == pytest.approx(b.reward, abs=1e-4)
     anchors = len({a.group_index for a, _ in scored})
     assert (trainer.num_captured, sum(trainer.rows["GAR"])) == (32, truncated + anchors)
+
+
+@pytest.mark.parametrize("num_iterations", [1, 2], ids=["states of sampling", "TRL's pass"])
+def test_vectors_under_long_rope_do_not_depend_on_the_batch(make_trainer: TrainerFactory, num_iterations: int):
+    tokenizer = load_embedded()[1]
+    sizes = {"vocab_size": len(tokenizer), "eos_token_id": tokenizer.eos_token_id}
+    model = tiny("Phi3", **LONG_ROPE | sizes)
+    found: list[tuple] = []
+
+    class Noting(GARTrainer):
+        def _calculate_rewards(self, *args, **kwargs):
+            rewards, batch = super()._calculate_rewards(*args, **kwargs), self._batch
+            found.extend((s, mean) for s, mean in zip(batch.sequences, batch.means, strict=True) if s.positions)
+            return rewards
+
+    args = {"num_iterations": num_iterations, "max_completion_length": 12}
+    make_trainer(kind=Noting, model=copy.deepcopy(model), method="alignment-only", args=args)[0].train()
+    sequences, means = zip(*found, strict=True)
+    assert {sequence.num_tokens > 16 for sequence in sequences} == {True, False}
+    assert largest_distance(torch.stack(means), own_means(model, sequences)) < 1e-5
 
 
 def test_responses_of_only_special_tokens_give_a_defined_result(make_trainer: TrainerFactory):

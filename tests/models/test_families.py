@@ -40,7 +40,7 @@ def tiny(family: str, **settings) -> PreTrainedModel:
         "bos_token_id": 1,
         "eos_token_id": 2,
     }
-    if family == "Phi":  # derives the head's size, and rotates half of it
+    if family.startswith("Phi"):  # derives the head's size, and Phi rotates half of it
         del config["head_dim"]
         config["num_attention_heads"] = 2
     with torch.random.fork_rng(devices=[]):
@@ -79,6 +79,20 @@ def test_find_parts_gives_the_vectors_of_the_models_own_logits(name):
     assert largest_distance(signal_means(parts, SEQUENCES, SignalSettings()), own_means(model, SEQUENCES)) < 5e-6
     for dtype in (torch.bfloat16, torch.float16):
         assert find_parts(model.to(dtype)).weight.dtype == dtype
+
+
+LONG = {"rope_type": "longrope", "rope_theta": 1e4, "short_factor": [1.0] * 6, "long_factor": [8.0] * 6}
+LONG_ROPE: dict[str, Any] = {"original_max_position_embeddings": 16, "rope_parameters": LONG}
+
+
+def test_a_long_sequence_leaves_the_frequencies_of_the_others_alone():
+    """LongRoPE turns a whole batch by its longest row. A sequence counts whole, though a pass may need less of it."""
+    shapes = [(4, n, range(1, m)) for n, m in ((12, 12), (13, 13), (13, 10), (11, 11), (20, 20))]
+    sequences, model = random_sequences(VOCAB, shapes), tiny("Phi3", **LONG_ROPE)
+    assert (
+        largest_distance(signal_means(find_parts(model), sequences, SignalSettings()), own_means(model, sequences))
+        < 5e-6
+    )
 
 
 @pytest.fixture

@@ -60,6 +60,13 @@ class ModelParts:
         """Device of the head. Never a collective."""
         return self.head.weight.device
 
+    @property
+    def switch_length(self) -> float:
+        """LongRoPE (Phi-3-128k) computes all rows of a pass by other frequencies if it is longer. Else infinity."""
+        config = getattr(self.backbone, "config", None)
+        rope = getattr(config, "rope_parameters", None) or {}
+        return rope["original_max_position_embeddings"] if rope.get("rope_type") == "longrope" else torch.inf
+
     def gathered(self) -> "ModelParts":
         """The same parts with the current head, whole on this rank, so that ranks may then do different work.
 

@@ -137,10 +137,11 @@ class RolloutBatch:
         self.means = torch.zeros(len(self), parts.width, device=parts.device)
         self.has_means = torch.zeros(len(self), dtype=torch.bool)
 
-    def attended(self, attention_mask: Tensor) -> list[bool]:
-        """Which responses a pass reads completely. TRL may hide truncated ones from attention."""
-        lengths = [sequence.num_tokens for sequence in self.sequences]
-        return (attention_mask.sum(1).cpu() == torch.tensor(lengths)).tolist()
+    def attended(self, attention_mask: Tensor, switch_length: float) -> list[bool]:
+        """Which responses a pass reads completely, since TRL may hide truncated ones, and by their own frequencies."""
+        lengths = torch.tensor([sequence.num_tokens for sequence in self.sequences])
+        alike = (lengths > switch_length) == (attention_mask.shape[1] > switch_length)
+        return (alike & (attention_mask.sum(1).cpu() == lengths)).tolist()
 
     def take_hidden(
         self,
@@ -168,7 +169,7 @@ class RolloutBatch:
         missing = [i for i in self.step.members if not self.has_means[i]]
         sequences = [*(self.sequences[i] for i in missing), *anchors]
         keep_fractions = [1.0] * len(missing) + [settings.anchor_keep_fraction] * len(anchors)
-        count = num_forwards(sequences, settings.max_batch_tokens)
+        count = num_forwards(parts, sequences, settings.max_batch_tokens)
         num_idle = most(count) - count
         means = signal_means(parts, sequences, settings, keep_fractions=keep_fractions)
         _run_idle_forwards(parts, num_idle)

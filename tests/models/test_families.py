@@ -145,8 +145,22 @@ class Bent(Qwen3ForCausalLM):
         return SimpleNamespace(logits=30 * torch.tanh(super().forward(**kwargs).logits / 30))
 
 
+class WithoutLogits(Qwen3ForCausalLM):
+    """As Unsloth patches a model: hidden states in place of logits, or an object that raises whatever one asks of it."""
+
+    def forward(self, **kwargs):
+        logits = super().forward(**kwargs).logits
+        return SimpleNamespace(logits=logits[..., :24] if self.gives_hidden else object())
+
+
 class Linear4bit(nn.Linear):
     """In place of the head of a model loaded in 4 bit."""
+
+
+def without_logits(gives_hidden: bool) -> PreTrainedModel:
+    model = WithoutLogits(tiny("Qwen3").config)
+    model.gives_hidden = gives_hidden
+    return model
 
 
 def bent(initializer_range: float) -> PreTrainedModel:
@@ -194,6 +208,8 @@ UNKNOWN: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "a factor of the head": (lambda: tiny("FalconH1", lm_head_multiplier=0.5, **TINY_MAMBA), "unknown-head"),
     "layers before it": (lambda: of_another_family("bert", intermediate_size=24, is_decoder=True), "unknown-head"),
     "around its backbone": (lambda: of_another_family("opt", ffn_dim=24), "unknown-head"),
+    "hidden states as logits": (lambda: without_logits(True), "no-logits"),
+    "no logits": (lambda: without_logits(False), "no-logits"),
     "no head": (lambda: tiny("Qwen3").model, "no-head"),
     "4 bit": (lambda: with_head(Linear4bit(24, VOCAB, bias=False)), "quantized-head"),
     "8 bit": (lambda: with_head(int8_head()), "quantized-head"),

@@ -24,13 +24,13 @@ from tests.support.tiny import tiny_qwen3
 
 
 def test_rewards_advantages_and_metrics_are_those_of_the_records(make_trainer: TrainerFactory):
-    """With the paper's advantages, a floor and a further reward function, over two steps."""
+    """With the paper's advantages, a floor and a further reward function that leaves rows out, over two steps."""
 
     def shortness(completion_ids, **_):
-        return [-len(ids) / 48 for ids in completion_ids]
+        return [-len(ids) / 48 if len(ids) % 2 else None for ids in completion_ids]
 
     trainer, records = make_trainer(
-        args={"max_steps": 2, "logging_steps": 2, "reward_weights": [1.0, 0.5]}, reward_funcs=[shortness],
+        args={"max_steps": 2, "logging_steps": 2, "reward_weights": [2.0, 0.5]}, reward_funcs=[shortness],
         advantage=AdvantageSettings(ddof=0, eps=1e-6, min_std=0.25),
     )  # fmt: skip
     trainer.train()
@@ -39,7 +39,7 @@ def test_rewards_advantages_and_metrics_are_those_of_the_records(make_trainer: T
         # With fewer than two eligible responses nothing is scored.
         num_eligible = sum(r.eligible for r in group)
         assert sum(r.alignment is not None for r in group) == (num_eligible if num_eligible > 1 else 0)
-        total = torch.tensor([r.reward - 0.5 * r.num_tokens / 48 for r in group], dtype=torch.float64)
+        total = torch.tensor([2 * r.reward - r.num_tokens % 2 * r.num_tokens / 96 for r in group]).double()
         expected = (total - total.mean()) / (total.std(correction=0).clamp(min=0.25) + 1e-6)
         advantages = torch.tensor([r.advantage for r in group], dtype=torch.float64)
         torch.testing.assert_close(advantages, expected, atol=1e-5, rtol=1e-5)
@@ -48,7 +48,7 @@ def test_rewards_advantages_and_metrics_are_those_of_the_records(make_trainer: T
     (row,) = [row for row in trainer.state.log_history if "gar/alignment_mean" in row]
     mean = sum(r.reward for r in records) / 64
     assert row["rewards/gar/mean"] == pytest.approx(mean, abs=1e-6)
-    assert row["reward"] == pytest.approx(mean - sum(r.num_tokens for r in records) / 96 / 64, abs=1e-6)
+    assert row["reward"] == pytest.approx(2 * mean - sum(r.num_tokens % 2 * r.num_tokens for r in records) / 96 / 64)
     assert row["gar/outcome_mean"] == pytest.approx(mean - sum(r.bonus for r in records) / 64, abs=1e-6)
     for name in ("step", "generation", "verification", "gar", "update"):
         assert row[f"time/{name}_seconds"] > 0
@@ -118,6 +118,16 @@ def test_responses_of_only_special_tokens_give_a_defined_result(make_trainer: Tr
     row = trainer.state.log_history[0]
     assert (row["gar/no_signal_fraction"], row["gar/alignment_mean"]) == (1.0, None)
     assert all(tensor.isfinite().all() for tensor in trainer.model.state_dict().values())
+
+
+def test_own_passes_run_in_the_trainers_precision(make_trainer: TrainerFactory, monkeypatch: pytest.MonkeyPatch):
+    trainer, _ = make_trainer()
+    monkeypatch.setattr(trainer.accelerator, "autocast", lambda: torch.autocast("cpu", torch.bfloat16))
+    ids = torch.arange(6)[None]
+    with torch.no_grad(), trainer._states.own_passes() as parts:
+        rounded = parts.backbone(input_ids=ids).last_hidden_state
+    with torch.no_grad():
+        assert not torch.equal(parts.backbone(input_ids=ids).last_hidden_state, rounded)
 
 
 def test_signal_settings_reach_the_vectors_and_approximate_states_do_not(make_trainer: TrainerFactory):

@@ -146,7 +146,7 @@ class Bent(Qwen3ForCausalLM):
 
 
 class WithoutLogits(Qwen3ForCausalLM):
-    """As Unsloth patches a model: hidden states in place of logits, or an object that raises whatever one asks of it."""
+    """As Unsloth patches a model: hidden states in place of logits, or an object without any."""
 
     def forward(self, **kwargs):
         logits = super().forward(**kwargs).logits

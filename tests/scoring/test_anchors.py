@@ -55,3 +55,6 @@ def test_another_problems_anchor_stands_after_its_prompt_as_the_run_renders_it(t
     expected = tokenizer.apply_chat_template(messages[1], tokenize=False, shout=True)
     assert expected == "995+6="
     assert sequence.context_ids == tokenizer(expected, add_special_tokens=False)["input_ids"]
+    short = reader_of(tokenizer, context=len(sequence.context_ids))  # without the 99 the anchors would fit
+    kept, _ = usable_anchors(problems, tokenizer, short, chat_template_kwargs={"shout": True})
+    assert not any(problem.anchors for problem in kept)

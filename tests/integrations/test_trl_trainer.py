@@ -154,10 +154,12 @@ def test_settings_under_which_a_resume_is_not_exact_are_named(tmp_path: Path):
 
 
 @pytest.mark.parametrize("tied", [True, False])
-def test_a_tied_head_is_not_reported_as_missing_from_a_checkpoint(tied: bool, monkeypatch: pytest.MonkeyPatch):
+def test_a_tied_head_is_not_reported_as_missing_from_a_checkpoint(
+    make_trainer: TrainerFactory, tied: bool, monkeypatch: pytest.MonkeyPatch
+):
     said: list[str] = []
     monkeypatch.setattr("transformers.trainer.logger.warning", said.append)
-    trainer = object.__new__(GARTrainer)
+    trainer, _ = make_trainer()
     trainer.model = tiny_qwen3(["<eos>"], hidden_size=8, num_hidden_layers=1, tie_word_embeddings=tied)
     weights = trainer.model.state_dict()
     del weights["lm_head.weight"], weights["model.norm.weight"]

@@ -15,7 +15,7 @@ from gar.models.embedded import load_embedded
 from gar.models.families import ModelParts
 from gar.scoring.forward import means_from_hidden
 from gar.sequences import SequenceReader, TokenSequence
-from gar.settings import RewardSettings, SignalSettings, VerifySettings
+from gar.settings import AdvantageSettings, RewardSettings, SignalSettings, VerifySettings
 from gar.step import Shaping, plan_shaping
 from tests.methods.conftest import batch_of
 from tests.support.errors import raises
@@ -140,6 +140,11 @@ def test_a_setting_that_nothing_would_read_is_rejected():
         with raises(ConfigError, f"{section}.{next(iter(settings))}"):
             checked(method, **{section: type(getattr(RunConfig(), section))(**settings)})
     assert checked("hidden-cosine", signal=SignalSettings(anchor_keep_fraction=0.5)).signal.anchor_keep_fraction == 1
+
+
+@pytest.mark.parametrize("setting", [{}, {"ddof": 0}, {"eps": 0.1}, {"min_std": 0.1}], ids=str)
+def test_any_setting_of_advantages_replaces_the_engines_own(setting):
+    assert checked("grpo", advantage=AdvantageSettings(**setting)).overrides_advantages == bool(setting)
 
 
 @pytest.mark.parametrize("method", METHODS)

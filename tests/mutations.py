@@ -125,7 +125,7 @@ MUTATIONS = (
              'scale = "std"', "integrations/test_trl_trainer.py integrations/test_trl_dropin.py"),
     Mutation("integrations/trl/states.py", "with switched, self._trainer.accelerator.autocast():", "with switched:",
              "integrations/test_trl_trainer.py"),
-    Mutation("train/resume.py", '"adam_epsilon", "optim")', '"adam_epsilon")', "train"),
+    Mutation("train/resume.py", '"adam_epsilon", "optim")', '"adam_epsilon")', "train/test_run.py"),
     Mutation("integrations/slime/forward.py", "keep = [keep_fractions[i] for i in order]", "keep = [*keep_fractions]",
              "integrations/slime/test_slime_postprocess.py"),
     Mutation("integrations/slime/postprocess.py", 'estimator == "group" and args.grpo_std_normalization',

@@ -263,9 +263,12 @@ def test_a_run_keeps_its_settings_unless_changes_are_accepted(trained: RunFolder
         for allowed in (False, change is not changes[-1]):  # nothing accepts a file that was cut off
             with raises(ConfigError, "other-settings"):
                 resumed_config(trained, allow_config_change=allowed)
-    config = resumed_config(trained, allow_config_change=True)
-    with raises(ConfigError, "in-checkpoint"):
-        resume_point(trained, config, data_hash=data_hash, num_ranks=1, allow_config_change=True)
+    assert resumed_config(trained, allow_config_change=True).trl["learning_rate"] == 0.02
+    optimizers = {"learning_rate": 0.02, "weight_decay": 0.1, "adam_beta1": 0.5, "adam_beta2": 0.5}
+    for name, value in {**optimizers, "adam_epsilon": 1e-3, "optim": "sgd"}.items():
+        changed = config.model_copy(update={"trl": config.trl | {name: value}})
+        with raises(ConfigError, "in-checkpoint", f"trl.{name}"):
+            resume_point(trained, changed, data_hash=data_hash, num_ranks=1, allow_config_change=True)
 
 
 def test_accepted_changes_are_recorded(trained, capsys):

@@ -128,8 +128,6 @@ MUTATIONS = (
     Mutation("train/resume.py", '"adam_epsilon", "optim")', '"adam_epsilon")', "train/test_run.py"),
     Mutation("integrations/slime/forward.py", "keep = [keep_fractions[i] for i in order]", "keep = [*keep_fractions]",
              "integrations/slime/test_slime_postprocess.py"),
-    Mutation("integrations/slime/postprocess.py", 'estimator == "group" and args.grpo_std_normalization',
-             'estimator == "group"', "integrations/slime/test_slime_postprocess.py"),
     Mutation("integrations/slime/convert.py", "group_index=-1 - i", "group_index=-1", "integrations/slime"),
     Mutation("integrations/slime/convert.py", "            if sample.remove_sample:", "            if sample is None:",
              "integrations/slime"),

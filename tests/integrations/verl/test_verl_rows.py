@@ -87,14 +87,14 @@ def jagged(*rows: list[int]) -> Tensor:
 
 def test_scored_rows_in_packed_and_padded_places():
     ids = jagged([10, 11, 12, 13, 14], [20, 21, 22], [30, 31, 32, 33])
-    mask = jagged([1, 0, 1], [1], [1, 1])
-    starts, ends = torch.tensor([2, 0, 2]), torch.tensor([5, 0, 4])
+    mask = jagged([1, 0, 1], [1], [0, 1])
+    starts, ends = torch.tensor([2, 0, 3]), torch.tensor([5, 0, 4])  # the last span begins later than its response
     packed = scored_rows(ids, mask, starts, ends, width=None)
-    assert packed.positions.tolist() == [1, 3, 9, 10]  # one before the token, counted over all sequences
-    assert packed.target_ids.tolist() == [12, 14, 32, 33]  # 13 is not the policy's
-    assert packed.response_index.tolist() == [0, 0, 2, 2]
+    assert packed.positions.tolist() == [1, 3, 10]  # one before the token, counted over all sequences
+    assert packed.target_ids.tolist() == [12, 14, 33]  # 13 is not the policy's
+    assert packed.response_index.tolist() == [0, 0, 2]
     padded = scored_rows(ids, mask, starts, ends, width=5)
-    assert padded.positions.tolist() == [1, 3, 11, 12]
+    assert padded.positions.tolist() == [1, 3, 12]
 
 
 def test_rows_of_all_ranks_are_all_rows_once():

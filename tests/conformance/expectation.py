@@ -23,7 +23,7 @@ from gar.core import (
     unit_rows,
 )
 from gar.models.embedded import load_embedded
-from gar.sequences import NO_SEQUENCE, TokenSequence
+from gar.response import NO_SEQUENCE, TokenSequence
 from tests.conformance.groups import encode, make_rollouts
 
 RESULTS = Path(__file__).parents[2] / "results" / "conformance"

@@ -21,11 +21,12 @@ from gar.evaluation.folder import EvaluationFolder
 from gar.evaluation.job import GenerateJob
 from gar.models.embedded import model_path
 from gar.models.load import load_policy
+from gar.reader import special_ids, without_trailing_special
 from gar.records.checkpoints import check_saved_model
-from gar.rollouts.generate import Response, context_length, generate_responses
+from gar.response import Response, TokenSequence
+from gar.rollouts.generate import context_length, generate_responses
 from gar.scoring.device import choose_device
 from gar.scoring.identity import tokenizer_hash, weights_hash
-from gar.sequences import special_ids, without_trailing_special
 from gar.types import Tags
 
 DEFAULT_MAX_NEW_TOKENS = 8192
@@ -111,7 +112,8 @@ class VllmEngine:
             body = without_trailing_special(output.token_ids, stripped)
             text = self.tokenizer.decode(body, skip_special_tokens=False, clean_up_tokenization_spaces=False)
             truncated = output.finish_reason == "length"
-            responses.append(Response(ids=tuple(output.token_ids), text=text, truncated=truncated))
+            sequence = TokenSequence(ids=tuple(output.token_ids))
+            responses.append(Response(sequence=sequence, text=text, truncated=truncated))
         return responses
 
 

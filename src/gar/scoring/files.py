@@ -17,12 +17,12 @@ from gar.data.responses import ResponseRow, ResponseSurvey, iter_response_rows, 
 from gar.data.rows import source_name
 from gar.errors import DataError, ModelError
 from gar.models.load import load_policy
+from gar.reader import encode_prompt
 from gar.records.files import json_text, utc_now, write_atomic
 from gar.records.lock import writer_lock
 from gar.records.manifest import file_hash
 from gar.records.resumable import FinishedLines, Line
 from gar.records.run_record import package_versions
-from gar.rollouts.generate import encode_prompt
 from gar.scoring.device import choose_device
 from gar.scoring.identity import tokenizer_hash, weights_hash
 from gar.scoring.job import ScoreJob

@@ -16,8 +16,8 @@ from gar.errors import DataError
 from gar.integrations.trl import RunParts
 from gar.integrations.trl.arguments import grpo_arguments
 from gar.models.embedded import load_embedded
+from gar.reader import Reader
 from gar.records import RolloutRecord
-from gar.sequences import SequenceReader
 from gar.settings import SignalSettings, VerifySettings
 from gar.types import Problem
 from gar.verify import Verifier
@@ -67,7 +67,7 @@ def make_trainer(
         model=model,
         tokenizer=tokenizer,
         problems=problems,
-        reader=SequenceReader.from_settings(tokenizer, SignalSettings(), VerifySettings(), context=None),
+        reader=Reader.from_settings(tokenizer, SignalSettings(), VerifySettings(), context=None),
         verifier=verifier,
         settings=config,
         adapter=None,

@@ -54,7 +54,7 @@ def expected_rewards() -> Tensor:
         alignment_scores(_vectors([r.sequence for r in rollouts]), _vectors(anchors)).double(),
         group_index(),
         scored=torch.tensor([bool(r.sequence.positions and r.problem.anchors) for r in rollouts]),
-        beta=0.5,
+        bonus_weight=0.5,
     )
     penalties = torch.tensor([0.0 if r.well_formatted else -0.6 for r in rollouts], dtype=torch.float64)
     return eligible.double() + bonuses + penalties

@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any, Self, cast
 
 import torch
-from accelerate.utils import gather_object
 from torch import Tensor
 from trl import GRPOConfig
 
@@ -21,7 +20,7 @@ from gar.integrations.trl.deciding import Decider, find_decider, gar
 from gar.integrations.trl.flags import TRL, check_problems, check_processor, trl_flags
 from gar.integrations.trl.parts import RunParts
 from gar.integrations.trl.problems import INDEX, ProblemRows
-from gar.integrations.trl.ranks import TrlRanks
+from gar.integrations.trl.ranks import TrlRanks, gathered_on_main
 from gar.integrations.trl.resumable import ResumableTrainer
 from gar.integrations.trl.rollouts import RolloutBatch, gated_advantages, mean_advantages
 from gar.integrations.trl.solutions import SolutionCheck
@@ -351,11 +350,11 @@ class GARTrainer(ResumableTrainer):
 
     def _report(self, batch: RolloutBatch) -> None:
         """Metrics, the same on every rank, and the records of all ranks on the main process."""
-        rows = gather_object(batch.records(step=self.state.global_step + 1))
-        metrics = batch.step.metrics()
-        metrics["gar/advantage_abs_mean"] = sum(abs(row.advantage) for row in rows) / len(rows)
+        advantages = self._gather(torch.tensor(batch.advantages)).abs().tolist()
+        metrics = batch.step.metrics() | {"gar/advantage_abs_mean": sum(advantages) / len(advantages)}
         for name, value in metrics.items():
             self._metrics["train"][name].append(value)
+        rows = gathered_on_main(batch.records(step=self.state.global_step + 1))
         if self._on_rollouts is not None and self.accelerator.is_main_process:
             self._on_rollouts(self.state.global_step + 1, rows)
         self._watchdog.look_at(self.state.global_step + 1, batch.step)

@@ -2,7 +2,7 @@
 
 import json
 import types
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any, get_args
@@ -91,11 +91,13 @@ class SampleRecord(ResponseRecord):
     set_name: str
 
 
-def record_schema(kind: type) -> pa.Schema:
+def record_schema(kind: type, *, without: Collection[str] = ()) -> pa.Schema:
     """Columns that follow from the types of a record, so that an empty column has its type, too."""
     arrow_types = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
     columns = []
     for field in fields(kind):
+        if field.name in without:
+            continue
         if field.name == "prompt":
             columns.append(pa.field("prompt", pa.string(), nullable=False))
             continue

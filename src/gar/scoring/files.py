@@ -31,6 +31,7 @@ from gar.scoring.scorer import SCORER, GARScorer
 from gar.scoring.scores import ResponseGroup
 from gar.scoring.summary import ScoreTally
 from gar.step import plan_shaping
+from gar.types import prompt_text
 from gar.verify import Verifier
 
 _FIRST_ROWS = 100
@@ -190,7 +191,7 @@ def _groups(job: ScoreJob, tokenizer: Any, errors: list[DataError]) -> Iterator[
             errors.append(DataError(f"{row.place}: {error}"))
             continue
         given = {name: getattr(row, name) for name in ("responses", "anchors", "answer", "id")}
-        yield row, ResponseGroup(prompt=prompt, **given)
+        yield row, ResponseGroup(prompt=prompt, question=prompt_text(row.prompt), **given)
 
 
 def _rows(job: ScoreJob) -> Iterator[ResponseRow | DataError]:

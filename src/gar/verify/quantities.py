@@ -22,6 +22,7 @@ _BEFORE_VALUE = re.compile(r"\A(?:[\s,;:!?\"'*)\]]|\.(?![0-9])|-(?= ))*")
 _AFTER_VALUE = " \t,;:\"'*(/"
 _UNIT_PLACE = re.compile(r"(?<=[0-9}!)])(?P<gap> *)(?=[msghLlKNJWVA](?![A-Za-z])|\^\\circ)")
 _CURRENCY = re.compile(r"^(?P<sign>[-+]? *)(?:US *)?\\?(?P<currency>[$€£¥]) *(?P<late>[-+]?)(?=[0-9.\\])")
+_LAST_SIDE = re.compile(r".*[^<>!=]= *(?=[-+]? *\\?[$€£¥])")  # all before it
 _PERCENT = re.compile(r" *\\?%$")
 _LETTER = re.compile(r"(?<![\\A-Za-z0-9])[A-Za-z](?![A-Za-z])|(?<=[0-9])[A-DF-Za-df-z]")  # a variable
 _HEDGE_SIGN = re.compile(r"[~<>?\u2248]|\\approx|\\sim")
@@ -36,6 +37,7 @@ _LEAD = re.compile(
     re.IGNORECASE,
 )
 _CHANGES = (NEVER - WORDS["compares"]) | SCALES.keys() | {"point"}
+_RUN_TOGETHER = re.compile("[0-9] +[0-9]+-[A-Za-z]")  # 12 200-page books
 _LITTLE = {"or", "and", "no", "if", "is"}
 _NEUTRAL_PHRASES = re.compile("|".join(rf"\b{phrase}\b" for phrase in DATA["neutral"]["phrases"]), re.IGNORECASE)
 _POWER = re.compile(r" *\^ *\{? *-?[0-9] *\}?|[23](?![0-9.,/])")  # of a unit
@@ -52,6 +54,10 @@ _EQUALS = re.compile(r"(?<![<>!=\\])=(?!=)|\b(?:is|are) equal to\b|\bequals\b(?:
 _BREAK = re.compile(r"[;,](?! *[0-9]{3}(?![0-9]))|\b(?:and|so|or|but|then|because|while)\b", re.IGNORECASE)
 # After a value: it is a part of an expression or of a range.
 _GOES_ON = re.compile(r" *(?:[-+*^=_<>]|/(?! *[A-Za-z]))|[ )*$]*to (?:\\?[$\u20ac\u00a3])?[0-9]", re.IGNORECASE)
+_RESTATES = re.compile(r"\b(?:but|however)\b|\b(?:which|that) (?:is|are|was|rounds?|equals?|makes)\b[^.]*[0-9]")
+_PREMISE = re.compile(
+    r"\W*(?:since|because|although|though)\b[^,]*(?:,[^,0-9]*)?\Z", re.IGNORECASE
+)  # without a conclusion
 _VERB = re.compile(r"[a-z]{2,}(?:ed|[^siu]s)")
 _TIMES = {"half", "twice", "double", "triple", "thrice"}  # the answer
 _BE = {"is", "are", "was", "were", "be", "been"}
@@ -138,6 +144,8 @@ def sentence_value(text: str) -> str | None:
         return None
     if chain:
         return _chain_value(text)
+    if _PREMISE.match(text):
+        return None
     spans = _contents(text, words_in(text))
     if len(spans) != 1 or not (NUMBER_WORDS.keys() - {"one"}).isdisjoint(re.findall("[a-z]+", low)):
         return None
@@ -160,7 +168,7 @@ def _strict(text: str, nouns: frozenset[str] | None, letters: bool) -> Quantity:
     spans = _contents(text, words)
     if letters and not words:
         spans = [(0, len(text))]
-    if len(spans) != 1:
+    if len(spans) != 1 or _RUN_TOGETHER.search(text):
         raise Unread("the answer does not state one value" if spans else "the answer holds no number")
     start, end = spans[0]
     value, before, after = text[start:end], _NEUTRAL_PHRASES.sub(" ", text[:start]), text[end:]
@@ -175,9 +183,10 @@ def _strict(text: str, nouns: frozenset[str] | None, letters: bool) -> Quantity:
             raise Unread("the answer does not state one value: 'K'")
         after = f" {letter_unit} {after}" if letter_unit else after
     unit: Unit = {}
-    if currency := _CURRENCY.match(value):
+    side = _LAST_SIDE.sub("", value)
+    if currency := _CURRENCY.match(side):
         unit = dict(unit_named(currency["currency"]) or {})
-        value = f"{currency['sign'].strip()}{currency['late']}{value[currency.end() :]}"
+        value = f"{currency['sign'].strip()}{currency['late']}{side[currency.end() :]}"
     if value.count("{") != value.count("}"):  # words within a formula
         raise Unread("the answer does not state one value")
     value, after = _scaled(value, after)
@@ -195,7 +204,8 @@ def _without_letters(value: str, *, spaced: bool) -> tuple[str, str]:
     for place in _UNIT_PLACE.finditer(value):
         letter = value[place.end()]
         spare = not place["gap"] and (letter.isupper() or (spaced and letter != "^"))  # 64K, a product 3m
-        if not spare and read_unit(value, place.end())[1] == len(value) and not _LETTER.search(value, 0, place.start()):
+        variable = _LETTER.search(value, value.rfind("=") + 1, place.start())
+        if not (spare or variable) and read_unit(value, place.end())[1] == len(value):
             return value[: place.start()], value[place.end() :]
     return value, ""
 
@@ -327,7 +337,12 @@ def _with_touching(value: str, after: str) -> str | None:
     _, end = read_unit(after, start)
     touching = re.match(r"[ )*$]*(and (?:an? )?)?([a-z]*)", after[end:].lower())
     word, joined = (touching[2], touching[1]) if touching else ("", "")
-    if word in _CHANGES or (joined and word in NUMBER_WORDS) or _GOES_ON.match(after, end):
+    if (
+        word in _CHANGES
+        or (joined and word in NUMBER_WORDS)
+        or _GOES_ON.match(after, end)
+        or _RESTATES.search(after, end)
+    ):
         return None
     return f"{value}{after[:end]}".strip()
 

@@ -7,6 +7,7 @@ touch the value are judged, but a condition or a doubt anywhere leaves it unread
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from decimal import Decimal
 
 from gar.verify.words import DATA, DOUBTS, NEUTRAL, NEVER, NUMBER_WORDS, SCALES, WORDS, Unit, read_unit, unit_named
 
@@ -47,6 +48,17 @@ _NUMERAL = re.compile(
     + "|".join([*NUMBER_WORDS, *SCALES, "and", "a"])
     + r")\b[ -]*)+)",
     re.IGNORECASE,
+)
+_PARTS: dict[str, int] = DATA["parts"]
+_PART = re.compile(  # one half, two-thirds, two and a half hours
+    rf"(?:(?P<whole>{'|'.join(NUMBER_WORDS)}|[0-9]+) and )?(?P<top>an?|{'|'.join(NUMBER_WORDS)})[ -]"
+    rf"(?P<part>{'|'.join(_PARTS)})s?\b(?P<rest>.*)",
+    re.IGNORECASE,
+)
+_SMALLER: dict[str, tuple[str, int]] = DATA["smaller"]
+_INCH = re.compile(r"((?:[0-9}]|square|cubic) *)in(?:\.|(?= *(?:\Z|[\^/])))")
+_TWO_UNITS = re.compile(
+    r"(?P<large>[0-9]+) *(?P<unit>[A-Za-z]+)(?:,? and |, | )(?P<small>[0-9.]+) *(?P<smaller>[A-Za-z]+)"
 )
 _NUMBER = r"[-+]?(?:\\?[$€£¥] *)?[-+]?(?:[0-9][0-9,]*(?:\.[0-9]+)?|\.[0-9]+)"
 _LEADING_NUMBER = re.compile(_NUMBER)
@@ -127,6 +139,8 @@ def words_in(text: str, start: int = 0, *, letters: bool = False) -> Iterator[re
 
 def is_prose(word: str) -> bool:
     """Whether letters are a word and no product such as `abc`."""
+    if "-" in word:
+        return any(map(is_prose, word.split("-")))
     low = word.lower()
     spoken = re.search("[aeiouy]", low) is not None and list(low) != sorted(low)
     return low in _LITTLE or (len(low) > 2 and (spoken or low in NEVER or low in DOUBTS))
@@ -163,7 +177,7 @@ def sentence_value(text: str) -> str | None:
 
 def _strict(text: str, nouns: frozenset[str] | None, letters: bool) -> Quantity:
     """A value with nothing beside it but a unit, neutral words and words of the problem."""
-    text = _spelled_out(text)
+    text = _in_one_unit(_spelled_out(text))
     words = list(words_in(text, letters=letters))
     spans = _contents(text, words)
     if letters and not words:
@@ -237,7 +251,7 @@ def _unit_after(rest: str, nouns: frozenset[str] | None, *, letters: bool, plain
         if match is None:
             return unit
         word = match[0].lower()
-        if not (known or word in NEVER or word in NEUTRAL) and (
+        if not (known or word in NEVER or word in NEUTRAL or match[0].isupper()) and (
             nouns is None or _is_noun(word, nouns) or (plain and not unit and _is_plural(word))
         ):
             unit = {word.removesuffix("s"): 1}
@@ -349,6 +363,11 @@ def _with_touching(value: str, after: str) -> str | None:
 
 def _spelled_out(text: str) -> str:
     """A number in words at the beginning, in digits: `seventy-eight apples`, `negative 5`."""
+    mixed = _PART.fullmatch(text)
+    if mixed and (mixed["whole"] or not mixed["rest"]):
+        whole, top = (mixed["whole"] or "").lower(), NUMBER_WORDS.get(mixed["top"].lower(), 1)
+        text = f"{NUMBER_WORDS.get(whole, whole)} {top}/{_PARTS[mixed['part'].lower()]}{mixed['rest']}"
+        return text.strip()
     numeral = None if text[:1].isdigit() else _NUMERAL.match(text)
     if numeral is None:
         return re.sub(r"^(?:negative|minus) +(?=[0-9\\])", "-", text, flags=re.IGNORECASE)
@@ -363,3 +382,16 @@ def _spelled_out(text: str) -> str:
         if SCALES.get(word, 0) > 2:
             total, current = total + current, 0
     return f"{'-' if numeral['minus'] else ''}{total + current} {text[numeral.end() :]}".strip()
+
+
+def _in_one_unit(text: str) -> str:
+    """A sum of units in the smaller one: `2 hours and 30 minutes` is 150 minutes."""
+    text = _INCH.sub(r"\1inch", text)
+    while match := _TWO_UNITS.match(text):
+        large, small = ("".join(unit_named(match[name]) or ()) for name in ("unit", "smaller"))
+        smaller, times = _SMALLER.get(large, ("", 0))
+        if not smaller or small != smaller:
+            break
+        number = Decimal(match["small"]) + int(match["large"]) * times
+        text = f"{number} {small}{text[match.end() :]}"
+    return text

@@ -3,6 +3,7 @@
 The answer is read in one order, `ORDER`. The search leaves out the thinking part, so that a draft is never the answer.
 """
 
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -41,12 +42,12 @@ _IN_SENTENCE = re.compile(
     r"(?:(?:is|was|will be|would be|should be|must be|comes to|equals|es|ist|est|è|é)\b"
     r"(?: (?:option|choice)(?= *\**\(?[A-J]\b))?|[:=→])"
     r"|(?:答案|答え|정답)(?:应该|就)?(?:是|为|：|:|は|은|는)"
-    r'|"(?:final_)?answer" *:',
+    r"""|["'](?:final_)?answer["'] *:""",
     re.IGNORECASE,
 )
 # Found faster than the two: what they hold, in lower case.
 _NAME = re.compile(
-    '"(?:final_)?answer"|answer|####|a:|option|choice|respuesta|antwort|réponse|risposta|resposta|ответ|答案|答え|정답'
+    "[\"'](?:final_)?answer[\"']|answer|####|a:|option|choice|respuesta|antwort|réponse|risposta|resposta|ответ|答案|答え|정답"
 )
 _POLITE_START = r"(?i:[^\w\n]*(?:" + "|".join(map(re.escape, DATA["polite"]["starts"])) + r")\b)"
 _POLITE = re.compile(_POLITE_START, re.IGNORECASE)
@@ -170,11 +171,11 @@ def _announced(text: str, since: int) -> tuple[str, int] | None:
     """The answer in the last line or sentence that announces one from a place on, and where that ends."""
     for match in _phrases(text, since):
         start = len(text) - len(text[match.end() :].lstrip(" \t\n*:_"))
+        if match[0][0] in "\"'":
+            return _json_value(text, start)
         stop = _end_of_announcement(text, start)
         answer = text[start:stop]
         answer = (_CALCULATION.sub("", answer) if "<<" in answer else answer).strip().removesuffix(".")
-        if "}" in answer and answer.count("}") > answer.count("{"):  # of a JSON object
-            answer = answer.rstrip('"} ')
         if not _LETTER.search(answer):
             continue
         near = text[max(0, match.start() - 500, text.rfind("\n", 0, match.start()) + 1) : match.start()]
@@ -184,6 +185,18 @@ def _announced(text: str, since: int) -> tuple[str, int] | None:
         box = boxed_answer(answer, box_lists(answer), first=True) if "box" in answer else None
         return box[0] if box else answer, stop
     return None
+
+
+def _json_value(text: str, start: int) -> tuple[str, int]:
+    """The text, number or list that begins at a place of a JSON object, and where it ends."""
+    try:
+        value, stop = json.JSONDecoder().raw_decode(text, start)
+    except (ValueError, RecursionError):  # no JSON, but Python or LaTeX within quotes
+        stop = _end_of_announcement(text, start)
+        return text[start:stop].strip("\"' ,}"), stop
+    if not isinstance(value, str) or any(char < " " for char in value):  # LaTeX that is not escaped: "\\frac"
+        value = text[start:stop].strip('"')
+    return value.strip(), stop
 
 
 def _phrases(text: str, since: int) -> Iterator[re.Match[str]]:

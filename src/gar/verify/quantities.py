@@ -41,7 +41,7 @@ _CHANGES = (NEVER - WORDS["compares"]) | SCALES.keys() | {"point"}
 _RUN_TOGETHER = re.compile("[0-9] +[0-9]+-[A-Za-z]")  # 12 200-page books
 _LITTLE = {"or", "and", "no", "if", "is"}
 _NEUTRAL_PHRASES = re.compile("|".join(rf"\b{phrase}\b" for phrase in DATA["neutral"]["phrases"]), re.IGNORECASE)
-_POWER = re.compile(r" *\^ *\{? *-?[0-9] *\}?|[23](?![0-9.,/])")  # of a unit
+_POWER = re.compile(r"(?: +(?:[mshgLK]|mol)(?= *\^))? *\^ *\{? *-?[0-9] *\}?|[23](?![0-9.,/])")  # of a unit
 _IN_UNIT = re.compile(r"\bin (?=([A-Za-z]+))")
 _NUMERAL = re.compile(
     r"(?:(?P<minus>negative|minus) +)?(?P<words>(?:(?:"

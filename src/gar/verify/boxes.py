@@ -22,6 +22,7 @@ _AFTER_BOX = re.compile(r"(?:\\[,;:! ]|[\s$}])*(?:\\(?:text|mathrm|mbox|textbf)\
 _WORDS = re.compile("[A-Za-z' ]*")
 _WORD = re.compile("[a-z]+(?:'[a-z]+)?")
 _SENTENCE_MARK = re.compile("[.!?\\n。！]")
+_COPULA = re.compile(r" (?:is|es|ist|est|lautet)\Z")
 _CLAUSE_END = re.compile("[.,:;!?\n]")
 _OPEN = DOUBTS | NEVER | WORDS["conditions"]
 _TOUCHING = NEVER - WORDS["beside_a_box"]
@@ -109,7 +110,7 @@ def _in_context(text: str, box: Box) -> str:
     before = text[max(0, box[0] - 80) : box[0]].rstrip(" \t\r\n}$*({[").rpartition("\n")[2].lower()
     if _OPEN.isdisjoint(_WORD.findall(f"{before} {text[box[3] : box[3] + 40].lower()}")):
         return content
-    reversed_words, after = _WORDS.match(before[::-1]), _AFTER_BOX.match(text, box[3])
+    reversed_words, after = _WORDS.match(_COPULA.sub("", before)[::-1]), _AFTER_BOX.match(text, box[3])
     words_before = reversed_words[0][::-1].split()[-3:] if reversed_words else []
     words_after = after["words"].lower().split()[:3] if after else []
     announces, phrase, _ = before.rpartition("answer")

@@ -39,7 +39,7 @@ _LINE = re.compile(
 # The same within a sentence, from the name on. "12 answers = 48 points" and "2 points/answer = 48 points" are none.
 _IN_SENTENCE = re.compile(
     rf"(?<![/0-9])(?<!per )(?!answers *=)\b{_NOUN}\b\**(?:,? (?:to|of|for|is given by) [^.:;!?\n]{{0,120}}?)??\** *"
-    r"(?:(?:is|was|will be|would be|should be|must be|comes to|equals|es|ist|est|è|é)\b"
+    r"(?:(?:is|was|will be|would be|should be|must be|comes to|equals|es|ist|lautet|est|è|é)\b"
     r"(?: (?:option|choice)(?= *\**\(?[A-J]\b))?|[:=→])"
     r"|(?:答案|答え|정답)(?:应该|就)?(?:是|为|：|:|は|은|는)"
     r"""|["'](?:final_)?answer["'] *:""",

@@ -38,7 +38,7 @@ _LEAD = re.compile(
     re.IGNORECASE,
 )
 _CHANGES = (NEVER - WORDS["compares"]) | SCALES.keys() | {"point"}
-_RUN_TOGETHER = re.compile("[0-9] +[0-9]+-[A-Za-z]")  # 12 200-page books
+_RUN_TOGETHER = re.compile("[0-9] +[0-9]+-[A-Za-z]|^[^'\"]*[0-9]'")  # 12 200-page books, 7'
 _LITTLE = {"or", "and", "no", "if", "is"}
 _NEUTRAL_PHRASES = re.compile("|".join(rf"\b{phrase}\b" for phrase in DATA["neutral"]["phrases"]), re.IGNORECASE)
 _POWER = re.compile(r"(?: +(?:[mshgLK]|mol)(?= *\^))? *\^ *\{? *-?[0-9] *\}?|[23](?![0-9.,/])")  # of a unit
@@ -66,7 +66,10 @@ _EQUALS = re.compile(r"(?<![<>!=\\])=(?!=)|\b(?:is|are) equal to\b|\bequals\b(?:
 _BREAK = re.compile(r"[;,](?! *[0-9]{3}(?![0-9]))|\b(?:and|so|or|but|then|because|while)\b", re.IGNORECASE)
 # After a value: it is a part of an expression or of a range.
 _GOES_ON = re.compile(r" *(?:[-+*^=_<>]|/(?! *[A-Za-z]))|[ )*$]*to (?:\\?[$\u20ac\u00a3])?[0-9]", re.IGNORECASE)
-_RESTATES = re.compile(r"\b(?:but|however)\b|\b(?:which|that) (?:is|are|was|rounds?|equals?|makes)\b[^.]*[0-9]")
+_REASON = re.compile(r"(?<=[0-9}$)]),? (?:since|because)\b.*|(?<=[0-9]) [a-z]+,? (?:since|because)\b.*", re.DOTALL)
+_RESTATES = re.compile(
+    r"\b(?:but|however)\b|, now\b|\bbefore *\Z|\b(?:which|that) (?:is|are|was|rounds?|equals?|makes)\b[^.]*[0-9]"
+)
 _PREMISE = re.compile(
     r"\W*(?:since|because|although|though)\b[^,]*(?:,[^,0-9]*)?\Z", re.IGNORECASE
 )  # without a conclusion
@@ -114,6 +117,7 @@ def read_quantity(
     Raises:
         Unread: It does not state one value.
     """
+    text = _REASON.sub("", text)
     try:
         return _strict(without_lead(text), nouns, letters)
     except Unread as error:

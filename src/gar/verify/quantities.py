@@ -23,7 +23,7 @@ _BEFORE_VALUE = re.compile(r"\A(?:[\s,;:!?\"'*)\]]|\.(?![0-9])|-(?= ))*")
 _AFTER_VALUE = " \t,;:\"'*(/"
 _UNIT_PLACE = re.compile(r"(?<=[0-9}!)])(?P<gap> *)(?=[msghLlKNJWVA](?![A-Za-z])|\^\\circ)")
 _CURRENCY = re.compile(r"^(?P<sign>[-+]? *)(?:US *)?\\?(?P<currency>[$€£¥]) *(?P<late>[-+]?)(?=[0-9.\\])")
-_LAST_SIDE = re.compile(r".*[^<>!=]= *(?=[-+]? *\\?[$€£¥])")  # all before it
+_LAST_SIDE = re.compile(r"\A.*[^<>!=]= *(?=[-+]? *\\?[$€£¥])")  # all before it
 _PERCENT = re.compile(r" *\\?%$")
 _LETTER = re.compile(r"(?<![\\A-Za-z0-9])[A-Za-z](?![A-Za-z])|(?<=[0-9])[A-DF-Za-df-z]")  # a variable
 _HEDGE_SIGN = re.compile(r"[~<>?\u2248]|\\approx|\\sim")
@@ -58,21 +58,20 @@ _PART = re.compile(  # one half, two-thirds, two and a half hours
 _SMALLER: dict[str, tuple[str, int]] = DATA["smaller"]
 _INCH = re.compile(r"((?:[0-9}]|square|cubic) *)in(?:\.|(?= *(?:\Z|[\^/])))")
 _TWO_UNITS = re.compile(
-    r"(?P<large>[0-9]+) *(?P<unit>[A-Za-z]+)(?:,? and |, | )(?P<small>[0-9.]+) *(?P<smaller>[A-Za-z]+)"
+    r"(?P<large>[0-9]+) *(?P<unit>[A-Za-z]+)(?:,? and |, | )(?P<small>[0-9]+(?:\.[0-9]+)?) *(?P<smaller>[A-Za-z]+)"
 )
-_NUMBER = r"[-+]?(?:\\?[$€£¥] *)?[-+]?(?:[0-9][0-9,]*(?:\.[0-9]+)?|\.[0-9]+)"
-_LEADING_NUMBER = re.compile(_NUMBER)
+_LEADING_NUMBER = re.compile(r"[-+]?(?:\\?[$€£¥] *)?[-+]?(?:[0-9][0-9,]*(?:\.[0-9]+)?|\.[0-9]+)")
 _EQUALS = re.compile(r"(?<![<>!=\\])=(?!=)|\b(?:is|are) equal to\b|\bequals\b(?: to)?|\\approx|\\Rightarrow|\u21d2")
 _BREAK = re.compile(r"[;,](?! *[0-9]{3}(?![0-9]))|\b(?:and|so|or|but|then|because|while)\b", re.IGNORECASE)
 # After a value: it is a part of an expression or of a range.
 _GOES_ON = re.compile(r" *(?:[-+*^=_<>]|/(?! *[A-Za-z]))|[ )*$]*to (?:\\?[$\u20ac\u00a3])?[0-9]", re.IGNORECASE)
-_REASON = re.compile(r"(?<=[0-9}$)]),? (?:since|because)\b.*|(?<=[0-9]) [a-z]+,? (?:since|because)\b.*", re.DOTALL)
+_REASON = re.compile(r"(?<=[0-9}$)])(?: [a-z]+)?,? (?:since|because)\b.*", re.DOTALL)
+# The sentence goes on to change its value, or to state it anew.
 _RESTATES = re.compile(
     r"\b(?:but|however)\b|, now\b|\bbefore *\Z|\b(?:which|that) (?:is|are|was|rounds?|equals?|makes)\b[^.]*[0-9]"
 )
-_PREMISE = re.compile(
-    r"\W*(?:since|because|although|though)\b[^,]*(?:,[^,0-9]*)?\Z", re.IGNORECASE
-)  # without a conclusion
+# A premise whose conclusion holds no number.
+_PREMISE = re.compile(r"\W*(?:since|because|although|though)\b[^,]*(?:,[^,0-9]*)?\Z", re.IGNORECASE)
 _VERB = re.compile(r"[a-z]{2,}(?:ed|[^siu]s)")
 _TIMES = {"half", "twice", "double", "triple", "thrice"}  # the answer
 _BE = {"is", "are", "was", "were", "be", "been"}
@@ -197,8 +196,6 @@ def _strict(text: str, nouns: frozenset[str] | None, letters: bool) -> Quantity:
         raise Unread("the answer hedges its value")
     if not letters:
         value, letter_unit = _without_letters(value, spaced=nouns is None)
-        if letter_unit == "K" and _WORD.search(after):  # thousands
-            raise Unread("the answer does not state one value: 'K'")
         after = f" {letter_unit} {after}" if letter_unit else after
     unit: Unit = {}
     side = _LAST_SIDE.sub("", value)
@@ -324,24 +321,22 @@ def _is_stated(before: str) -> bool:
 
 def _chain_value(text: str) -> str | None:
     """The last side of the one chain of equations in a sentence. A second chain must use the first one's result."""
-    exact = text.partition(r"\approx")[0]
-    parts = _EQUALS.split(exact)
+    parts = _EQUALS.split(text.partition(r"\approx")[0])
     for part in parts[1:-1]:
         if not (broken := _BREAK.search(part)):
             continue
         result = _LEADING_NUMBER.match(part.strip())
-        after = re.findall(_NUMBER, part[broken.start() :])
+        after = _LEADING_NUMBER.findall(part, broken.start())
         if result is None or _digits(result[0]) not in map(_digits, after):
             return None
     last = parts[-1].strip()
     spans = _contents(last, words_in(last))
     if len(parts) < 2 or not spans or spans[0][0] > 1:
         return None
-    _, end = spans[0]
-    value = last[:end]
+    value, after = last[: spans[0][1]], last[spans[0][1] :]
     if re.search(r"(?:,(?! ?[0-9]{3}(?![0-9]))|;).*[0-9]", value) and not value.startswith(("(", "\\{", "[")):
         return None
-    return _with_touching(value, last[end:])
+    return _with_touching(value, after)
 
 
 def _digits(number: str) -> str:
@@ -355,12 +350,9 @@ def _with_touching(value: str, after: str) -> str | None:
     _, end = read_unit(after, start)
     touching = re.match(r"[ )*$]*(and (?:an? )?)?([a-z]*)", after[end:].lower())
     word, joined = (touching[2], touching[1]) if touching else ("", "")
-    if (
-        word in _CHANGES
-        or (joined and word in NUMBER_WORDS)
-        or _GOES_ON.match(after, end)
-        or _RESTATES.search(after, end)
-    ):
+    if word in _CHANGES or (joined and word in NUMBER_WORDS):
+        return None
+    if _GOES_ON.match(after, end) or _RESTATES.search(after, end):
         return None
     return f"{value}{after[:end]}".strip()
 

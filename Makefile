@@ -84,7 +84,7 @@ $(TRANSFORMERS)/.installed: constraints/transformers.txt constraints/main.txt | 
 	rm -rf $(TRANSFORMERS)
 	$(BIN)/pip install -q --disable-pip-version-check --no-deps --target $(TRANSFORMERS) -r constraints/transformers.txt
 	touch $@
-TRL_TESTS := tests/contracts/test_trl.py tests/conformance/test_trl.py tests/models/test_families.py tests/integrations/test_trl_adapters.py
+TRL_TESTS := tests/contracts/test_trl.py tests/conformance/test_trl.py tests/models/test_families.py tests/integrations/test_trl_states.py
 
 VERL := .venv-verl
 $(VERL)/.installed: constraints/verl.txt pyproject.toml

@@ -13,6 +13,7 @@ from gar.data.problems import load_run_problems
 from gar.errors import CollapseError, DataError, PreflightError
 from gar.evaluation.evaluate import evaluate_policy
 from gar.integrations.slime.settings import SLIME
+from gar.integrations.trl.arguments import grpo_arguments
 from gar.integrations.watchdog import Watchdog
 from gar.models.adapters import lora_config
 from gar.models.embedded import embedded_path, load_embedded
@@ -38,12 +39,9 @@ RESPONSES = [
 
 def problems(config: RunConfig) -> Any:
     """The problems as the policy sees them, for training and evaluation."""
-    inputs = RunInputs.__new__(RunInputs)  # without a model
-    inputs.config, inputs.tokenizer, inputs.say = with_template(config), TOKENIZER, print
-    inputs._tags = config.verify.tags
-    data, sources = inputs.config.data, config.evaluate.sources
-    evaluated = [inputs._rendered(*inputs._evaluation_data(source)) for source in sources]
-    return inputs._rendered(load_run_problems(data), data), evaluated
+    config = with_template(config)
+    inputs = RunInputs(config, grpo_arguments(config, Path("unused")), print)
+    return inputs.data_hash(), inputs.evaluation_sets
 
 
 def policy(config: RunConfig) -> Any:
@@ -104,7 +102,10 @@ def trace(config: RunConfig) -> dict[str, Any]:
 
 CHANGES: dict[Any, tuple[dict[str, Any], dict[str, Any]]] = {
     problems: (
-        {"data.source": "rows.jsonl", "evaluate.sources": ["test"]},
+        {
+            "data.source": "rows.jsonl", "evaluate.sources": ["test"], "evaluate.max_problems": 5,
+            "trl.per_device_train_batch_size": 2, "trl.num_generations": 2,
+        },
         {
             "data.source": "arithmetic", "data.column_schema": "numina-1.5", "data.prompt_field": "problem",
             "data.answer_field": "gold", "data.anchor_fields": ["solution"], "data.template": "boxed",

@@ -118,7 +118,7 @@ _VECTORS = {"method.reads_vectors": (True,)}
 _NO_VECTORS = {"method.reads_vectors": (False,)}
 _NOT_EVALUATED = {"evaluate.sources": ((),)}
 _OWN_KIND = _VECTORS | {"method.kind": (None,)}  # the run may choose, and has
-_NO_ACTIVATIONS = {"signal.kind": ("gradient", "hidden")}
+_NO_ACTIVATIONS, _NO_GRADIENTS = {"signal.kind": ("gradient", "hidden")}, {"signal.kind": ("hidden",)}
 _NO_INITIAL = _VECTORS | {"engine.initial_policy": (False,)}
 _NO_LIMIT = {"method.reads_spans": (True,), "signal.max_tokens": (None,)}
 _NO_FILTER = Condition(
@@ -174,7 +174,8 @@ _METHOD = (
     Rule("method", _RUNS, "{method.lacks}"),
     Rule("signal.policy", ("current",), "{engine} has only the current policy", _NO_INITIAL),
     Rule("signal.activation_threshold", UNSET, "{signal.kind} multiplies no activations", _OWN_KIND | _NO_ACTIVATIONS),
-    Rule("signal.temperature", UNSET, "the kind hidden has no logits", _OWN_KIND | {"signal.kind": ("hidden",)}),
+    Rule("signal.temperature", UNSET, "the kind hidden has no logits", _OWN_KIND | _NO_GRADIENTS),
+    Rule("signal.anchor_keep_fraction", UNSET, "the kind hidden has no gradients to rank", _OWN_KIND | _NO_GRADIENTS),
     Rule("signal.limit_from", ("end",), "no token is left out, since signal.max_tokens sets no limit here", _NO_LIMIT),
     Rule("advantage.min_std advantage.eps", UNSET, "{estimator} adds 1e-8 to a variance over the batch", _WHITENED),
     Rule("advantage.min_std advantage.eps advantage.ddof", UNSET, "rewards are not divided here", _UNDIVIDED),
@@ -272,7 +273,7 @@ _UNREAD = (
     _unread("signal", "kind policy activation_threshold anchor_keep_fraction temperature", _NO_VECTORS),
     _unread("signal", "anchor_keep_fraction", _VECTORS | {"method.alignment": (None, "random-anchor")}),
     _unread("signal", "activation_threshold", _VECTORS | {"method.kind": ("gradient", "hidden")}),
-    _unread("signal", "temperature", _VECTORS | {"method.kind": ("hidden",)}),
+    _unread("signal", "temperature anchor_keep_fraction", _VECTORS | {"method.kind": ("hidden",)}),
     _unread("signal", "span max_tokens limit_from", {"method.reads_spans": (False,)}),
     _unread("signal", "precision memory_bytes", {"engine": ("slime", "verl")}),
     _unread("signal", "max_batch_tokens", {"engine": ("verl",)}),

@@ -26,8 +26,8 @@ def test_alignment_scores_never_leave_minus_one_to_one():
     assert row.double().square().sum().float() > 1.0
     assert alignment_scores(row, row).item() == 1.0
     assert alignment_scores(row, -row).item() == -1.0
-    scores, *_ = best_alignment_scores(row, torch.tensor([0]), row, torch.tensor([0]))
-    assert scores.item() == 1.0
+    scores, _, place = best_alignment_scores(row, torch.tensor([0]), row.repeat(2, 1), torch.tensor([0, 0]))
+    assert (scores.item(), place.item()) == (1.0, 0)  # the first of equals
 
 
 def test_alignment_scores_of_bfloat16_rows_are_not_rounded_to_bfloat16():

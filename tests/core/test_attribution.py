@@ -66,5 +66,7 @@ def test_alignment_shares_without_signal_are_zero_and_leave_the_others():
     first = case.response_index == 0
     assert torch.equal(found[first], whole[first])
     assert found[~first].count_nonzero() == 0
+    case.hidden[first] = 2e-9  # its mean has no direction by `unit_rows`, though its sum would
+    assert shares_of(case, anchors, signal="hidden").count_nonzero() == 0
     nothing = torch.zeros(0, dtype=torch.long)
     assert shares_of(Case(case.hidden[:0], case.weight, nothing, nothing), anchors).shape == (0,)

@@ -93,7 +93,7 @@ def test_gradient_activation_means_keep_fraction_of_ten_tokens_is_a_whole_number
 
 HEADS = {
     "plain": {},
-    "bias": {"bias": True},
+    "bias": {"bias": True, "temperature": 1.3, "logit_scale": 0.6},
     "temperature": {"temperature": 0.7},
     "scale": {"logit_scale": 1.9},
     "softcap": {"logit_softcap": 2.5},

@@ -51,9 +51,9 @@ SCORED = [
     # Votes are by value.
     ("boxed", [*(rf"\boxed{{{answer}}}" for answer in ("1/2", "0.5", r"\frac{1}{3}", "1/3", "2/6", "7")), "none"],
      r"\frac12", 2, [3, 1], {"ok": 2, "wrong": 4, "unparsed": 1}),
-    # A badly formatted answer has no vote, and an unreadable one votes for its text.
-    ("think-answer", [GOOD.format(7), BAD.format(7), BAD.format(7), GOOD.format(8)], "7", 1, [1],
-     {"ok": 3, "wrong": 1}),
+    # A badly formatted answer has no vote, right or wrong, and an unreadable one votes for its text.
+    ("think-answer", [GOOD.format(7), BAD.format(7), BAD.format(8), GOOD.format(8)], "7", 1, [1],
+     {"ok": 2, "wrong": 2}),
     ("boxed", [r"\boxed{7}", r"\boxed{no idea}", r"\boxed{no idea}"], "7", 1, [2], {"ok": 1, "unparsed": 2}),
     # Of a choice only the letter votes.
     ("boxed", [r"\boxed{B}", r"\boxed{C}", r"\boxed{C) 12}", r"\boxed{A or B}"], "B", 1, [2, 1],

@@ -86,6 +86,9 @@ def test_contrasts_use_what_both_sides_have():
     counts = counts[~((counts["label"] == "b") & (counts["seed"] == 3))]
     table = contrasts(counts, against={"a": ["b", "gone"]}, measures={"test": [("pass", 1), ("pass", 101)], "x": []})
     assert table[["num_seeds", "num_problems", "k"]].values.tolist() == [[6, 4, 1]]
+    counts.loc[(counts["label"] == "b") & (counts["seed"] < 2), "num_samples"] = 60
+    table = contrasts(counts, against={"a": ["b"], "b": ["a"]}, measures={"test": [("pass", 61)]})
+    assert table["num_seeds"].tolist() == [4, 4]
 
 
 def test_scores_are_means_over_seeds_with_their_spread():

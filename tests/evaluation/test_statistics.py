@@ -81,6 +81,8 @@ def test_bootstrap_interval_is_that_of_resampling_by_hand_and_for_one_seed_scipy
     # Quantiles of twenty thousand draws with standard deviation 0.05: standard error 0.001.
     assert bootstrap_interval(values) == pytest.approx(np.quantile(means, [0.025, 0.975]), abs=0.006)
     assert bootstrap_interval(np.zeros((3, 4))) == (0.0, 0.0)
+    coins = np.repeat([[0.0, 1.0]], 148, axis=1)  # of 296 fair coins 131 or fewer are heads in 2.75% of all draws
+    assert bootstrap_interval(coins) == pytest.approx((131 / 296, 165 / 296))
     values = np.random.default_rng(3).normal(0, 1, size=200)
     theirs = stats.bootstrap((values,), np.mean, method="percentile", rng=np.random.default_rng(4)).confidence_interval
     assert bootstrap_interval(values[None]) == pytest.approx((theirs.low, theirs.high), abs=0.01)

@@ -12,6 +12,7 @@ from gar.data.arithmetic import load_arithmetic
 from gar.errors import DataError
 from gar.methods import METHODS
 from gar.models.embedded import load_embedded
+from gar.settings import AdvantageSettings
 from gar.types import Anchor
 from tests.integrations.conftest import TrainerFactory
 from tests.support.errors import raises
@@ -23,7 +24,9 @@ TRL_LOSS = {"loss_type": "dapo"}  # TRL's default, which a method's own fields o
 @pytest.mark.parametrize("method", ["dr-grpo", "reinforce-plus-plus-baseline", "g2rl"])
 def test_method_trains_with_two_updates_per_rollout(make_trainer: TrainerFactory, method: str):
     """Records, advantages by the method's estimator, and its fields of TRL."""
-    trainer, records = make_trainer(method=method, args={**TRL_LOSS, "num_iterations": 2, "max_steps": 2})
+    paper = AdvantageSettings(ddof=0, eps=1e-6) if method == "dr-grpo" else None  # it divides by no deviation
+    args = {**TRL_LOSS, "num_iterations": 2, "max_steps": 2}
+    trainer, records = make_trainer(method=method, args=args, advantage=paper)
     before = {name: tensor.clone() for name, tensor in trainer.model.state_dict().items()}
     trainer.train()
     assert len(records) == 32  # one generation, two updates

@@ -1,5 +1,6 @@
 """GARTrainer on the embedded model: real generation, real verification, real optimizer steps."""
 
+import copy
 from pathlib import Path
 
 import pytest
@@ -10,23 +11,26 @@ from gar.data.arithmetic import load_arithmetic
 from gar.errors import ConfigError
 from gar.integrations.trl.flags import inexact_resumes
 from gar.integrations.trl.trainer import GARTrainer
+from gar.models.embedded import load_embedded
 from gar.settings import AdvantageSettings, SignalSettings
 from gar.types import Status
 from gar.verify import Verifier
 from tests.integrations.conftest import SMALL, TrainerFactory
 from tests.integrations.replay import NotingTrainer
+from tests.models.test_families import LONG_ROPE, tiny
+from tests.support.autograd import largest_distance, own_means
 from tests.support.errors import raises
 from tests.support.tiny import tiny_qwen3
 
 
 def test_rewards_advantages_and_metrics_are_those_of_the_records(make_trainer: TrainerFactory):
-    """With the paper's advantages, a floor and a further reward function, over two steps."""
+    """With the paper's advantages, a floor and a further reward function that leaves rows out, over two steps."""
 
     def shortness(completion_ids, **_):
-        return [-len(ids) / 48 for ids in completion_ids]
+        return [-len(ids) / 48 if len(ids) % 2 else None for ids in completion_ids]
 
     trainer, records = make_trainer(
-        args={"max_steps": 2, "logging_steps": 2, "reward_weights": [1.0, 0.5]}, reward_funcs=[shortness],
+        args={"max_steps": 2, "logging_steps": 2, "reward_weights": [2.0, 0.5]}, reward_funcs=[shortness],
         advantage=AdvantageSettings(ddof=0, eps=1e-6, min_std=0.25),
     )  # fmt: skip
     trainer.train()
@@ -35,7 +39,7 @@ def test_rewards_advantages_and_metrics_are_those_of_the_records(make_trainer: T
         # With fewer than two eligible responses nothing is scored.
         num_eligible = sum(r.eligible for r in group)
         assert sum(r.alignment is not None for r in group) == (num_eligible if num_eligible > 1 else 0)
-        total = torch.tensor([r.reward - 0.5 * r.num_tokens / 48 for r in group], dtype=torch.float64)
+        total = torch.tensor([2 * r.reward - r.num_tokens % 2 * r.num_tokens / 96 for r in group]).double()
         expected = (total - total.mean()) / (total.std(correction=0).clamp(min=0.25) + 1e-6)
         advantages = torch.tensor([r.advantage for r in group], dtype=torch.float64)
         torch.testing.assert_close(advantages, expected, atol=1e-5, rtol=1e-5)
@@ -44,7 +48,7 @@ def test_rewards_advantages_and_metrics_are_those_of_the_records(make_trainer: T
     (row,) = [row for row in trainer.state.log_history if "gar/alignment_mean" in row]
     mean = sum(r.reward for r in records) / 64
     assert row["rewards/gar/mean"] == pytest.approx(mean, abs=1e-6)
-    assert row["reward"] == pytest.approx(mean - sum(r.num_tokens for r in records) / 96 / 64, abs=1e-6)
+    assert row["reward"] == pytest.approx(2 * mean - sum(r.num_tokens % 2 * r.num_tokens for r in records) / 96 / 64)
     assert row["gar/outcome_mean"] == pytest.approx(mean - sum(r.bonus for r in records) / 64, abs=1e-6)
     for name in ("step", "generation", "verification", "gar", "update"):
         assert row[f"time/{name}_seconds"] > 0
@@ -84,6 +88,26 @@ def test_states_of_responses_that_trl_hides_from_attention_are_not_taken(make_tr
     assert (trainer.num_captured, sum(trainer.rows["GAR"])) == (32, truncated + anchors)
 
 
+@pytest.mark.parametrize("num_iterations", [1, 2], ids=["states of sampling", "TRL's pass"])
+def test_vectors_under_long_rope_do_not_depend_on_the_batch(make_trainer: TrainerFactory, num_iterations: int):
+    tokenizer = load_embedded()[1]
+    sizes = {"vocab_size": len(tokenizer), "eos_token_id": tokenizer.eos_token_id}
+    model = tiny("Phi3", **LONG_ROPE | sizes)
+    found: list[tuple] = []
+
+    class Noting(GARTrainer):
+        def _calculate_rewards(self, *args, **kwargs):
+            rewards, batch = super()._calculate_rewards(*args, **kwargs), self._batch
+            found.extend((s, mean) for s, mean in zip(batch.sequences, batch.means, strict=True) if s.positions)
+            return rewards
+
+    args = {"num_iterations": num_iterations, "max_completion_length": 12}
+    make_trainer(kind=Noting, model=copy.deepcopy(model), method="alignment-only", args=args)[0].train()
+    sequences, means = zip(*found, strict=True)
+    assert {sequence.num_tokens > 16 for sequence in sequences} == {True, False}
+    assert largest_distance(torch.stack(means), own_means(model, sequences)) < 1e-5
+
+
 def test_responses_of_only_special_tokens_give_a_defined_result(make_trainer: TrainerFactory):
     trainer, records = make_trainer(problems=load_arithmetic("train")[:4], verifier=Verifier())
     eos = trainer.processing_class.eos_token_id
@@ -94,6 +118,16 @@ def test_responses_of_only_special_tokens_give_a_defined_result(make_trainer: Tr
     row = trainer.state.log_history[0]
     assert (row["gar/no_signal_fraction"], row["gar/alignment_mean"]) == (1.0, None)
     assert all(tensor.isfinite().all() for tensor in trainer.model.state_dict().values())
+
+
+def test_own_passes_run_in_the_trainers_precision(make_trainer: TrainerFactory, monkeypatch: pytest.MonkeyPatch):
+    trainer, _ = make_trainer()
+    monkeypatch.setattr(trainer.accelerator, "autocast", lambda: torch.autocast("cpu", torch.bfloat16))
+    ids = torch.arange(6)[None]
+    with torch.no_grad(), trainer._states.own_passes() as parts:
+        rounded = parts.backbone(input_ids=ids).last_hidden_state
+    with torch.no_grad():
+        assert not torch.equal(parts.backbone(input_ids=ids).last_hidden_state, rounded)
 
 
 def test_signal_settings_reach_the_vectors_and_approximate_states_do_not(make_trainer: TrainerFactory):
@@ -120,10 +154,12 @@ def test_settings_under_which_a_resume_is_not_exact_are_named(tmp_path: Path):
 
 
 @pytest.mark.parametrize("tied", [True, False])
-def test_a_tied_head_is_not_reported_as_missing_from_a_checkpoint(tied: bool, monkeypatch: pytest.MonkeyPatch):
+def test_a_tied_head_is_not_reported_as_missing_from_a_checkpoint(
+    make_trainer: TrainerFactory, tied: bool, monkeypatch: pytest.MonkeyPatch
+):
     said: list[str] = []
     monkeypatch.setattr("transformers.trainer.logger.warning", said.append)
-    trainer = object.__new__(GARTrainer)
+    trainer, _ = make_trainer()
     trainer.model = tiny_qwen3(["<eos>"], hidden_size=8, num_hidden_layers=1, tie_word_embeddings=tied)
     weights = trainer.model.state_dict()
     del weights["lm_head.weight"], weights["model.norm.weight"]

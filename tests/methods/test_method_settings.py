@@ -16,7 +16,7 @@ from gar.models.families import ModelParts
 from gar.reader import Reader
 from gar.response import TokenSequence
 from gar.scoring.forward import means_from_hidden
-from gar.settings import RewardSettings, SignalSettings, VerifySettings
+from gar.settings import AdvantageSettings, RewardSettings, SignalSettings, VerifySettings
 from gar.step import Shaping, plan_shaping
 from tests.methods.conftest import batch_of
 from tests.support.errors import raises
@@ -92,6 +92,7 @@ def test_no_setting_is_lost_in_silence(method):
             resolved = resolve_signal(record, SignalSettings.model_validate({name: value}))
             assert getattr(resolved, name) == value  # in force, not replaced
             assert name != "activation_threshold" or resolved.kind == "gradient-activation"
+            assert name != "anchor_keep_fraction" or resolved.kind != "hidden"  # it ranks gradients
 
 
 def results(method: str, sections: dict[str, Any]) -> list[Any]:
@@ -126,6 +127,7 @@ def test_a_setting_that_nothing_would_read_is_rejected():
         ("gar-grpo", "signal", {"activation_threshold": 0.1, "kind": "gradient"}),
         ("gar-grpo", "signal", {"activation_threshold": 0.1, "kind": "hidden"}),
         ("gar-grpo", "signal", {"temperature": 2, "kind": "hidden"}),
+        ("gar-grpo", "signal", {"anchor_keep_fraction": 0.5, "kind": "hidden"}),
         ("gar-grpo", "signal", {"limit_from": "start", "max_tokens": None}),
         ("g2rl", "signal", {"limit_from": "start"}),
         ("g2rl", "signal", {"span": "think"}),
@@ -138,6 +140,12 @@ def test_a_setting_that_nothing_would_read_is_rejected():
     ):
         with raises(ConfigError, f"{section}.{next(iter(settings))}"):
             checked(method, **{section: type(getattr(RunConfig(), section))(**settings)})
+    assert checked("hidden-cosine", signal=SignalSettings(anchor_keep_fraction=0.5)).signal.anchor_keep_fraction == 1
+
+
+@pytest.mark.parametrize("setting", [{}, {"ddof": 0}, {"eps": 0.1}, {"min_std": 0.1}], ids=str)
+def test_any_setting_of_advantages_replaces_the_engines_own(setting):
+    assert checked("grpo", advantage=AdvantageSettings(**setting)).overrides_advantages == bool(setting)
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -104,18 +104,21 @@ def test_gar_grpo_with_beta_zero_is_grpo_bit_for_bit(members, gate, center, clip
 
 
 def test_shapes_of_g2rl_and_of_the_alignment_alone_by_hand():
-    """Two right responses alike, a right and a wrong one at right angles: the first two are not novel at all."""
+    """Two right responses alike, a right and a wrong one at right angles: the first two are not novel at all.
+
+    The last has no vector, which is no novelty of 0: it is not in the group's range.
+    """
     batch = replace(
-        batch_of([(True, True, 0.75), (True, True, 0.25), (True, True, NAN), (False, False, -0.5)]),
-        vectors=torch.tensor([[1.0, 0.0, 0.0], [-1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]),
+        batch_of([(True, True, 0.75), (True, True, 0.25), (True, True, NAN), (False, False, -0.5), (True, True, NAN)]),
+        vectors=torch.tensor([[1.0, 0.0, 0.0], [-1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [0.0, 0.0, 0.0]]),
     )
     for method, outcomes, rewards in (
-        ("g2rl", [1.0, 1.0, 1.0, -1.0], [1.0, 1.0, 2.0, -2.6]),
-        ("alignment-only", [0.0] * 4, [0.75, 0.25, 0.0, -1.1]),
+        ("g2rl", [1.0, 1.0, 1.0, -1.0, 1.0], [1.0, 1.0, 2.0, -2.6, 1.0]),
+        ("alignment-only", [0.0] * 5, [0.75, 0.25, 0.0, -1.1, 0.0]),
     ):
         parts = shaped(method, batch)
         assert (parts.outcomes.tolist(), parts.rewards.tolist()) == (outcomes, rewards)
-        assert parts.penalties.tolist() == [0.0, 0.0, 0.0, -0.6]
+        assert parts.penalties.tolist() == [0.0, 0.0, 0.0, -0.6, 0.0]
         torch.testing.assert_close(parts.outcomes + parts.bonuses + parts.penalties, parts.rewards, rtol=0, atol=1e-15)
 
 

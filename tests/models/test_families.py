@@ -40,7 +40,7 @@ def tiny(family: str, **settings) -> PreTrainedModel:
         "bos_token_id": 1,
         "eos_token_id": 2,
     }
-    if family == "Phi":  # derives the head's size, and rotates half of it
+    if family.startswith("Phi"):  # derives the head's size, and Phi rotates half of it
         del config["head_dim"]
         config["num_attention_heads"] = 2
     with torch.random.fork_rng(devices=[]):
@@ -79,6 +79,20 @@ def test_find_parts_gives_the_vectors_of_the_models_own_logits(name):
     assert largest_distance(signal_means(parts, SEQUENCES, SignalSettings()), own_means(model, SEQUENCES)) < 5e-6
     for dtype in (torch.bfloat16, torch.float16):
         assert find_parts(model.to(dtype)).weight.dtype == dtype
+
+
+LONG = {"rope_type": "longrope", "rope_theta": 1e4, "short_factor": [1.0] * 6, "long_factor": [8.0] * 6}
+LONG_ROPE: dict[str, Any] = {"original_max_position_embeddings": 16, "rope_parameters": LONG}
+
+
+def test_a_long_sequence_leaves_the_frequencies_of_the_others_alone():
+    """LongRoPE turns a whole batch by its longest row. A sequence counts whole, though a pass may need less of it."""
+    shapes = [(4, n, range(1, m)) for n, m in ((12, 12), (13, 13), (13, 10), (11, 11), (20, 20))]
+    sequences, model = random_sequences(VOCAB, shapes), tiny("Phi3", **LONG_ROPE)
+    assert (
+        largest_distance(signal_means(find_parts(model), sequences, SignalSettings()), own_means(model, sequences))
+        < 5e-6
+    )
 
 
 @pytest.fixture
@@ -131,8 +145,22 @@ class Bent(Qwen3ForCausalLM):
         return SimpleNamespace(logits=30 * torch.tanh(super().forward(**kwargs).logits / 30))
 
 
+class WithoutLogits(Qwen3ForCausalLM):
+    """As Unsloth patches a model: hidden states in place of logits, or an object without any."""
+
+    def forward(self, **kwargs):
+        logits = super().forward(**kwargs).logits
+        return SimpleNamespace(logits=logits[..., :24] if self.gives_hidden else object())
+
+
 class Linear4bit(nn.Linear):
     """In place of the head of a model loaded in 4 bit."""
+
+
+def without_logits(gives_hidden: bool) -> PreTrainedModel:
+    model = WithoutLogits(tiny("Qwen3").config)
+    model.gives_hidden = gives_hidden
+    return model
 
 
 def bent(initializer_range: float) -> PreTrainedModel:
@@ -180,6 +208,8 @@ UNKNOWN: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "a factor of the head": (lambda: tiny("FalconH1", lm_head_multiplier=0.5, **TINY_MAMBA), "unknown-head"),
     "layers before it": (lambda: of_another_family("bert", intermediate_size=24, is_decoder=True), "unknown-head"),
     "around its backbone": (lambda: of_another_family("opt", ffn_dim=24), "unknown-head"),
+    "hidden states as logits": (lambda: without_logits(True), "no-logits"),
+    "no logits": (lambda: without_logits(False), "no-logits"),
     "no head": (lambda: tiny("Qwen3").model, "no-head"),
     "4 bit": (lambda: with_head(Linear4bit(24, VOCAB, bias=False)), "quantized-head"),
     "8 bit": (lambda: with_head(int8_head()), "quantized-head"),

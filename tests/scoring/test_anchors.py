@@ -54,6 +54,9 @@ def test_another_problems_anchor_stands_after_its_prompt_as_the_run_renders_it(t
     expected = tokenizer.apply_chat_template(messages[1], tokenize=False, shout=True)
     assert expected == "995+6="
     assert sequence.context_ids == tokenizer(expected, add_special_tokens=False)["input_ids"]
+    short = reader_of(tokenizer, context=len(sequence.context_ids), shout=True)  # without the 99 the anchors would fit
+    with raises(DataError, "no-anchors"):
+        check_anchors(problems, short)
 
 
 def test_an_anchor_is_read_when_it_is_first_asked_for_and_then_kept(tokenizer):

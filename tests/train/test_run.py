@@ -263,9 +263,12 @@ def test_a_run_keeps_its_settings_unless_changes_are_accepted(trained: RunFolder
         for allowed in (False, change is not changes[-1]):  # nothing accepts a file that was cut off
             with raises(ConfigError, "other-settings"):
                 resumed_config(trained, allow_config_change=allowed)
-    config = resumed_config(trained, allow_config_change=True)
-    with raises(ConfigError, "in-checkpoint"):
-        resume_point(trained, config, data_hash=data_hash, num_ranks=1, allow_config_change=True)
+    assert resumed_config(trained, allow_config_change=True).trl["learning_rate"] == 0.02
+    optimizers = {"learning_rate": 0.02, "weight_decay": 0.1, "adam_beta1": 0.5, "adam_beta2": 0.5}
+    for name, value in {**optimizers, "adam_epsilon": 1e-3, "optim": "sgd"}.items():
+        changed = config.model_copy(update={"trl": config.trl | {name: value}})
+        with raises(ConfigError, "in-checkpoint", f"trl.{name}"):
+            resume_point(trained, changed, data_hash=data_hash, num_ranks=1, allow_config_change=True)
 
 
 def test_accepted_changes_are_recorded(trained, capsys):
@@ -312,8 +315,8 @@ def test_what_a_run_cannot_train_on_is_an_error_before_the_model_is_loaded(tmp_p
 
 
 def test_an_evaluation_is_made_again_where_its_problems_have_changed_under_their_ids(tmp_path):
-    inputs = RunInputs.__new__(RunInputs)  # without a model
-    inputs.config = make_config({"data": {"template": "plain"}})
+    config = make_config({"data": {"template": "plain", "max_problems": 64}})
+    inputs = RunInputs(config, grpo_arguments(config, tmp_path), str)
     asked: list[list[str]] = []
 
     def results() -> Iterator[tuple[str, Any]]:

@@ -60,6 +60,13 @@ class ModelParts:
         """Device of the head. Never a collective."""
         return self.head.weight.device
 
+    @property
+    def switch_length(self) -> float:
+        """LongRoPE (Phi-3-128k) computes all rows of a pass by other frequencies if it is longer. Else infinity."""
+        config = getattr(self.backbone, "config", None)
+        rope = getattr(config, "rope_parameters", None) or {}
+        return rope["original_max_position_embeddings"] if rope.get("rope_type") == "longrope" else torch.inf
+
     def gathered(self) -> "ModelParts":
         """The same parts with the current head, whole on this rank, so that ranks may then do different work.
 
@@ -202,7 +209,7 @@ def _check_logits(causal: Any, parts: ModelParts, name: str) -> None:
     handle = parts.backbone.register_forward_hook(stretch)
     try:
         with evaluation_mode(causal), _without_autocast(causal, parts.device):
-            expected = causal(input_ids=ids, use_cache=False).logits
+            expected = getattr(causal(input_ids=ids, use_cache=False), "logits", None)
             computed = parts.logits(hidden[0]) if hidden else None
     finally:
         handle.remove()
@@ -210,6 +217,13 @@ def _check_logits(causal: Any, parts: ModelParts, name: str) -> None:
         raise ModelError(
             f"{name} does not call its {type(parts.backbone).__name__}, where GAR reads hidden states.",
             code="unknown-head",
+        )
+    if not isinstance(expected, Tensor) or expected.shape != computed.shape:
+        found = tuple(expected.shape) if isinstance(expected, Tensor) else f"a {type(expected).__name__}"
+        raise ModelError(
+            f"the forward of {name} returns {found} as logits, expected a tensor of shape {tuple(computed.shape)}. Has "
+            "a library replaced it, as Unsloth does? Load the model with transformers alone.",
+            code="no-logits",
         )
     if not bool(expected.isfinite().all()):
         raise ModelError(

@@ -12,26 +12,38 @@ from gar.response import TokenSequence
 from gar.settings import SignalSettings
 
 
-def batches_by_length(lengths: Sequence[int], max_batch_tokens: int) -> list[list[int]]:
+def batches_by_length(
+    lengths: Sequence[int], max_batch_tokens: int, *, switch_length: float = torch.inf
+) -> list[list[int]]:
     """Group indices into batches of at most `max_batch_tokens` padded tokens, longest first. One row may exceed it.
 
-    No row is shorter than half the longest of its batch, so that less than half of a batch is padding.
+    No row is shorter than half the longest of its batch, so that less than half of a batch is padding. All rows of a
+    batch are longer than `switch_length`, or none is (`ModelParts.switch_length`).
     """
     order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
     batches: list[list[int]] = []
     for i in order:
         longest = lengths[batches[-1][0]] if batches else 0
-        if batches and longest * (len(batches[-1]) + 1) <= max_batch_tokens and longest <= 2 * lengths[i]:
+        fits = batches and longest * (len(batches[-1]) + 1) <= max_batch_tokens and longest <= 2 * lengths[i]
+        if fits and (longest > switch_length) == (lengths[i] > switch_length):
             batches[-1].append(i)
         else:
             batches.append([i])
     return batches
 
 
-def num_forwards(sequences: Sequence[TokenSequence], max_batch_tokens: int) -> int:
+def num_forwards(parts: ModelParts, sequences: Sequence[TokenSequence], max_batch_tokens: int) -> int:
     """Number of forward passes that `signal_means` makes."""
-    lengths = [len(sequence.context_ids) + sequence.positions[-1] for sequence in sequences if sequence.positions]
-    return len(batches_by_length(lengths, max_batch_tokens))
+    lengths = [len(_passed_ids(sequence, parts.switch_length)) for sequence in sequences if sequence.positions]
+    return len(batches_by_length(lengths, max_batch_tokens, switch_length=parts.switch_length))
+
+
+def _passed_ids(sequence: TokenSequence, switch_length: float) -> list[int]:
+    """A sequence up to the token that predicts its last scored one, still longer than `switch_length` if it was."""
+    num_passed = len(sequence.context_ids) + sequence.positions[-1]
+    if sequence.num_tokens > switch_length:
+        num_passed = max(num_passed, int(switch_length) + 1)
+    return [*sequence.context_ids, *sequence.ids][:num_passed]
 
 
 @torch.no_grad()
@@ -99,14 +111,13 @@ def _hidden_batches(
 ) -> Iterator[tuple[list[int], Tensor]]:
     """Run forward passes over the sequences with scored positions. Yields their indices and hidden states."""
     _check_predecessors(sequences, [len(sequence.context_ids) for sequence in sequences])
-    # The token before the last scored one predicts it: no later token is needed.
-    rows = [[*s.context_ids, *s.ids[: s.positions[-1]]] if s.positions else [] for s in sequences]
-    wanted = [i for i, row in enumerate(rows) if row]
+    wanted = [i for i, sequence in enumerate(sequences) if sequence.positions]
+    rows = [_passed_ids(sequences[i], parts.switch_length) for i in wanted]
     device = parts.weight.device
     with evaluation_mode(parts.backbone):
-        for batch in batches_by_length([len(rows[i]) for i in wanted], max_batch_tokens):
+        for batch in batches_by_length(list(map(len, rows)), max_batch_tokens, switch_length=parts.switch_length):
             members = [wanted[j] for j in batch]
-            input_ids = pad_sequence([torch.tensor(rows[i]) for i in members], batch_first=True)
+            input_ids = pad_sequence([torch.tensor(rows[j]) for j in batch], batch_first=True)
             # No attention mask: under causal attention no token sees the padding on its right.
             output = parts.backbone(input_ids=input_ids.to(device), use_cache=False)
             yield members, output.last_hidden_state

@@ -29,6 +29,7 @@ WAYS: dict[str, Any] = {
     "shaped": make_arguments(gar={}, **SHAPED),
     "normalized": make_arguments(gar={"advantage": {"ddof": 1, "eps": 1e-6}}),
     "not divided": make_arguments(gar={}, grpo_std_normalization=False),
+    "kept": make_arguments(gar={"signal": {"anchor_keep_fraction": 0.5}}, **SHAPED),
     "static": make_arguments(gar={}, **SHAPED, use_dynamic_batch_size=False, max_tokens_per_gpu=None),
     "grpo": make_arguments(gar={"method": "grpo"}, **SHAPED),
     "alignment": make_arguments(gar={"method": "alignment-only"}, **SHAPED),
@@ -139,15 +140,15 @@ def one(worlds: list[list[Found]]) -> Found:
 
 
 @torch.no_grad()
-def truth(method: str = "gar-grpo") -> tuple[Tensor, Tensor]:
+def truth(method: str = "gar-grpo", keep: float = 1.0) -> tuple[Tensor, Tensor]:
     """Rewards and alignments by the core alone."""
     from tests.engines.megatron_standin import Policy
 
     policy = Policy(VOCAB, HIDDEN)
     means = []
-    for part in sequences_of(make_data()):
+    for part, fraction in zip(sequences_of(make_data()), (1.0, keep), strict=True):
         hidden = [policy.hidden_states(torch.tensor([*s.context_ids, *s.ids], dtype=torch.long)) for s in part]
-        means.append(rollouts.core_means(hidden, part, policy.output_layer.weight, {}, [1.0] * len(part)))
+        means.append(rollouts.core_means(hidden, part, policy.output_layer.weight, {}, [fraction] * len(part)))
     return true_rewards(make_data(), *means, method=method)
 
 
@@ -163,6 +164,8 @@ def test_postprocess_gives_the_method_s_rewards(worlds):
     for way, method in (ways | {"grpo": "grpo", "captured for nothing": "grpo"}).items():
         for ranks in worlds:
             torch.testing.assert_close(rewards_of(ranks, way), truth(method)[0], rtol=0, atol=1e-6)
+    for ranks in worlds:
+        torch.testing.assert_close(rewards_of(ranks, "kept"), truth(keep=0.5)[0], rtol=0, atol=1e-6)
 
 
 def test_postprocess_normalizes_by_slime_s_flags(worlds, one):

@@ -114,10 +114,11 @@ class RolloutBatch:
         self.means = torch.zeros(len(self), parts.width, device=parts.device)
         self.has_means = torch.zeros(len(self), dtype=torch.bool)
 
-    def attended(self, attention_mask: Tensor) -> list[bool]:
-        """Which responses a pass reads completely. TRL may hide truncated ones from attention."""
-        lengths = [response.sequence.num_tokens for response in self.responses]
-        return (attention_mask.sum(1).cpu() == torch.tensor(lengths)).tolist()
+    def attended(self, attention_mask: Tensor, switch_length: float) -> list[bool]:
+        """Which responses a pass reads completely, since TRL may hide truncated ones, and by their own frequencies."""
+        lengths = torch.tensor([response.sequence.num_tokens for response in self.responses])
+        alike = (lengths > switch_length) == (attention_mask.shape[1] > switch_length)
+        return (alike & (attention_mask.sum(1).cpu() == lengths)).tolist()
 
     def take_hidden(
         self,
@@ -150,7 +151,7 @@ class RolloutBatch:
         members, anchors = self.step.members, self.step.anchors
         missing = [i for i in members if not self.has_means[i]]
         sequences = [self.responses[i].sequence for i in missing]
-        count = num_forwards([*sequences, *anchors], settings.max_batch_tokens)
+        count = num_forwards(parts, [*sequences, *anchors], settings.max_batch_tokens)
         num_idle = most(count) - count
         self.means[missing], anchor_means = step_means(parts, sequences, anchors, settings)
         self.has_means[missing] = True

@@ -19,7 +19,7 @@ from gar.integrations.slime.settings import SLIME
 from gar.integrations.trl.flags import TRL
 from gar.integrations.verl.settings import VERL
 from gar.methods import METHODS, Engine, ScoredBatch
-from gar.response import Anchors, Fault, Response, SignalStatus, TokenSequence
+from gar.response import Anchors, Response, ScoringFault, SignalStatus, TokenSequence
 from gar.scoring.scorer import SCORER
 from gar.settings import AdvantageSettings, RewardSettings
 from gar.step import Step, StepRanks, plan_shaping
@@ -167,7 +167,7 @@ def test_a_vector_that_is_zero_has_no_alignment_and_leaves_the_others_uncompared
 
 def test_the_facts_that_ranks_exchange_hold_neither_tokens_nor_texts():
     verdict = Verdict(status=Status.OK, grade=1.0, verified=True, well_formatted=True, answer="7", detail="so")
-    fault = Fault(SignalStatus.TOO_LONG, "9 tokens")
+    fault = ScoringFault(SignalStatus.TOO_LONG, "9 tokens")
     whole = replace(row(3), text="= 7", verdict=verdict, fault=fault, anchors=Anchors(row(3).anchors.usable, (fault,)))
     facts = whole.facts()
     assert (facts.text, facts.ids, facts.verdict.answer, facts.verdict.detail) == ("", (), None, "")

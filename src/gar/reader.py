@@ -11,7 +11,7 @@ from itertools import groupby
 from typing import Any
 
 from gar.errors import ModelError
-from gar.response import NO_ANCHORS, Anchors, Fault, Response, SignalStatus, TokenSequence
+from gar.response import NO_ANCHORS, Anchors, ScoringFault, Response, SignalStatus, TokenSequence
 from gar.settings import MAX_TOKENS, SignalSettings, VerifySettings
 from gar.types import Problem, Prompt, ResponseVerifier, Tags, problem_text
 
@@ -307,21 +307,21 @@ class Reader:
             faults=tuple(fault for _, fault in sequences if fault is not None),
         )
 
-    def fault(self, sequence: TokenSequence) -> Fault | None:
+    def fault(self, sequence: TokenSequence) -> ScoringFault | None:
         """Why a sequence cannot be scored. None if it can."""
         context, ids, positions = sequence.context_ids, sequence.ids, sequence.positions
         if not positions:
-            return Fault(SignalStatus.NO_TOKENS, "there is no token to score" if ids else "it is empty")
+            return ScoringFault(SignalStatus.NO_TOKENS, "there is no token to score" if ids else "it is empty")
         if not context and positions[0] == 0:
-            return Fault(SignalStatus.NO_TOKENS, "the prompt has no tokens, so nothing predicts the first one")
+            return ScoringFault(SignalStatus.NO_TOKENS, "the prompt has no tokens, so nothing predicts the first one")
         if len(self._known(context)) + len(self._known(ids)) < sequence.num_tokens:
             unknown = next(token for token in (*context, *ids) if not self._known([token]))
             where = f"token id {unknown} lies outside the model's vocabulary of {self._vocabulary}"
-            return Fault(SignalStatus.UNKNOWN_TOKENS, f"{where}. Do the tokenizer and the model belong together?")
+            return ScoringFault(SignalStatus.UNKNOWN_TOKENS, f"{where}. Do the tokenizer and the model belong together?")
         length = len(context) + positions[-1] + 1
         if self._context is None or length <= self._context:
             return None
-        return Fault(
+        return ScoringFault(
             SignalStatus.TOO_LONG, f"{length} tokens with the prompt, but the model's context is {self._context}"
         )
 

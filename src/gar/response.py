@@ -28,7 +28,7 @@ class SignalStatus(StrEnum):
     """Its mean vector is shorter than 1e-8."""
 
 
-class Fault(NamedTuple):
+class ScoringFault(NamedTuple):
     """Why a sequence cannot be scored: NO_TOKENS, UNKNOWN_TOKENS or TOO_LONG, and in words."""
 
     status: SignalStatus
@@ -70,7 +70,7 @@ class Anchors(NamedTuple):
     """The anchors of a problem that can be scored, and the faults of the others."""
 
     usable: tuple[TokenSequence, ...] = ()
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[ScoringFault, ...] = ()
 
     @classmethod
     def unread(cls, count: int) -> "Anchors":
@@ -101,7 +101,7 @@ class Response:
     """It was cut off before its end."""
     empty: bool = False
     """The policy wrote nothing but blanks and special tokens."""
-    fault: Fault | None = None
+    fault: ScoringFault | None = None
     """Why it cannot be scored."""
     anchors: Anchors = NO_ANCHORS
     """Those of its problem."""
@@ -133,9 +133,9 @@ class Response:
             self,
             sequence=TokenSequence(positions=range(len(self.sequence.positions))),
             text="",
-            fault=self.fault and Fault(self.fault.status, ""),
+            fault=self.fault and ScoringFault(self.fault.status, ""),
             anchors=Anchors(
-                (NO_SEQUENCE,) * len(self.anchors.usable), tuple(Fault(s, "") for s, _ in self.anchors.faults)
+                (NO_SEQUENCE,) * len(self.anchors.usable), tuple(ScoringFault(s, "") for s, _ in self.anchors.faults)
             ),
             verdict=replace(self.verdict, answer=None, detail=""),
         )

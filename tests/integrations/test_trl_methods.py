@@ -101,7 +101,7 @@ def test_data_that_a_method_or_a_batch_lacks_are_an_error(make_trainer: TrainerF
 def test_anchors_that_are_missing_or_cannot_be_scored_earn_no_bonus(make_trainer: TrainerFactory):
     *whole, none, empty = load_arithmetic("train")[:4]
     problems = [*whole, replace(none, anchors=()), replace(empty, anchors=(Anchor(text="<eos>"),))]
-    with pytest.warns(UserWarning, match="Left out: 1 expert solutions without a token to score"):
+    with pytest.warns(UserWarning, match="Of 3 expert solutions read, 1 have no token to score"):
         trainer, records = make_trainer(problems=problems)
     trainer.train()
     assert all(r.anchor == (r.group_index < 2) for r in records)

@@ -101,7 +101,7 @@ def test_dry_run_shows_settings_and_preflight_and_writes_nothing(tmp_path: Path,
     out = " ".join(capsys.readouterr().out.split())
     assert "learning_rate: 0.0002" in out
     assert "Preflight: 2 problems" in out
-    assert "Left out: 1 expert solutions that with their prompt exceed the model's context" in out
+    assert "1 exceed the model's context with their prompt" in out
     assert not (tmp_path / "runs").exists()
 
 

@@ -14,7 +14,8 @@ import torch
 from tqdm import tqdm
 
 from gar.data.prompts import render_problems
-from gar.errors import ConfigError, DataError, ModelError, install_command
+from gar.errors import ConfigError, DataError, ModelError
+from gar.extras import install_command
 from gar.evaluation.benchmarks.load import EvaluationSet
 from gar.evaluation.evaluate import Sampling, encode_prompts
 from gar.evaluation.folder import EvaluationFolder
@@ -79,7 +80,7 @@ class VllmEngine:
         try:
             from vllm import LLM, SamplingParams  # pyright: ignore[reportMissingImports]: an extra
         except ImportError as error:
-            raise ConfigError(f"--backend vllm needs vLLM: {install_command('trl[vllm]')}") from error
+            raise ConfigError(f"--backend vllm needs vLLM: {install_command('vllm')}") from error
         model = job.model
         check_saved_model(model_path(model.path))
         self._params = SamplingParams

@@ -36,7 +36,7 @@ def require_extra(extra: str, user: str) -> None:
     if missing := [name for name in names if installed_version(name) is None]:
         raise MissingPackageError(
             f"{user} needs {', '.join(missing)}, not installed. In a clone of gar, run: {install_command(extra)}"
-        )
+        ) from None
 
 
 def installed_version(distribution: str) -> str | None:

@@ -15,11 +15,11 @@ from tqdm import tqdm
 
 from gar.data.prompts import render_problems
 from gar.errors import ConfigError, DataError, ModelError
-from gar.extras import install_command
 from gar.evaluation.benchmarks.load import EvaluationSet
 from gar.evaluation.evaluate import Sampling, encode_prompts
 from gar.evaluation.folder import EvaluationFolder
 from gar.evaluation.job import GenerateJob
+from gar.extras import install_command
 from gar.models.embedded import model_path
 from gar.models.load import load_policy
 from gar.records.checkpoints import check_saved_model

@@ -13,7 +13,7 @@ TWO_WORKERS := -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 
 # One slow test takes minutes on a quiet machine, and may take ten times as long on a busy one.
 LONG := -o faulthandler_timeout=7200
 
-.PHONY: help install install-dev demo test test-install test-newest test-slow test-engines test-faults test-all docs lint types imports format clean
+.PHONY: help install install-dev demo test test-install test-newest test-slow test-engines test-faults test-all docs lint prose types imports format clean
 
 help:
 	@echo "make demo          install into .venv what a user installs, then train the embedded model with gradient-aligned rewards (CPU, minutes)"
@@ -25,6 +25,7 @@ help:
 	@echo "make test-faults   kill commands, damage files, fill the disk: no loss goes unreported (Linux, ten minutes)"
 	@echo "make test-all      make test plus the slow tests, those in a browser, and make test-faults"
 	@echo "make docs          build the documentation into site/ and check its links; open site/index.html"
+	@echo "make prose         report long sentences and words that CONTRIBUTING.md advises against"
 	@echo "make format        rewrite the code with ruff"
 
 install: $(VENV)/.installed
@@ -48,6 +49,9 @@ demo: install
 lint: install-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+# A report: it fails nothing.
+prose: install-dev
 	$(BIN)/python scripts/check_prose.py
 
 types: install-dev

@@ -16,7 +16,7 @@ def install_command(extra: str) -> str:
 
 
 def extra_requirements(extra: str) -> Iterator[str]:
-    """The requirements of an extra, as "trl<2,>=1.15", with those of the extras that it names."""
+    """The requirements of an extra, as "trl<2,>=1.15", the extras that it names included."""
     for line in importlib.metadata.requires(_DISTRIBUTION) or ():
         if re.search(rf"""extra == ["']{extra}["']""", line) and (found := _REQUIREMENT.match(line)):
             if found[1] != _DISTRIBUTION:

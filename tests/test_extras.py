@@ -116,6 +116,9 @@ def test_require_extra_reads_the_metadata_and_extras_in_extras(monkeypatch):
     with raises(MissingPackageError, "missing-package", "gar train needs nosuch, not installed"):
         require_extra("train", "gar train")
     require_extra("more", "gar more")
+    monkeypatch.setattr(gar.extras, "installed_version", {"gar-rl": "1", "verl": "0.9.1"}.get)
+    with raises(MissingPackageError, "missing-package", "In an environment without verl, run: "):
+        require_extra("more", "gar more")
 
 
 def test_every_extra_that_is_named_exists_and_no_user_is_told_to_leave_out_dependencies():

@@ -34,8 +34,9 @@ def require_extra(extra: str, user: str) -> None:
         return
     names = [re.split(r"[^\w.-]", requirement)[0] for requirement in extra_requirements(extra)]
     if missing := [name for name in names if installed_version(name) is None]:
+        place = "a clone of gar" if installed_version("verl") is None else "an environment without verl"
         raise MissingPackageError(
-            f"{user} needs {', '.join(missing)}, not installed. In a clone of gar, run: {install_command(extra)}"
+            f"{user} needs {', '.join(missing)}, not installed. In {place}, run: {install_command(extra)}"
         ) from None
 
 

@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,15 @@ def test_trl_vllm_script_trains_the_preset_and_serves_as_trl_would(tmp_path, mon
         pairs = set(itertools.pairwise(command))  # of TRL's own deprecated launcher, with its defaults
         assert set(zip(words[2::2], words[3::2], strict=True)) <= pairs
         assert {"--weight-transfer-config", "--logprobs-mode", "--max-logprobs"} <= set(command) & set(words)
+
+
+def test_the_wheel_is_tried_on_no_interpreter_if_one_does_not_start(tmp_path):
+    shim = tmp_path / "python3.12"
+    shim.write_text("#!/bin/sh\necho 'version 3.12 is not chosen' >&2\nexit 127\n")
+    shim.chmod(0o755)
+    done = completed(["bash", str(ROOT / "scripts/test_install.sh"), sys.executable, str(shim)])
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.splitlines()[-1] == f"{shim}: expected a Python from 3.11 that starts"
 
 
 def slime_arguments(folder: Path) -> list[str]:

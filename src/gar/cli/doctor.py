@@ -53,7 +53,8 @@ def main(arguments: list[str]) -> int:
         show(f"Not ready. Wrong: {', '.join(wrong)}.", style="bold red")
         return 1
     if any(status == "missing" for status, *_ in training):
-        show(f"Ready for verl and slime. The other commands need: {install_command('train')}", style="bold green")
+        place = " in a separate environment" if _installed("verl") else ""
+        show(f"Ready for verl and slime. The other commands need{place}: {install_command('train')}", style="bold green")
         return 0
     show("Ready. Start with: gar train --preset demo", style="bold green")
     return 0

@@ -74,7 +74,7 @@ NEWEST := .venv-newest
 test-newest:
 	rm -rf $(NEWEST)
 	$(PYTHON) -m venv $(NEWEST)
-	$(NEWEST)/bin/pip install -q --disable-pip-version-check -e '.[dev]'
+	$(NEWEST)/bin/pip install -q --disable-pip-version-check --no-compile -e '.[dev]'
 	$(NEWEST)/bin/pip check --disable-pip-version-check
 	$(NEWEST)/bin/pip list --disable-pip-version-check --format freeze
 	OMP_NUM_THREADS=1 $(NEWEST)/bin/pytest -rs $(TWO_WORKERS) -m "not slow and not gpu and not browser and not model" $(NEWEST_TESTS)

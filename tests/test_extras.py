@@ -104,7 +104,7 @@ print(status, sorted({{"torch", "pydantic", "numpy"}} & {{*sys.modules}}))
     status, out, err = with_the_base_alone(code)
     assert (status, out) == (0, "1 []\n")
     name = command.partition(" ")[0]
-    assert re.fullmatch(rf"gar {name}: gar {name} needs .*tyro.*: pip install '\.\[{extra}\]'\n", err)
+    assert re.fullmatch(rf"gar {name}: this command needs .*tyro.*: pip install '\.\[{extra}\]'\n", err)
 
 
 def test_require_extra_reads_the_metadata_and_extras_in_extras(monkeypatch):

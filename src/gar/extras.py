@@ -28,7 +28,7 @@ def extra_requirements(extra: str) -> Iterator[str]:
 def require_extra(extra: str, user: str) -> None:
     """Raise a `MissingPackageError` if a package of an extra is not installed. Imports none of them.
 
-    `user` is what needs the extra, for example "gar train".
+    `user` is what needs the extra, for example "gar.GARTrainer".
     """
     if installed_version(_DISTRIBUTION) is None:  # the source on a path, without metadata
         return

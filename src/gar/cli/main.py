@@ -105,7 +105,7 @@ def _run(arguments: list[str]) -> int:
             print(f"gar {__version__}")
             return DONE
         name, rest = choose(arguments, COMMANDS, prog="gar", about=_ABOUT)
-        require_extra(_EXTRAS[name], f"gar {name}")
+        require_extra(_EXTRAS[name], "this command")
         return importlib.import_module(f"gar.cli.{name}").main(rest)
     except GarError as error:
         print(f"{f'gar {name}'.strip()}: {printable(error)}", file=sys.stderr)

@@ -268,4 +268,4 @@ def test_a_cluster_that_is_not_there_or_asked_for_too_much_is_explained(tmp_path
     monkeypatch.setitem(sys.modules, "submitit", None)
     with raises(ConfigError) as caught:
         submit(tmp_path)
-    assert "pip install submitit" in str(caught.value)
+    assert "pip install '.[cluster]'" in str(caught.value)

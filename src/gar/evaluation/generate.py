@@ -14,11 +14,12 @@ import torch
 from tqdm import tqdm
 
 from gar.data.prompts import render_problems
-from gar.errors import ConfigError, DataError, ModelError, install_command
+from gar.errors import ConfigError, DataError, ModelError
 from gar.evaluation.benchmarks.load import EvaluationSet
 from gar.evaluation.evaluate import Sampling, encode_prompts
 from gar.evaluation.folder import EvaluationFolder
 from gar.evaluation.job import GenerateJob
+from gar.extras import install_command
 from gar.models.embedded import model_path
 from gar.models.load import load_policy
 from gar.reader import special_ids, without_trailing_special
@@ -80,7 +81,7 @@ class VllmEngine:
         try:
             from vllm import LLM, SamplingParams  # pyright: ignore[reportMissingImports]: an extra
         except ImportError as error:
-            raise ConfigError(f"--backend vllm needs vLLM: {install_command('trl[vllm]')}") from error
+            raise ConfigError(f"--backend vllm needs vLLM: {install_command('vllm')}") from error
         model = job.model
         check_saved_model(model_path(model.path))
         self._params = SamplingParams

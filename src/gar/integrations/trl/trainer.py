@@ -1,7 +1,7 @@
 """`GARTrainer`: TRL's `GRPOTrainer` with gradient-aligned rewards.
 
 It records the exact token ids, computes vectors, and writes the method's rewards into the column of a placeholder
-function, so that TRL's tables, logs and weights work as usual. `tests/contracts` checks TRL's private methods.
+function, so that TRL's tables, logs and weights work as usual. `contract` checks TRL's private methods.
 """
 
 import warnings
@@ -16,6 +16,7 @@ from trl import GRPOConfig
 from gar.errors import ConfigError
 from gar.integrations.trl.arguments import with_method
 from gar.integrations.trl.callbacks import StepTimer
+from gar.integrations.trl.contract import check_contract
 from gar.integrations.trl.deciding import Decider, find_decider, gar
 from gar.integrations.trl.flags import TRL, check_problems, check_processor, trl_flags
 from gar.integrations.trl.parts import RunParts
@@ -107,6 +108,7 @@ class GARTrainer(ResumableTrainer):
         shaping: Shaping | None = None,
         **kwargs: Any,
     ):
+        check_contract()
         functions = reward_funcs or []
         functions = [*functions] if isinstance(functions, list | tuple) else [functions]
         given = [*functions]  # TRL replaces ids by models

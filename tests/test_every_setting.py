@@ -40,7 +40,7 @@ RESPONSES = [
 def problems(config: RunConfig) -> Any:
     """The problems as the policy sees them, for training and evaluation."""
     config = with_template(config)
-    inputs = RunInputs(config, grpo_arguments(config, Path("unused")), print)
+    inputs = RunInputs(config, *grpo_arguments(config), print)
     return inputs.data_hash(), inputs.evaluation_sets
 
 

@@ -110,5 +110,5 @@ def test_anchors_that_are_missing_or_cannot_be_scored_earn_no_bonus(make_trainer
     assert trainer.state.log_history[0]["gar/no_anchor_fraction"] == 0.5
     model, _ = load_embedded()
     model.config.max_position_embeddings = 30  # a third of the anchors need 36
-    with pytest.warns(UserWarning, match="expert solutions that with their prompt exceed the model's context"):
+    with pytest.warns(UserWarning, match="18 exceed the model's context with their prompt"):
         make_trainer(model=model)

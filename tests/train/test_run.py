@@ -316,7 +316,7 @@ def test_what_a_run_cannot_train_on_is_an_error_before_the_model_is_loaded(tmp_p
 
 def test_an_evaluation_is_made_again_where_its_problems_have_changed_under_their_ids(tmp_path):
     config = make_config({"data": {"template": "plain", "max_problems": 64}})
-    inputs = RunInputs(config, grpo_arguments(config, tmp_path), str)
+    inputs = RunInputs(config, *grpo_arguments(config), str)
     asked: list[list[str]] = []
 
     def results() -> Iterator[tuple[str, Any]]:

@@ -13,17 +13,19 @@ TWO_WORKERS := -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 
 # One slow test takes minutes on a quiet machine, and may take ten times as long on a busy one.
 LONG := -o faulthandler_timeout=7200
 
-.PHONY: help install install-dev demo test test-install test-slow test-engines test-faults test-all docs lint types imports format clean
+.PHONY: help install install-dev demo test test-install test-newest test-slow test-engines test-faults test-all docs lint prose types imports format clean
 
 help:
 	@echo "make demo          install into .venv what a user installs, then train the embedded model with gradient-aligned rewards (CPU, minutes)"
 	@echo "make test          install the extra dev too, then lint, types, import contract, tests"
-	@echo "make test-install  build the wheel, install it apart without extras, and use it from an empty folder in an empty home"
+	@echo "make test-install  build the wheel, install it apart on each Python of PYTHONS, and use it from an empty folder in an empty home"
+	@echo "make test-newest   install the newest of everything that pyproject.toml allows, apart, and run the tests that depend on it"
 	@echo "make test-slow     the tests that take long, and those in a browser where chromium is installed"
 	@echo "make test-engines  install Megatron, DeepSpeed, verl and an older transformers apart, then run their tests"
 	@echo "make test-faults   kill commands, damage files, fill the disk: no loss goes unreported (Linux, ten minutes)"
 	@echo "make test-all      make test plus the slow tests, those in a browser, and make test-faults"
 	@echo "make docs          build the documentation into site/ and check its links; open site/index.html"
+	@echo "make prose         report long sentences and words that CONTRIBUTING.md advises against"
 	@echo "make format        rewrite the code with ruff"
 
 install: $(VENV)/.installed
@@ -32,7 +34,7 @@ $(VENV)/.installed: pyproject.toml constraints/main.txt
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else f"gar needs Python 3.11 or newer, found {sys.version.split()[0]}")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install -q --disable-pip-version-check -c constraints/main.txt torch
-	$(BIN)/pip install -q --disable-pip-version-check -c constraints/main.txt -e .
+	$(BIN)/pip install -q --disable-pip-version-check -c constraints/main.txt -e '.[train]'
 	touch $@
 
 install-dev: $(VENV)/.installed-dev
@@ -47,6 +49,9 @@ demo: install
 lint: install-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+# A report: it fails nothing.
+prose: install-dev
 	$(BIN)/python scripts/check_prose.py
 
 types: install-dev
@@ -59,8 +64,22 @@ test: install-dev
 	$(MAKE) --jobs 2 lint types imports
 	OMP_NUM_THREADS=1 $(BIN)/pytest $(TWO_WORKERS) -m "not slow and not gpu and not browser and not model"
 
+# Each of PYTHONS must start: a version manager can have a command that does not.
+PYTHONS ?= $(PYTHON)
 test-install:
-	PYTHON=$(PYTHON) scripts/test_install.sh
+	scripts/test_install.sh $(PYTHONS)
+
+# The newest of everything that pyproject.toml allows: what a user gets without constraints.
+NEWEST := .venv-newest
+test-newest:
+	rm -rf $(NEWEST)
+	$(PYTHON) -m venv $(NEWEST)
+	$(NEWEST)/bin/pip install -q --disable-pip-version-check --no-compile -e '.[dev]'
+	$(NEWEST)/bin/pip check --disable-pip-version-check
+	$(NEWEST)/bin/pip list --disable-pip-version-check --format freeze
+	OMP_NUM_THREADS=1 $(NEWEST)/bin/pytest -rs $(TWO_WORKERS) -m "not slow and not gpu and not browser and not model" $(NEWEST_TESTS)
+	rm -rf $(NEWEST)
+NEWEST_TESTS := tests/core tests/contracts tests/conformance tests/integrations tests/models tests/verify tests/test_extras.py
 
 test-slow: install-dev
 	OMP_NUM_THREADS=1 $(BIN)/pytest -rs $(TWO_WORKERS) $(LONG) -m "(slow or browser) and not gpu and not model"
@@ -91,7 +110,7 @@ $(VERL)/.installed: constraints/verl.txt pyproject.toml
 	test -x $(VERL)/bin/python || $(PYTHON) -m venv $(VERL)
 	$(VERL)/bin/pip install -q --disable-pip-version-check --no-compile -c constraints/verl.txt torch
 	$(VERL)/bin/pip install -q --disable-pip-version-check --no-compile --no-deps -r constraints/verl.txt
-	$(VERL)/bin/pip install -q --disable-pip-version-check --no-deps -e .
+	$(VERL)/bin/pip install -q --disable-pip-version-check --no-compile -c constraints/verl.txt -e '.[verl]'
 	rm -rf $(VERL)/lib/python*/site-packages/tests  # two wheels ship a package of this name, which would hide ours
 	touch $@
 
@@ -120,4 +139,4 @@ format: install-dev
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) $(MEGATRON) $(DEEPSPEED) $(TRANSFORMERS) $(VERL) build dist site src/*.egg-info .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(MEGATRON) $(DEEPSPEED) $(TRANSFORMERS) $(VERL) $(NEWEST) build dist site src/*.egg-info .pytest_cache .ruff_cache

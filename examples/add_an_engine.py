@@ -1,8 +1,8 @@
-"""GAR on an engine of your own: rows in, mean vectors in, rewards and advantages out.
+"""GAR on an engine of your own: responses in, mean vectors in, rewards and advantages out.
 
     python examples/add_an_engine.py [--steps 30] [--method gar-grpo]
 
-The engine is the loop of plain_pytorch_loop.py: its sampler, its loss. docs/scoring.md goes through `shape`.
+The engine is the loop of plain_pytorch_loop.py: its sampler, its loss. docs/scoring.md goes through `finished_step`.
 """
 
 import argparse
@@ -11,28 +11,29 @@ import random
 import torch
 from plain_pytorch_loop import policy_gradient_loss, sample, take_step
 
-from gar import ResponseGroup, SequenceReader, VerifySettings
+from gar import Problem, Reader, ResponseGroup, VerifySettings
 from gar.data import load_arithmetic
 from gar.methods import Engine
 from gar.models import find_parts, load_embedded
-from gar.scoring import Shaped, Shaping, Step, context_of, plan_shaping, read_row, signal_means
+from gar.scoring import Shaping, Step, context_of, judge, plan_shaping, step_means
 from gar.verify import Verifier
 
 # What the engine can do. A method that needs anything else raises an error that names it.
 LOOP = Engine(name="my loop", can=frozenset({"anchor", "compares_responses"}), estimators={"group": ()})
 
 
-def shape(groups: list[ResponseGroup], model, reader: SequenceReader, verifier: Verifier, plan: Shaping) -> Shaped:
-    rows = []  # each response with its verdict, its tokens, and the anchors of its problem
+def finished_step(groups: list[ResponseGroup], model, reader: Reader, verifier: Verifier, plan: Shaping) -> Step:
+    responses, problems = [], []  # each response with its tokens and its problem's anchors
     for number, group in enumerate(groups):
         anchors = reader.anchors(group.prompt, group.anchors)
+        problem = Problem(id=group.id, prompt=reader.prompt_text(group.prompt), answer=group.answer)
         for ids in group.responses:
-            prefilled = [reader.prefilled(group.prompt)]
-            verdict = verifier.verify([reader.text(ids)], [group.answer], prefilled_think=prefilled)[0]
-            rows.append(read_row(reader, verdict, reader.response(group.prompt, ids), anchors, group_index=number))
-    step = Step(plan, rows)  # it lists the sequences that need mean vectors, and the engine computes these
-    means = signal_means(find_parts(model), step.sequences, plan.signal, keep_fractions=step.keep_fractions)
-    return step.finish(means)
+            responses.append(reader.read(group.prompt, ids, anchors=anchors, group_index=number))
+            problems.append(problem)
+    step = Step(plan, judge(verifier, responses, problems))  # it knows who needs a vector, and the engine computes it
+    vectors, anchors = step_means(find_parts(model), step.sequences, step.anchors, plan.signal)
+    step.finish(vectors, anchors)
+    return step
 
 
 def main(steps: int, method: str) -> None:
@@ -42,14 +43,16 @@ def main(steps: int, method: str) -> None:
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.0)
     problems, rng = load_arithmetic("train"), random.Random(0)
     plan = plan_shaping(LOOP, method)  # a third argument takes sections of settings
-    reader = SequenceReader.from_settings(tokenizer, plan.signal, VerifySettings(), context=context_of(model.config))
+    reader = Reader.from_settings(tokenizer, plan.signal, VerifySettings(), context=context_of(model.config))
     with Verifier() as verifier:
         for step in range(1, steps + 1):
             groups = sample(model, tokenizer, rng.sample(problems, 8), seed=step)
-            shaped = shape(groups, model, reader, verifier, plan)
-            take_step(optimizer, policy_gradient_loss(model, groups, shaped.advantages().float()))
-            correct, bonus = shaped.metrics()["gar/verified_fraction"], shaped.shaped.bonuses.mean()
-            print(f"step {step:3}   reward {shaped.rewards.mean():6.3f}   correct {correct:5.1%}   bonus {bonus:.3f}")
+            done = finished_step(groups, model, reader, verifier, plan)
+            take_step(optimizer, policy_gradient_loss(model, groups, done.advantages().float()))
+            correct, bonus = done.metrics()["gar/verified_fraction"], done.shaped.bonuses.mean()
+            print(
+                f"step {step:3}   reward {done.shaped.rewards.mean():6.3f}   correct {correct:5.1%}   bonus {bonus:.3f}"
+            )
 
 
 if __name__ == "__main__":

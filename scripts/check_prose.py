@@ -1,4 +1,4 @@
-"""Check the prose of pages, docstrings and messages by the rules of CONTRIBUTING that a script can see.
+"""Report the prose of pages, docstrings and messages that breaks a rule of CONTRIBUTING that a script can see.
 
 python scripts/check_prose.py                  # pages, docstrings, messages and help texts of src/gar
 python scripts/check_prose.py docs README.md   # these alone; --count prints a line for each rule instead
@@ -84,7 +84,7 @@ def findings(first: int, text: str, *, page: bool) -> Iterator[tuple[int, str, s
 
 
 def main(arguments: list[str]) -> int:
-    """Print the findings, and return 1 if there are any."""
+    """Print the findings. They are advice, so the exit status is 0."""
     places = [Path(each) for each in arguments if each != "--count"] or [ROOT / each for each in PLACES]
     paths = [path for place in places for path in (sorted(place.rglob("*")) if place.is_dir() else [place])]
     counts = Counter()
@@ -95,7 +95,7 @@ def main(arguments: list[str]) -> int:
                 if "--count" not in arguments:
                     print(f"{path}:{line}: {rule}: {words}")
     print("\n".join(f"{number:5} {rule}" for rule, number in counts.most_common()) or "No finding.")
-    return 1 if counts else 0
+    return 0
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The paper's main setting for Qwen3-4B-Base under verl 0.9.1, on one machine with 8 GPUs. Not run yet: it needs them.
-#   pip install 'verl[vllm]==0.9.1' && pip install --no-deps .   (from a clone; docs/integrations/verl.md: the environment)
+#   pip install 'verl[vllm]==0.9.1' && pip install '.[verl]'   (from a clone; docs/integrations/verl.md: the environment)
 #   scripts/verl_qwen3_4b.sh train.parquet val.parquet [any further flag of verl or of GAR]
 # Lines marked [paper] are stated in arXiv 2609.03342; all others are ours, because the paper is silent.
 set -euo pipefail

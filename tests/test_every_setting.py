@@ -20,9 +20,11 @@ from gar.models.embedded import embedded_path, load_embedded
 from gar.models.load import load_policy
 from gar.records import open_run
 from gar.records.dotted import leaves
-from gar.step import ResponseFacts, Row, Step, plan_shaping
+from gar.response import Response
+from gar.step import Step, plan_shaping
 from gar.train.inputs import RunInputs
 from gar.train.run import train
+from gar.types import Status, Verdict
 from gar.verify import Verifier
 from tests.support.files import write_jsonl
 
@@ -38,7 +40,7 @@ RESPONSES = [
 def problems(config: RunConfig) -> Any:
     """The problems as the policy sees them, for training and evaluation."""
     config = with_template(config)
-    inputs = RunInputs(config, grpo_arguments(config, Path("unused")), print)
+    inputs = RunInputs(config, *grpo_arguments(config), print)
     return inputs.data_hash(), inputs.evaluation_sets
 
 
@@ -67,13 +69,13 @@ def evaluation(config: RunConfig) -> Any:
     problems = load_arithmetic("test")[:4]
     with Verifier() as made:
         result = evaluate_policy(MODEL, TOKENIZER, problems, made, config.evaluate, seed=0, max_new_tokens=30)
-    return result.pass_at, [response.text for group in result.groups for response in group.responses]
+    return result.pass_at, [response.text for group in result.groups for response in group]
 
 
 def collapse(config: RunConfig) -> Any:
     told: list[Any] = []
     watchdog = Watchdog(config.watchdog, told.append)
-    wrong = Row(facts=ResponseFacts(group_index=0, status="wrong", verified=False, well_formatted=True))
+    wrong = Response(verdict=Verdict(status=Status.WRONG, grade=0.0, verified=False, well_formatted=True))
     try:
         for step in range(1, 5):
             watchdog.look_at(step, Step(plan_shaping(SLIME, "grpo"), [wrong]))

@@ -14,9 +14,8 @@ import pytest
 import torch.nn.functional as F
 
 from gar.models.load import load_policy, load_tokenizer
-from gar.rollouts.generate import encode_prompt
+from gar.reader import Reader, encode_prompt
 from gar.scoring import GARScorer, ResponseGroup
-from gar.sequences import SequenceReader
 from gar.settings import ModelSettings, SignalSettings, VerifySettings
 from tests.docs.pages import ROOT, outputs_of, shown_commands
 from tests.support.autograd import own_means
@@ -39,8 +38,8 @@ def tokenizer() -> Any:
 
 
 @pytest.fixture(scope="module")
-def reader(tokenizer) -> SequenceReader:
-    return SequenceReader.from_settings(tokenizer, SignalSettings(), VerifySettings())
+def reader(tokenizer) -> Reader:
+    return Reader.from_settings(tokenizer, SignalSettings(), VerifySettings())
 
 
 @pytest.mark.data
@@ -56,7 +55,7 @@ def test_alignments_of_real_solutions_are_those_of_float64_autograd(data_dir):
     ]  # fmt: skip
     model, tokenizer = load_policy(ModelSettings(path=MODEL, dtype="float32"))
     scores = GARScorer(model, tokenizer).score(groups)
-    reader = SequenceReader.from_settings(tokenizer, SignalSettings(), VerifySettings(format="none"))
+    reader = Reader.from_settings(tokenizer, SignalSettings(), VerifySettings(format="none"))
     expected: list[float] = []
     for group in groups:
         prompt = encode_prompt(tokenizer, group.prompt)
@@ -79,7 +78,7 @@ def test_tags_merged_with_their_neighbors_are_left_out_of_the_span(reader, token
     prompt = tokenizer.encode(f"How many?\n{opening}")
     text = f"{'' if opening else '<think>'}{WORKING}</think>{between}<answer>24</answer>.\n"
     ids = tokenizer.encode(text, add_special_tokens=False)
-    sequence = reader.response(prompt, [*ids, tokenizer.eos_token_id])
+    sequence = reader.read(prompt, [*ids, tokenizer.eos_token_id]).sequence
     assert "".join(reader.pieces(sequence.scored_ids)) == WORKING
     assert reader.text([*ids, tokenizer.eos_token_id]) == text
     assert reader.prefilled(prompt) == bool(opening)

@@ -1,5 +1,6 @@
 """Which responses are scored, against the formulas of the rewards, and the path from rows to rewards."""
 
+import pickle
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import pairwise
@@ -18,10 +19,11 @@ from gar.integrations.slime.settings import SLIME
 from gar.integrations.trl.flags import TRL
 from gar.integrations.verl.settings import VERL
 from gar.methods import METHODS, Engine, ScoredBatch
+from gar.response import Anchors, Response, ScoringFault, SignalStatus, TokenSequence
 from gar.scoring.scorer import SCORER
-from gar.sequences import TokenSequence
-from gar.settings import AdvantageSettings, RewardSettings, SignalSettings
-from gar.step import ResponseFacts, Row, Step, StepRanks, plan_shaping
+from gar.settings import AdvantageSettings, RewardSettings
+from gar.step import Step, StepRanks, plan_shaping
+from gar.types import Status, Verdict
 from tests.support.errors import raises
 from tests.support.processes import SECONDS
 
@@ -31,8 +33,10 @@ WITH_BONUS = [name for name, m in METHODS.items() if m.alignment is not None and
 def needed(method: str, responses: list[tuple[bool, bool, bool, int]], **reward: Any) -> Tensor:
     """Who needs a vector among responses given as (verified, well formatted, has scored tokens, group)."""
     rows = [
-        Row(facts=ResponseFacts(group_index=group, status="", verified=verified, well_formatted=well_formatted,
-                                num_anchors=1, num_scored_tokens=int(can_score)))
+        Response(
+            group_index=group, anchors=Anchors.unread(1), sequence=TokenSequence(positions=[0] * can_score),
+            verdict=Verdict(status=Status.OK, grade=1.0, verified=verified, well_formatted=well_formatted),
+        )
         for verified, well_formatted, can_score, group in responses
     ]  # fmt: skip
     return Step(plan_shaping(TRL, method, {"reward": RewardSettings(**reward)}, quiet=True), rows).needed
@@ -114,53 +118,62 @@ def test_unset_ddof_and_eps_are_the_engines(engine: Engine, ddof: int, eps: floa
             assert torch.equal(found, reinforce_plus_plus_advantages(rewards, counts, groups, **options))
 
 
-def row(group: int, *, right: bool = True, anchors: int = 1, tokens: int = 2) -> Row:
-    facts = ResponseFacts(
-        group_index=group, status="ok" if right else "wrong", verified=right, well_formatted=True,
-        num_anchors=anchors, num_scored_tokens=tokens,
-    )  # fmt: skip
-    sequence = TokenSequence(context_ids=[0], ids=[1, 2], positions=range(tokens))
-    anchor = TokenSequence(context_ids=[0], ids=[group, 3], positions=[0, 1])
-    return Row(facts=facts, sequence=sequence, anchors=[anchor] * anchors)
+def row(group: int, *, right: bool = True, anchors: int = 1, tokens: int = 2) -> Response:
+    status = Status.OK if right else Status.WRONG
+    return Response(
+        group_index=group,
+        sequence=TokenSequence(context_ids=[0], ids=[1, 2], positions=range(tokens)),
+        anchors=Anchors((TokenSequence(context_ids=[0], ids=[group, 3], positions=[0, 1]),) * anchors),
+        verdict=Verdict(status=status, grade=float(right), verified=right, well_formatted=True),
+    )
 
 
 def test_a_step_asks_for_each_needed_sequence_once_and_puts_the_vectors_back():
     rows = [row(7), row(3, right=False), row(5), row(7), row(5), row(5, tokens=0), row(9), row(3)]
-    step = Step(plan_shaping(SCORER, "gar-grpo", {"signal": SignalSettings(anchor_keep_fraction=0.7)}), rows)
+    step = Step(plan_shaping(SCORER, "gar-grpo"), rows)
     assert step.members == [0, 2, 3, 4]  # a lone right one, one without tokens, and wrong ones need none
     assert [anchor.ids[0] for anchor in step.anchors] == [7, 5]
-    assert step.keep_fractions == [1.0] * 4 + [0.7] * 2
     means = torch.randn(6, 8, generator=torch.Generator().manual_seed(0))
-    shaped = step.finish(means)
+    shaped = step.finish(means[:4], means[4:])
     for place, member, anchor in ((0, 0, 4), (2, 1, 5), (3, 2, 4), (4, 3, 5)):
         cosine = torch.nn.functional.cosine_similarity(means[member].double(), means[anchor].double(), dim=0)
-        assert float(shaped.batch.alignment[place]) == pytest.approx(float(cosine), abs=1e-6)  # float32 unit rows
-    assert shaped.batch.scored.nonzero()[:, 0].tolist() == step.members
-    assert shaped.metrics()["gar/no_signal_fraction"] == pytest.approx(1 / 8)
-    best = max((0, 3), key=lambda place: float(shaped.batch.alignment[place]))
-    assert shaped.shaped.bonuses[[0, 3]].nonzero()[:, 0].tolist() == [[0, 3].index(best)]
+        assert float(step.batch.alignment[place]) == pytest.approx(float(cosine), abs=1e-6)  # float32 unit rows
+    assert step.batch.scored.nonzero()[:, 0].tolist() == step.members
+    assert step.metrics()["gar/no_signal_fraction"] == pytest.approx(1 / 8)
+    best = max((0, 3), key=lambda place: float(step.batch.alignment[place]))
+    assert shaped.bonuses[[0, 3]].nonzero()[:, 0].tolist() == [[0, 3].index(best)]
 
 
 def test_a_step_without_needed_responses_asks_for_nothing():
-    step = Step(plan_shaping(SCORER, "gar-grpo"), [row(0, right=False), row(0)])
-    assert step.sequences == []
     for means in (None, torch.zeros(0, 8)):
-        shaped = step.finish(means)
-        assert not bool(shaped.batch.scored.any())
-        assert shaped.rewards.tolist() == [0.0, 1.0]
+        step = Step(plan_shaping(SCORER, "gar-grpo"), [row(0, right=False), row(0)])
+        assert step.sequences == step.anchors == []
+        assert step.finish(means, means).rewards.tolist() == [0.0, 1.0]
+        assert not bool(step.batch.scored.any())
     rows = [row(0, anchors=0), row(0, anchors=0)]
     for method, compares in (("g2rl", True), ("gar-grpo", False)):
         step = Step(plan_shaping(SCORER, method), rows)
         assert bool(step.needed.all()) == compares  # no anchor: nothing to compare with, but with each other
-        shaped = step.finish(torch.tensor([[1.0, 0.0], [0.6, 0.8]])[: len(step.sequences)])
-        assert (shaped.batch.vectors is not None) == compares
+        step.finish(torch.tensor([[1.0, 0.0], [0.6, 0.8]])[: len(step.sequences)])
+        assert (step.batch.vectors is not None) == compares
 
 
 def test_a_vector_that_is_zero_has_no_alignment_and_leaves_the_others_uncompared():
     step = Step(plan_shaping(SCORER, "gar-grpo"), [row(0), row(0), row(0)])
-    shaped = step.finish(torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 0.0], [1.0, 1.0]]))
-    assert shaped.batch.scored.tolist() == [False, True, False]
+    shaped = step.finish(torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 0.0]]), torch.tensor([[1.0, 1.0]]))
+    assert step.batch.scored.tolist() == [False, True, False]
     assert shaped.rewards.tolist() == [1.0, 1.0, 1.0]  # one scored member of three: no bonus
+
+
+def test_the_facts_that_ranks_exchange_hold_neither_tokens_nor_texts():
+    verdict = Verdict(status=Status.OK, grade=1.0, verified=True, well_formatted=True, answer="7", detail="so")
+    fault = ScoringFault(SignalStatus.TOO_LONG, "9 tokens")
+    whole = replace(row(3), text="= 7", verdict=verdict, fault=fault, anchors=Anchors(row(3).anchors.usable, (fault,)))
+    facts = whole.facts()
+    assert (facts.text, facts.ids, facts.verdict.answer, facts.verdict.detail) == ("", (), None, "")
+    assert [fault.text for fault in (facts.fault, *facts.anchors.faults) if fault] == ["", ""]
+    assert (facts.group_index, facts.num_scored_tokens, len(facts.anchors.usable)) == (3, 0, 1)
+    assert len(pickle.dumps([facts] * 100)) < 5_000
 
 
 class Threads(StepRanks):
@@ -197,10 +210,11 @@ def test_ranks_of_any_size_agree_with_one_process_and_form_each_anchor_once(cuts
     def mean(sequence: TokenSequence) -> Tensor:
         return torch.randn(8, generator=torch.Generator().manual_seed(sequence.ids[0]))
 
-    def finish(part: list[Row], ranks: StepRanks) -> tuple[Any, int]:
+    def finish(part: list[Response], ranks: StepRanks) -> tuple[Step, int]:
         step = Step(shaping, part, ranks=ranks, pieces=lambda ids: [str(i) for i in ids])
-        vectors = torch.stack([torch.zeros(8), *map(mean, step.sequences)])[1:]
-        return step.finish(vectors if shaping.method.reads_vectors else None), len(step.anchors)
+        parts = (torch.stack([torch.zeros(8), *map(mean, each)])[1:] for each in (step.sequences, step.anchors))
+        step.finish(*(parts if shaping.method.reads_vectors else ()))
+        return step, len(step.anchors)
 
     whole, num_anchors = finish(rows, StepRanks())
     edges = [0, *cuts, len(rows)]
@@ -211,7 +225,7 @@ def test_ranks_of_any_size_agree_with_one_process_and_form_each_anchor_once(cuts
         jobs = [pool.submit(finish, part, Threads(i, len(parts), shared)) for i, part in enumerate(parts)]
         found = [job.result(timeout=SECONDS) for job in jobs]
     assert sum(count for _, count in found) == num_anchors
-    for shaped, _ in found:
-        assert torch.equal(shaped.rewards, whole.rewards)
-        assert torch.equal(shaped.batch.alignment.nan_to_num(2.0), whole.batch.alignment.nan_to_num(2.0))
-        assert shaped.metrics() == pytest.approx(whole.metrics(), nan_ok=True)
+    for step, _ in found:
+        assert torch.equal(step.shaped.rewards, whole.shaped.rewards)
+        assert torch.equal(step.batch.alignment.nan_to_num(2.0), whole.batch.alignment.nan_to_num(2.0))
+        assert step.metrics() == pytest.approx(whole.metrics(), nan_ok=True)

@@ -1,15 +1,15 @@
 """A model with the problems it answers, and groups of its responses: fresh ones, or those a run has recorded."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
 from gar import DataError, DataSettings, Problem, Prompt, RunConfig, SignalSettings, Tags, TokenSequence, make_config
-from gar.data import arithmetic, encode_prompt, generate_responses, load_run_problems, prompt_text, render_problems
+from gar.data import arithmetic, encode_prompt, generate_responses, load_run_problems, render_problems
 from gar.models import ModelParts, find_parts, load_policy
 from gar.records import Run, RunFolder, is_run_folder, marked_checkpoints, open_run
-from gar.scoring import GroupReader, ResponseGroup, SpanRule, ends_in_thinking_tag, token_pieces
+from gar.scoring import Reader, ResponseGroup, SpanRule, context_of, ends_in_thinking_tag, judge, token_pieces
 from gar.verify import Verifier
 from paper.tasks.chains import TASKS, load_task, task_of_all, task_of_model
 
@@ -169,29 +169,24 @@ def sampled_groups(
     policy: Policy, problems: Sequence[Problem], *, num_samples: int, seed: int = 0
 ) -> list[ResponseGroup]:
     """Fresh responses to each problem, verified. A group has the id of its problem."""
-    pieces = token_pieces(policy.tokenizer)
     prompts = [policy.encode(problem.prompt) for problem in problems]
     written = generate_responses(
         policy.model, policy.tokenizer, prompts, num_samples=num_samples, seed=seed, tags=policy.tags,
         max_new_tokens=policy.config.trl.get("max_completion_length", 64), progress="responses",
     )  # fmt: skip
+    pieces = token_pieces(policy.tokenizer)
     prefilled = [ends_in_thinking_tag(ids, pieces, policy.tags) for ids in prompts]
+    asked = [problem for problem in problems for _ in range(num_samples)]
+    given = [replace(one, prefilled=flag) for flag, group in zip(prefilled, written, strict=True) for one in group]
     with Verifier.from_settings(policy.config.verify) as verifier:
-        verdicts = iter(
-            verifier.verify(
-                [response.text for responses in written for response in responses],
-                [problem.answer for problem in problems for _ in range(num_samples)],
-                prefilled_think=[open_ for open_ in prefilled for _ in range(num_samples)],
-                prompts=[prompt_text(problem.prompt) for problem in problems for _ in range(num_samples)],
-            )
-        )
+        judged = iter(judge(verifier, given, asked))
     return [
         ResponseGroup(
             id=problem.id,
             prompt=ids,
-            responses=[list(response.ids) for response in responses],
+            responses=[list(response.sequence.ids) for response in responses],
             anchors=[anchor.text for anchor in problem.anchors],
-            eligible=[(verdict := next(verdicts)).verified and verdict.well_formatted for _ in responses],
+            eligible=[next(judged).is_correct for _ in responses],
         )
         for problem, ids, responses in zip(problems, prompts, written, strict=True)
     ]
@@ -199,21 +194,22 @@ def sampled_groups(
 
 def read_sequences(policy: Policy, groups: Sequence[ResponseGroup]) -> list[SequenceGroup]:
     """The responses and anchors that can be scored. Groups without a usable anchor or response are left out."""
-    reader = GroupReader(policy.model, policy.tokenizer, rule=policy.span_rule, head_rows=policy.parts.weight.shape[0])
+    reader = Reader(policy.tokenizer, policy.span_rule, context=context_of(policy.model.config))
     by_id = {problem.id: problem for problem in policy.problems}
     scorable = []
-    for index, group in enumerate(groups):
-        rows = reader.read_group(group, index)
-        anchors = reader.read_anchors(group, rows)
-        usable = [row for row in rows if row.fault is None]
+    for group in groups:
+        prompt_ids = cast(list[int], group.prompt)
+        anchors = reader.anchors(prompt_ids, group.anchors).usable
+        given = [reader.read(prompt_ids, response) for response in group.responses]
+        eligible = group.eligible or [False] * len(given)
+        usable = [(read, bool(right)) for read, right in zip(given, eligible, strict=True) if read.fault is None]
         if anchors and usable and group.id in by_id:
-            eligible = group.eligible or [False] * len(rows)
             scorable.append(
                 SequenceGroup(
                     problem=by_id[group.id],
-                    texts=[row.text for row in usable],
-                    sequences=[row.sequence for row in usable],
-                    eligible=[bool(eligible[row.response_index]) for row in usable],
+                    texts=[read.text for read, _ in usable],
+                    sequences=[read.sequence for read, _ in usable],
+                    eligible=[right for _, right in usable],
                     anchor=anchors[0],
                 )
             )

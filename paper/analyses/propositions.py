@@ -62,7 +62,7 @@ class ScoredGroups:
 
     def rewards(self, beta: float = BETA) -> Tensor:
         """Shaped rewards. All responses count as well formatted: format is not part of these statements."""
-        bonuses = gradient_aligned_bonuses(self.eligible, self.alignment, self.group_index, beta=beta)
+        bonuses = gradient_aligned_bonuses(self.eligible, self.alignment, self.group_index, bonus_weight=beta)
         return self.eligible.double() + bonuses
 
     def advantages(self, beta: float = BETA) -> Tensor:

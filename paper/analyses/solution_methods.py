@@ -8,6 +8,7 @@ the expert's share over seeds. On the chain task the methods are stepwise, runni
 """
 
 import argparse
+import json
 import statistics
 from collections import Counter, defaultdict
 from pathlib import Path
@@ -34,7 +35,9 @@ def method_shares(run: Path) -> dict[str, float] | None:
     for prompt, text, verified in zip(*(table[name].to_pylist() for name in names), strict=True):
         if verified:
             parsed = parse_solution(text)
-            counts.update([task.role_of(parsed.method, Problem(id="", prompt=prompt, answer="")), parsed.wording])
+            counts.update(
+                [task.role_of(parsed.method, Problem(id="", prompt=json.loads(prompt), answer="")), parsed.wording]
+            )
             total += 1
     return {name: counts[name] / total for name in SHARES} if total else None
 

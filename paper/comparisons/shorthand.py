@@ -5,6 +5,7 @@ python -m paper.comparisons.shorthand --figure docs/images/shorthand
 """
 
 import argparse
+import json
 import re
 import statistics
 from collections import Counter
@@ -75,13 +76,16 @@ def counted(run: Path) -> dict[str, Any]:
             measured[name] = shares(opened.rollouts(names, steps).to_pylist(), task)
     test = opened.samples("after").select(names).to_pylist()
     firsts = list({row["prompt"]: row for row in reversed(test)}.values())[-1:-4:-1]
-    return measured | {"test": shares(test, task), "samples": [[row["prompt"], row["response"]] for row in firsts]}
+    return measured | {
+        "test": shares(test, task),
+        "samples": [[json.loads(row["prompt"]), row["response"]] for row in firsts],
+    }
 
 
 def shares(rows: Iterable[Mapping[str, Any]], task: ChainTask) -> dict[str, float]:
     """Shares of all responses by kind, share of correct ones, and mean length in tokens."""
     rows = list(rows)
-    counts = Counter(kind_of(row["response"], row["prompt"], task) for row in rows)
+    counts = Counter(kind_of(row["response"], json.loads(row["prompt"]), task) for row in rows)
     means = {
         name: statistics.fmean(row[key] for row in rows)
         for name, key in (("correct", "verified"), ("tokens", "num_tokens"))

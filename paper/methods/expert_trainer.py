@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import compress
 from typing import Any, ClassVar, Literal, cast
 
@@ -11,10 +11,9 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from gar import ConfigError, DataError
-from gar.data import prompt_text
 from gar.integrations.trl import GARTrainer, RolloutBatch, RunParts
 from gar.methods import ScoredBatch, eligible_responses, outcome_rewards
-from gar.scoring import usable_anchors
+from gar.scoring import Response, check_anchors, judge
 from paper.methods.expert_losses import imitation_weight, off_policy_token_losses
 from paper.methods.experts import ChordSettings
 from paper.methods.step_sum import StepSum
@@ -27,26 +26,15 @@ class _Solution:
     reward: float
 
 
-def with_solutions(parts: RunParts) -> RunParts:
-    """The parts of a run without the expert solutions that do not fit the model.
-
-    Raises:
-        DataError: None is left.
-    """
-    problems, left_out = usable_anchors(
-        parts.problems,
-        parts.tokenizer,
-        parts.reader,
-        chat_template_kwargs=cast("dict[str, Any] | None", parts.arguments.chat_template_kwargs),
-    )
-    if not any(problem.anchors for problem in problems):
+def check_solutions(parts: RunParts) -> None:
+    """Warn of expert solutions that do not fit the model. A `DataError` if none does."""
+    if not any(problem.anchors for problem in parts.problems):
         raise DataError(
             f"{parts.settings.method} trains on expert solutions, and none of the {len(parts.problems)} problems has "
-            "one that fits the model's context. Name their column with --data.anchor_fields, or train with grpo."
+            "one. Name their column with --data.anchor_fields, or train with grpo."
         )
-    if left_out:
-        warnings.warn(left_out, stacklevel=2)
-    return replace(parts, problems=problems)
+    if note := check_anchors(parts.problems, parts.reader):
+        warnings.warn(note, stacklevel=2)
 
 
 class ExpertTrainer(GARTrainer):
@@ -82,19 +70,22 @@ class ExpertTrainer(GARTrainer):
         problems, reader = batch.problems, self.reader
         first = {group: i for i, group in reversed(list(enumerate(batch.group_index)))}
         new = [i for group, i in sorted(first.items()) if group not in self._known and problems[i].anchors]
-        sequences = [reader.anchor(batch.sequences[i].context_ids, problems[i].anchors[0].text) for i in new]
+        sequences = [reader.anchor(batch.responses[i].sequence.context_ids, problems[i].anchors[0].text) for i in new]
         fits = [reader.fault(sequence) is None for sequence in sequences]
         new, sequences = list(compress(new, fits)), list(compress(sequences, fits))
-        verdicts = self._responses_verifier.verify(
-            [reader.text(sequence.ids) for sequence in sequences],
-            [problems[i].answer for i in new],
-            prefilled_think=[reader.prefilled(sequence.context_ids) for sequence in sequences],
-            prompts=[prompt_text(problems[i].prompt) for i in new],
-        )
+        solutions = [
+            Response(
+                group_index=batch.group_index[i],
+                text=reader.text(sequence.ids),
+                prefilled=reader.prefilled(sequence.context_ids),
+            )
+            for i, sequence in zip(new, sequences, strict=True)
+        ]
+        judged = judge(self._responses_verifier, solutions, [problems[i] for i in new])
         facts = ScoredBatch(
-            verified=torch.tensor([verdict.verified for verdict in verdicts], dtype=torch.bool),
-            well_formatted=torch.tensor([verdict.well_formatted for verdict in verdicts], dtype=torch.bool),
-            group_index=torch.tensor([batch.group_index[i] for i in new]),
+            verified=torch.tensor([solution.verdict.verified for solution in judged], dtype=torch.bool),
+            well_formatted=torch.tensor([solution.verdict.well_formatted for solution in judged], dtype=torch.bool),
+            group_index=torch.tensor([solution.group_index for solution in judged], dtype=torch.long),
             alignment=torch.full((len(new),), torch.nan),
         )
         if new and not self._known:
@@ -154,7 +145,7 @@ class LuffyTrainer(ExpertTrainer):
         """Advantages over groups that have their expert solution for one more member."""
         super().token_advantages(batch, inputs, in_loss)
         weight = float(self.reward_weights[0])
-        rewards, groups = batch.shaped.rewards * weight, torch.tensor(batch.group_index)
+        rewards, groups = batch.step.shaped.rewards * weight, torch.tensor(batch.group_index)
         token_counts = in_loss.sum(1).cpu()
         members = [group for group in groups.unique().tolist() if group in self._known]
         solutions = [self._known[group] for group in members]

@@ -46,15 +46,17 @@ def _check_luffy(config: Any, args: Any) -> None:
 
 
 def _luffy(parts: Any) -> Any:
-    from paper.methods.expert_trainer import LuffyTrainer, with_solutions
+    from paper.methods.expert_trainer import LuffyTrainer, check_solutions
 
-    return LuffyTrainer.from_parts(with_solutions(parts))
+    check_solutions(parts)
+    return LuffyTrainer.from_parts(parts)
 
 
 def _chord(parts: Any) -> Any:
-    from paper.methods.expert_trainer import ChordTrainer, with_solutions
+    from paper.methods.expert_trainer import ChordTrainer, check_solutions
 
-    return ChordTrainer.from_parts(with_solutions(parts), fall=parts.section)
+    check_solutions(parts)
+    return ChordTrainer.from_parts(parts, fall=parts.section)
 
 
 LUFFY = Method(

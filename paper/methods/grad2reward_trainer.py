@@ -33,10 +33,10 @@ class Grad2RewardTrainer(GARTrainer):
 
     def token_advantages(self, batch: RolloutBatch, inputs: dict[str, Any], in_loss: Tensor) -> Tensor:
         """Advantages from the judge's rewards of tokens, normalized over groups on all ranks."""
-        mask, shaped, shaping = in_loss.bool(), batch.shaped.shaped, self.shaping
+        mask, shaped, shaping = in_loss.bool(), batch.step.shaped, self.shaping
         judged = self._judge.token_rewards(
             [problem.prompt for problem in batch.problems],
-            [sequence.ids for sequence in batch.sequences],
+            [response.sequence.ids for response in batch.responses],
             shaped.outcomes[batch.here].to(mask.device),
             shaped.penalties[batch.here].to(mask.device),
             mask,
@@ -53,7 +53,7 @@ class Grad2RewardTrainer(GARTrainer):
         advantages = group_token_advantages(
             values.double(),
             masks.bool(),
-            batch.shaped.batch.group_index,
+            batch.step.group_index,
             ddof=shaping.ddof,
             eps=shaping.eps,
             min_std=shaping.advantage.min_std,

@@ -4,8 +4,9 @@ from dataclasses import replace
 from typing import Any, cast
 
 from gar import Anchor, DataError, Problem
-from gar.data import encode_prompt, generate_responses, prompt_text
+from gar.data import encode_prompt, generate_responses
 from gar.integrations.trl import RunParts
+from gar.scoring import judge
 
 
 def own_solutions(parts: RunParts, num_samples: int) -> list[Problem]:
@@ -29,22 +30,16 @@ def own_solutions(parts: RunParts, num_samples: int) -> list[Problem]:
         top_p=args.top_p,
         seed=parts.settings.seed,
     )
-    written = [dict.fromkeys(one.text for one in group if not one.truncated) for group in groups]
     rows = [
-        (problem, text, parts.reader.prefilled(ids))
-        for problem, texts, ids in zip(parts.problems, written, prompt_ids, strict=True)
-        for text in texts
+        (problem, replace(response, prefilled=parts.reader.prefilled(ids)))
+        for problem, group, ids in zip(parts.problems, groups, prompt_ids, strict=True)
+        for response in {one.text: one for one in group if not one.truncated}.values()
     ]
-    verdicts = parts.verifier.verify(
-        [text for _, text, _ in rows],
-        [problem.answer for problem, _, _ in rows],
-        prefilled_think=[prefilled for _, _, prefilled in rows],
-        prompts=[prompt_text(problem.prompt) for problem, _, _ in rows],
-    )
+    judged = judge(parts.verifier, [response for _, response in rows], [problem for problem, _ in rows])
     right: dict[str, list[Anchor]] = {problem.id: [] for problem in parts.problems}
-    for (problem, text, _), verdict in zip(rows, verdicts, strict=True):
-        if verdict.verified and verdict.well_formatted:
-            right[problem.id].append(Anchor(text=text))
+    for (problem, _), response in zip(rows, judged, strict=True):
+        if response.is_correct:
+            right[problem.id].append(Anchor(text=response.text))
     if not any(right.values()):
         raise DataError(f"none of {len(rows)} responses is correct, so there is nothing to train on.")
     return [replace(problem, anchors=tuple(right[problem.id])) for problem in parts.problems]

@@ -19,16 +19,16 @@ from gar import (
     DataError,
     Problem,
     Prompt,
+    Reader,
     ResponseVerifier,
     RewardSettings,
-    SequenceReader,
 )
 from gar.data import EMBEDDED_TASKS, check_prompts, encode_prompt
 from gar.integrations.trl import TRL, RolloutBatch, RunParts, StepTimer, check_batch, trl_arguments
 from gar.methods import METHODS
 from gar.models import is_adapted
 from gar.records import RolloutRecord
-from gar.scoring import Step, plan_shaping
+from gar.scoring import Step, judge, plan_shaping
 from paper.methods.frozen import frozen_copy
 from paper.tasks.chains import SEPARATOR
 
@@ -157,7 +157,7 @@ class _Recorded(_Trainer):
         model: Any,
         *,
         problems: Sequence[Problem],
-        reader: SequenceReader,
+        reader: Reader,
         verifier: ResponseVerifier,
         reward: RewardSettings,
         advantage: AdvantageSettings,
@@ -210,20 +210,19 @@ class _Recorded(_Trainer):
         prompts = zip(rollouts["prompt_ids"], rollouts["prompt_mask"].bool(), strict=True)
         prompt_ids = [ids[mask].tolist() for ids, mask in prompts]
         endings = [*self.eos_token_ids, self._tokenizer.pad_token_id]
-        batch.read(self._reader, prompt_ids, self._get_completion_ids_list(rollouts), None, endings=endings)
+        batch.read(self._reader, None, prompt_ids, self._get_completion_ids_list(rollouts), None, endings=endings)
         with self._timer.part("verification"):
-            batch.judge(self._verifier, self._reader)
+            batch.responses = judge(self._verifier, batch.responses, batch.problems)
         self._record(batch)
         return rollouts
 
     def _record(self, batch: RolloutBatch) -> None:
         """Metrics and records. The advantages are what grpo would have made of the rewards."""
-        batch.step = Step(self._shaping, batch.step_rows(self._reader, None))
-        batch.shaped = batch.step.finish()
-        rewards = batch.shaped.rewards
+        batch.step = Step(self._shaping, batch.responses)
+        rewards = batch.step.finish().rewards
         batch.advantages = self._shaping.normalized(rewards, torch.tensor(batch.group_index)).tolist()
         self._rewards = rewards.tolist()
-        metrics = {"reward": float(rewards.mean())} | batch.shaped.metrics()
+        metrics = {"reward": float(rewards.mean())} | batch.step.metrics()
         for name, value in metrics.items():
             if not math.isnan(value):
                 self._metrics["train"][name].append(value)

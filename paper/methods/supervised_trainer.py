@@ -9,7 +9,7 @@ from torch import Tensor
 from transformers import TrainerCallback, TrainingArguments
 from trl import GRPOConfig, SFTConfig, SFTTrainer
 
-from gar import DataError, Problem, SequenceReader
+from gar import DataError, Problem, Reader
 from gar.data import encode_prompt
 from gar.integrations.trl import StepTimer
 from paper.methods.step_sum import StepSum
@@ -37,7 +37,7 @@ class SupervisedTrainer(SFTTrainer):
         model: Any,
         *,
         problems: Sequence[Problem],
-        reader: SequenceReader,
+        reader: Reader,
         args: GRPOConfig,
         num_steps: int,
         processing_class: Any,
@@ -77,7 +77,7 @@ class SupervisedTrainer(SFTTrainer):
 
 
 def solution_rows(
-    problems: Sequence[Problem], tokenizer: Any, reader: SequenceReader, template: Mapping[str, Any] | None = None
+    problems: Sequence[Problem], tokenizer: Any, reader: Reader, template: Mapping[str, Any] | None = None
 ) -> list[dict[str, list[int]]]:
     """Token ids of prompt and solution, and which of them are the solution's, for every solution that can be read.
 

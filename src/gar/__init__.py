@@ -8,8 +8,9 @@ if TYPE_CHECKING:
     from gar.config import RunConfig, make_config, read_config
     from gar.errors import ConfigError, DataError, GarError, ModelError, RecordError, UsageError
     from gar.integrations.trl import GARTrainer
+    from gar.reader import Reader
+    from gar.response import TokenSequence
     from gar.scoring import GARScorer, ResponseGroup, ResponseScore
-    from gar.sequences import SequenceReader, TokenSequence
     from gar.settings import (
         AdvantageSettings,
         DataSettings,
@@ -37,13 +38,13 @@ __all__ = [
     "ModelSettings",
     "Problem",
     "Prompt",
+    "Reader",
     "RecordError",
     "ResponseGroup",
     "ResponseScore",
     "ResponseVerifier",
     "RewardSettings",
     "RunConfig",
-    "SequenceReader",
     "Settings",
     "SignalSettings",
     "Status",

@@ -202,7 +202,7 @@ def dump_yaml(values: Mapping[str, Any]) -> str:
     return text.getvalue()
 
 
-def in_words(error: Any) -> str:
+def error_in_words(error: Any) -> str:
     """pydantic's error about a setting, with what was got and the nearest word of those that it expects."""
     name, kind, given = setting_of(error), error["type"], error["input"]
     if kind == "value_error":  # one of ours, which says what was got
@@ -228,7 +228,7 @@ _UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")  # pydantic's type
 
 def _explain(error: Any) -> str:
     if error["type"] not in _UNKNOWN:
-        return in_words(error)
+        return error_in_words(error)
     section: Any = config_type()
     for part in error["loc"][:-1]:
         section = section.model_fields[part].annotation

@@ -6,7 +6,6 @@ one, or the name of a setting.
 """
 
 import difflib
-import shlex
 import unicodedata
 from collections.abc import Iterable
 
@@ -59,6 +58,12 @@ class RecordError(GarError, OSError):
     code = "record"
 
 
+class MissingPackageError(GarError, ImportError):
+    """A package of an extra is not installed. Names the command that adds it."""
+
+    code = "missing-package"
+
+
 class LockedError(RecordError):
     """Another process is writing there. Names it, and since when."""
 
@@ -87,11 +92,6 @@ def did_you_mean(name: str, known: Iterable[str], prefix: str = "", *, cutoff: f
     """` Did you mean 'NAME'?` with the closest known name. "" if none is close."""
     near = difflib.get_close_matches(name, known, n=1, cutoff=cutoff)
     return f" Did you mean '{prefix}{near[0]}'?" if near else ""
-
-
-def install_command(*requirements: str) -> str:
-    """The command that adds packages. `gar` is on no index, so a text never names one of its extras."""
-    return shlex.join(["pip", "install", *requirements])
 
 
 def first_line(error: object) -> str:

@@ -1,7 +1,9 @@
 """Signals that end a run. The first lets the running step end, and so keeps what is done. The second ends at once."""
 
+import ctypes
 import os
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -9,6 +11,8 @@ from typing import Any
 
 _NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 _DEFAULTS = (signal.SIG_DFL, signal.default_int_handler)
+
+_KILL_WITH_PARENT = 1  # PR_SET_PDEATHSIG of prctl(2)
 
 SAME_REQUEST_SECONDS = 10.0
 """Two different signals within this time are one request: launchers and clusters send SIGINT, then SIGTERM."""
@@ -71,3 +75,11 @@ class Interrupts:
             name = signal.Signals(number).name
             with suppress(OSError):  # no print: the signal may have come within one
                 os.write(2, f"\ngar: {name}: finishing this step, then a checkpoint. Again to end at once.\n".encode())
+
+
+def end_with_parent(parent: int | None = None) -> None:
+    """Let the kernel kill this process when its parent ends. Linux only. Elsewhere it runs to its end."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_KILL_WITH_PARENT, signal.SIGKILL)
+        if parent not in (None, os.getppid()):  # it has ended already
+            os._exit(1)

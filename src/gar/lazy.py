@@ -8,6 +8,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from gar.extras import require_extra
+
 
 def lazy_names(package: str) -> Callable[[str], Any]:
     """The `__getattr__` of a package (PEP 562) for the names that it imports under `if TYPE_CHECKING`."""
@@ -20,8 +22,12 @@ def lazy_names(package: str) -> Callable[[str], Any]:
         return {alias.name: str(node.module) for node in imports for alias in node.names}
 
     def public_name(name: str) -> Any:
-        if name in homes():
+        if name not in homes():
+            raise AttributeError(f"module '{package}' has no attribute '{name}'")
+        try:
             return getattr(import_module(homes()[name]), name)
-        raise AttributeError(f"module '{package}' has no attribute '{name}'")
+        except ModuleNotFoundError:
+            require_extra("train", f"{package}.{name}")
+            raise
 
     return public_name

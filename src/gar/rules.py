@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from gar.errors import ConfigError, did_you_mean, install_command
+from gar.errors import ConfigError, did_you_mean
+from gar.extras import install_command
 
 Facts = Mapping[str, Any]
 """Facts about an engine. A missing flag counts as None. "chosen" holds settings away from their defaults."""
@@ -143,12 +144,12 @@ AGENT_LOOP_MANAGER = "gar.integrations.verl.agents.GarAgentLoopManager"
 """verl's agent-loop manager, which the trainer `gar_sync` sets itself."""
 
 PACKAGES = {
-    "trl.use_vllm": ("vllm", "trl[vllm]"),
-    "trl.deepspeed": ("deepspeed", "deepspeed"),
-    "trl.use_liger_kernel": ("liger_kernel", "liger-kernel"),
-    "adapter.rank": ("peft", "peft"),
+    "trl.use_vllm": ("vllm", install_command("vllm")),
+    "trl.deepspeed": ("deepspeed", "pip install deepspeed"),
+    "trl.use_liger_kernel": ("liger_kernel", "pip install liger-kernel"),
+    "adapter.rank": ("peft", install_command("peft")),
 }
-"""Settings that need a package: its module, and what to install."""
+"""Settings that need a package: its module, and the command that installs it."""
 
 
 def slime_flag(name: str) -> str:
@@ -227,8 +228,8 @@ _TRAIN = (
     Rule("trl.max_steps trl.top_k", bounds(">= -1")),
     Rule("trl.num_generations", bounds(">= 2")),
     *(
-        Rule(name, _OFF, f"{module} is not installed: {install_command(needed)}", {f"no {module}": (True,)})
-        for name, (module, needed) in PACKAGES.items()
+        Rule(name, _OFF, f"{module} is not installed: {command}", {f"no {module}": (True,)})
+        for name, (module, command) in PACKAGES.items()
     ),
     Rule("evaluate.pass_at_k", _ENOUGH_SAMPLES, "pass@k needs k responses per problem", {"evaluates": (True,)}),
     Rule("responses_per_batch", _WHOLE_GROUPS, _BATCH, {"method.samples_groups": (True,)}),

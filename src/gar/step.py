@@ -1,21 +1,23 @@
-"""All of GAR, from rows to rewards: the one path that every engine takes (TRL, `GARScorer`, slime, verl, your own).
+"""All of GAR, from responses to rewards: the one path of every engine (TRL, `GARScorer`, slime, verl, yours).
 
     a method on an engine, with its settings          plan_shaping (gar.methods.plan)
-    rows: verdicts, token ids, groups, anchors        SequenceReader, read_row
+    token ids, texts, anchors                         Reader.read, Reader.anchors
+      -> verdicts                                     judge
       -> who needs a vector                           Step.needed
-      -> token sequences                              Step.sequences
+      -> token sequences                              Step.sequences, Step.anchors
       -> [the engine gives their mean vectors]
-      -> alignment, rewards, advantages, metrics      Step.finish
+      -> alignment, rewards                           Step.finish
+      -> advantages, metrics                          Step.advantages, Step.metrics
 
-An engine gives rows, computes the vectors of the sequences that need them, and takes rewards, advantages and metrics.
-On several ranks it also gathers. `examples/add_an_engine.py` is a complete engine.
+An engine gives responses, computes the vectors of those that need them, and takes rewards, advantages and metrics. On
+several ranks it also gathers. `examples/add_an_engine.py` is a complete engine.
 """
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -25,74 +27,11 @@ from gar.methods import ScoredBatch, ShapedRewards, eligible_responses
 from gar.methods.plan import Shaping
 from gar.methods.plan import plan_shaping as plan_shaping
 from gar.methods.similarity import SIMILARITIES, random_anchor_vectors
-from gar.sequences import NO_ANCHORS, NO_SEQUENCE, AnchorSequences, SequenceReader, TokenPieces, TokenSequence
-from gar.types import Status, Verdict
+from gar.reader import TokenPieces
+from gar.response import Response, SignalStatus, TokenSequence
+from gar.types import Status
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ResponseFacts:
-    """Facts about a response that need no vector. They are small, so every rank can hold the facts of all responses.
-
-    Example: ResponseFacts(group_index=2, status="ok", verified=True, well_formatted=True, num_anchors=1,
-        num_scored_tokens=768)
-    """
-
-    group_index: int
-    """Which problem it answers."""
-    status: str
-    """How its verification ended."""
-    verified: bool
-    well_formatted: bool
-    num_anchors: int = 0
-    """Anchors of its problem that can be scored."""
-    num_scored_tokens: int = 0
-    """Tokens that enter its vector. 0 if they reach beyond the model's context."""
-    too_long: bool = False
-    """Its scored tokens reach beyond the model's context."""
-    num_anchors_too_long: int = 0
-    """Anchors of its problem that reach beyond the model's context."""
-    empty: bool = False
-    truncated: bool = False
-    """It was cut off before its end."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Row:
-    """A response: its facts, its tokens, and its problem's anchors that can be scored."""
-
-    facts: ResponseFacts
-    sequence: TokenSequence = NO_SEQUENCE
-    anchors: Sequence[TokenSequence] = ()
-
-
-def read_row(
-    reader: SequenceReader,
-    verdict: Verdict,
-    sequence: TokenSequence,
-    anchors: AnchorSequences = NO_ANCHORS,
-    *,
-    group_index: int,
-    num_anchors: int | None = None,
-    truncated: bool = False,
-) -> Row:
-    """The row of a response, from its tokens (`reader.response`), its verdict, and its problem's `reader.anchors`.
-
-    `num_anchors`: the number of the problem's anchors, if the method reads none of them. None counts `anchors`.
-    """
-    fault = reader.fault(sequence)
-    facts = ResponseFacts(
-        group_index=group_index,
-        status=str(verdict.status),
-        verified=verdict.verified,
-        well_formatted=verdict.well_formatted,
-        num_anchors=len(anchors.usable) if num_anchors is None else num_anchors,
-        num_scored_tokens=len(sequence.positions) if fault is None else 0,
-        too_long=fault == "too long",
-        num_anchors_too_long=anchors.num_too_long,
-        empty=reader.is_empty(sequence.ids, sequence.mask),
-        truncated=truncated,
-    )
-    return Row(facts=facts, sequence=sequence, anchors=anchors.usable)
+_TOO_LONG = SignalStatus.TOO_LONG
 
 
 class StepRanks:
@@ -110,69 +49,61 @@ class StepRanks:
 _ALONE = StepRanks()
 
 
-class Aligned(NamedTuple):
-    """Responses of one process compared with the anchors of their groups.
-
-    Attributes:
-        best: The best cosine of each response, and the index of its anchor.
-        vectors: [responses, hidden], unit rows. Zeros if none is needed.
-        anchors: [anchors, hidden], unit rows.
-    """
-
-    best: BestAlignment
-    vectors: Tensor
-    anchors: Tensor
-
-
 class Step:
     """The responses of one optimizer step, from verdicts to rewards.
 
-    On several ranks each has its rows and the facts of all responses, so all decide equally. The vector of an anchor is
+    On several ranks each has its responses and the facts of all, so all decide equally. The vector of an anchor is
     computed on the rank with the first response of its group that needs a vector.
 
     Args:
         shaping: Method, engine and settings.
-        rows: Responses of this process, in any order.
+        responses: Those of this process, in any order.
         ranks: How processes gather. By default this one has all the responses.
-        pieces: The text of tokens, for a method that compares texts (`SequenceReader.pieces`).
+        pieces: The text of tokens, for a method that compares texts (`Reader.pieces`).
         seed: Seed of random anchors.
 
     Attributes:
-        facts: Facts of the responses of all ranks.
+        facts: The responses of all ranks, without tokens and texts.
         group_index: Which problem each of these answers, int64.
-        here: Positions of this process's rows among them.
-        members: Indices in `rows` of the responses that need a vector.
+        here: Positions of this process's responses among them.
+        members: Indices in `responses` of those that need a vector.
         anchors: The sequences of the anchors with vectors from this process.
+        batch: What the method reads. Complete after `finish`.
+        shaped: The method's rewards of all responses and their parts, after `finish`.
+        nearest: The best cosine of each of `responses` and the index of its anchor, after `finish` with vectors.
+        anchor_vectors: Unit rows of the anchors that `nearest` counts, [anchors, hidden].
     """
 
     def __init__(
         self,
         shaping: Shaping,
-        rows: Sequence[Row],
+        responses: Sequence[Response],
         *,
         ranks: StepRanks = _ALONE,
         pieces: TokenPieces | None = None,
         seed: int = 0,
     ):
-        self.shaping, self.rows = shaping, rows
+        self.shaping, self.responses = shaping, responses
         self._ranks, self._pieces, self._seed = ranks, pieces, seed
-        facts, start = self._ranks.gather([row.facts for row in rows])
-        self.facts: list[ResponseFacts] = facts
-        self.here = slice(start, start + len(rows))
+        facts, start = self._ranks.gather([response.facts() for response in responses])
+        self.facts: list[Response] = facts
+        self.here = slice(start, start + len(responses))
         self.group_index = torch.tensor([fact.group_index for fact in facts], dtype=torch.long)
-        self._batch = ScoredBatch(
-            verified=torch.tensor([fact.verified for fact in facts], dtype=torch.bool),
-            well_formatted=torch.tensor([fact.well_formatted for fact in facts], dtype=torch.bool),
+        self.batch = ScoredBatch(
+            verified=torch.tensor([fact.verdict.verified for fact in facts], dtype=torch.bool),
+            well_formatted=torch.tensor([fact.verdict.well_formatted for fact in facts], dtype=torch.bool),
             group_index=self.group_index,
             alignment=torch.full((len(facts),), torch.nan, dtype=torch.float64),
         )
         self.members: list[int] = self.needed[self.here].nonzero()[:, 0].tolist()
+        self.shaped: ShapedRewards
+        self.nearest: BestAlignment | None = None
         self._list_anchors()
 
     @cached_property
     def eligible(self) -> Tensor:
         """Which responses of all ranks earn the base reward and may earn a bonus."""
-        return eligible_responses(self._batch, self.shaping.reward)
+        return eligible_responses(self.batch, self.shaping.reward)
 
     @cached_property
     def needed(self) -> Tensor:
@@ -184,9 +115,9 @@ class Step:
         method = self.shaping.method
         if not (method.needs_alignment or method.compares_responses):
             return torch.zeros_like(self.group_index, dtype=torch.bool)
-        without_anchor = method.compares_responses
-        can_score = [fact.num_scored_tokens > 0 and (without_anchor or fact.num_anchors > 0) for fact in self.facts]
-        needed = torch.tensor(can_score, dtype=torch.bool)
+        has_anchor = [method.compares_responses or bool(fact.anchors.usable) for fact in self.facts]
+        can_score = [fact.num_scored_tokens > 0 for fact in self.facts]
+        needed = torch.tensor(can_score, dtype=torch.bool) & torch.tensor(has_anchor, dtype=torch.bool)
         if method.scores_all or method.compares_responses:
             return needed
         needed &= self.eligible
@@ -194,33 +125,35 @@ class Step:
 
     @property
     def sequences(self) -> list[TokenSequence]:
-        """The sequences with mean vectors from this process: the needed responses, then the anchors."""
-        return [*(self.rows[i].sequence for i in self.members), *self.anchors]
+        """The sequences of the needed responses of this process."""
+        return [self.responses[i].sequence for i in self.members]
 
-    @property
-    def keep_fractions(self) -> list[float]:
-        """Share of the tokens of each sequence that counts (p_f)."""
-        return [1.0] * len(self.members) + [self.shaping.signal.anchor_keep_fraction] * len(self.anchors)
-
-    def finish(self, means: Tensor | None = None) -> "Shaped":
+    def finish(self, vectors: Tensor | None = None, anchors: Tensor | None = None) -> ShapedRewards:
         """Rewards of the responses of all ranks. A collective.
 
         Args:
-            means: Mean vectors of `sequences`, in their order, [sequences, hidden], perhaps of none. None for a method
-                that reads no vectors, or if no response of any rank needs one.
+            vectors: Mean vectors of `sequences`, [members, hidden], perhaps of none. None for a method that reads no
+                vectors, or if no response of any rank needs one.
+            anchors: Mean vectors of `anchors`, [anchors, hidden].
         """
-        method, aligned, vectors = self.shaping.method, None, None
-        if means is not None:
-            aligned = self._align(means)
-            alignment = torch.where(aligned.best.scored, aligned.best.scores, torch.nan).cpu().double()
+        method = self.shaping.method
+        if vectors is not None:
+            unit = unit_rows(self._placed(vectors, self.members, len(self.responses)))
+            self.nearest = self._nearest_anchors(unit, anchors)
+            alignment = torch.where(self.nearest.scored, self.nearest.scores, torch.nan).cpu().double()
             if method.compares_responses:
-                vectors = self._of_all_ranks(aligned.vectors.cpu())
+                self.batch = replace(self.batch, vectors=self._of_all_ranks(unit.cpu()))
         elif method.alignment in SIMILARITIES:
             alignment = self._similarities()
         else:
-            alignment = torch.full((len(self.rows),), torch.nan, dtype=torch.float64)
-        batch = replace(self._batch, alignment=self._of_all_ranks(alignment), vectors=vectors)
-        return Shaped(self.shaping, self.facts, batch, self.eligible, method.shape(batch, self.shaping.reward), aligned)
+            alignment = torch.full((len(self.responses),), torch.nan, dtype=torch.float64)
+        self.batch = replace(self.batch, alignment=self._of_all_ranks(alignment))
+        self.shaped = method.shape(self.batch, self.shaping.reward)
+        return self.shaped
+
+    def advantages(self, token_counts: Tensor | None = None) -> Tensor:
+        """Advantages of all responses after `finish`, as `Shaping.advantages`."""
+        return self.shaping.advantages(self.shaped.rewards, self.group_index, token_counts=token_counts)
 
     def _list_anchors(self) -> None:
         """Number the anchors of the needed groups equally on every rank, and keep this rank's."""
@@ -233,36 +166,41 @@ class Step:
         for i in self.needed.nonzero()[:, 0].tolist():
             first.setdefault(self.facts[i].group_index, i)
         for group, i in first.items():
+            count = len(self.facts[i].anchors.usable)
             if self.here.start <= i < self.here.stop:
-                anchors = self.rows[i - self.here.start].anchors
-                self._own_anchors += range(len(self._anchor_groups), len(self._anchor_groups) + len(anchors))
-                self.anchors += anchors
-            self._anchor_groups += [group] * self.facts[i].num_anchors
+                self._own_anchors += range(len(self._anchor_groups), len(self._anchor_groups) + count)
+                self.anchors += self.responses[i - self.here.start].anchors.usable
+            self._anchor_groups += [group] * count
 
-    def _align(self, means: Tensor) -> Aligned:
-        groups = self.group_index[self.here].to(means.device)
-        responses = means.new_zeros(len(self.rows), means.shape[1])
-        responses[self.members] = means[: len(self.members)]
-        vectors, anchor_groups = unit_rows(responses), self._anchor_groups
+    def _nearest_anchors(self, vectors: Tensor, anchors: Tensor | None) -> BestAlignment:
+        """Compare this process's unit rows with the anchors of their groups, from all ranks."""
+        groups, width = self.group_index[self.here].to(vectors.device), vectors.shape[1]
+        anchor_groups = self._anchor_groups
         if self.shaping.method.alignment == "random-anchor":
             anchor_groups = groups.unique().tolist()
-            anchors = random_anchor_vectors(anchor_groups, means.shape[1], seed=self._seed).to(vectors)
+            self.anchor_vectors = random_anchor_vectors(anchor_groups, width, seed=self._seed).to(vectors)
         else:
-            anchors = means.new_zeros(len(anchor_groups), means.shape[1])
-            anchors[self._own_anchors] = means[len(self.members) :]
-            anchors = unit_rows(self._ranks.sum(anchors))
-        anchor_index = torch.tensor(anchor_groups, dtype=torch.long, device=means.device)
-        return Aligned(best_alignment_scores(vectors, groups, anchors, anchor_index), vectors, anchors)
+            own = vectors.new_zeros(0, width) if anchors is None else anchors
+            every = self._ranks.sum(self._placed(own, self._own_anchors, len(anchor_groups)))
+            self.anchor_vectors = unit_rows(every)
+        anchor_index = torch.tensor(anchor_groups, dtype=torch.long, device=vectors.device)
+        return best_alignment_scores(vectors, groups, self.anchor_vectors, anchor_index)
+
+    @staticmethod
+    def _placed(values: Tensor, places: Sequence[int], count: int) -> Tensor:
+        """`count` rows: the values at their places, zeros elsewhere."""
+        rows = values.new_zeros(count, values.shape[1])
+        rows[places] = values
+        return rows
 
     def _similarities(self) -> Tensor:
         """Largest similarity of each needed response of this process to an anchor of its problem. NaN elsewhere."""
         assert self._pieces is not None, "a method that compares texts needs `pieces`"
         similarity = SIMILARITIES[str(self.shaping.method.alignment)]
-        values = torch.full((len(self.rows),), torch.nan, dtype=torch.float64)
+        values = torch.full((len(self.responses),), torch.nan, dtype=torch.float64)
         for i in self.members:
-            row = self.rows[i]
-            usable = [anchor for anchor in row.anchors if anchor.positions]
-            values[i] = max((similarity(row.sequence, a, self._pieces) for a in usable), default=torch.nan)
+            response = self.responses[i]
+            values[i] = max(similarity(response.sequence, a, self._pieces) for a in response.anchors.usable)
         return values
 
     def _of_all_ranks(self, values: Tensor) -> Tensor:
@@ -271,45 +209,16 @@ class Step:
         everything[self.here] = values
         return self._ranks.sum(everything)
 
-
-@dataclass(frozen=True)
-class Shaped:
-    """The responses of all ranks with their rewards.
-
-    Attributes:
-        shaping: Method, engine and settings.
-        facts: One of each response.
-        batch: The batch that the method read.
-        eligible: Which responses earn the base reward.
-        shaped: The method's rewards and their parts.
-        aligned: This process's responses with their anchors, if vectors were compared.
-    """
-
-    shaping: Shaping
-    facts: Sequence[ResponseFacts]
-    batch: ScoredBatch
-    eligible: Tensor
-    shaped: ShapedRewards
-    aligned: Aligned | None = None
-
-    @property
-    def rewards(self) -> Tensor:
-        """Float64 [responses]."""
-        return self.shaped.rewards
-
-    def advantages(self, token_counts: Tensor | None = None) -> Tensor:
-        """Advantages of all responses, as `Shaping.advantages`."""
-        return self.shaping.advantages(self.rewards, self.batch.group_index, token_counts=token_counts)
-
     def metrics(self) -> dict[str, float]:
-        """Logged metrics of a step: means over the responses, NaN if there is nothing to average.
+        """Logged metrics after `finish`: means over the responses of all ranks, NaN if there is nothing to average.
 
         docs/glossary.md defines each.
         """
-        batch, facts, shaped = self.batch, self.facts, self.shaped
+        batch, facts, shaped, total = self.batch, self.facts, self.shaped, len(self.facts)
         outcomes = shaped.outcomes + shaped.penalties
         alignment, bonuses = batch.alignment[batch.scored], shaped.bonuses[batch.scored]
-        counts, total = Counter(fact.status for fact in facts), len(facts)
+        statuses = Counter(fact.verdict.status for fact in facts)
+        anchor_faults = [{fault.status for fault in fact.anchors.faults} for fact in facts]
         return {
             "gar/verified_fraction": _mean(batch.verified),
             "gar/well_formatted_fraction": _mean(batch.well_formatted),
@@ -321,13 +230,13 @@ class Shaped:
             "gar/outcome_mean": _mean(outcomes),
             "gar/zero_std_group_fraction_outcome": _zero_std_fraction(outcomes, batch.group_index),
             "gar/zero_std_group_fraction_shaped": _zero_std_fraction(shaped.rewards, batch.group_index),
-            "gar/no_anchor_fraction": sum(fact.num_anchors == 0 for fact in facts) / total,
+            "gar/no_anchor_fraction": sum(not fact.anchors.usable for fact in facts) / total,
             "gar/no_signal_fraction": sum(fact.num_scored_tokens == 0 for fact in facts) / total,
-            "gar/too_long_fraction": sum(fact.too_long for fact in facts) / total,
-            "gar/anchor_too_long_fraction": sum(fact.num_anchors_too_long > 0 for fact in facts) / total,
+            "gar/too_long_fraction": sum(bool(f.fault and f.fault.status is _TOO_LONG) for f in facts) / total,
+            "gar/anchor_too_long_fraction": sum(_TOO_LONG in faults for faults in anchor_faults) / total,
             "gar/empty_fraction": sum(fact.empty for fact in facts) / total,
             "gar/truncated_fraction": sum(fact.truncated for fact in facts) / total,
-            **{f"verify/{status}_fraction": counts[status] / total for status in Status},
+            **{f"verify/{status}_fraction": statuses[status] / total for status in Status},
         }
 
 

@@ -1,4 +1,4 @@
-"""The records that cross module boundaries: frozen, keyword-only, no behavior.
+"""The records that cross module boundaries: frozen and keyword-only.
 
 One word per thing (docs/glossary.md): a *problem* has *anchors* (expert solutions). A policy writes *responses*. The
 responses to one problem form a *group*. A verifier gives each response a *verdict*. A *signal* is a vector that
@@ -32,7 +32,8 @@ class Problem:
     """One verifiable problem. A problem without an anchor is legal: its responses earn no bonus, and are counted.
 
     `prompt` is plain text or chat messages (`[{"role": "user", "content": ...}]`). `choices` are the texts behind the
-    letters of a multiple-choice problem, with a letter as `answer`.
+    letters of a multiple-choice problem, with a letter as `answer`. `question` is the problem alone, if `prompt` has
+    more: a template's instructions.
 
     Example: Problem(id="train-17", prompt="3+4*7-2=", answer="7", anchors=(Anchor(text="..."),), source="arithmetic")
     """
@@ -43,6 +44,17 @@ class Problem:
     anchors: tuple[Anchor, ...] = ()
     source: str = ""
     choices: tuple[str, ...] = ()
+    question: str = ""
+
+
+def prompt_text(prompt: Prompt) -> str:
+    """The text of a prompt. For chat messages their contents, one per line."""
+    return prompt if isinstance(prompt, str) else "\n".join(message["content"] for message in prompt)
+
+
+def problem_text(problem: Problem) -> str:
+    """The text of a problem, without a template's instructions."""
+    return problem.question or prompt_text(problem.prompt)
 
 
 class Status(StrEnum):

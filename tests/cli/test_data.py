@@ -104,7 +104,7 @@ def test_verl_and_slime_write_every_problem_with_its_expert_solution(write_rows,
     assert table(capsys.readouterr().out) == {"problems": 2, "without an expert solution": 1}
     first, second = pq.read_table(out).to_pylist()
     assert first["prompt"] == [{"role": "user", "content": "1+1="}]
-    assert first["extra_info"] == {"index": 0, "id": "n-1", "anchors": ["The answer is 2."]}
+    assert first["extra_info"] == {"index": 0, "id": "n-1", "problem": "1+1=", "anchors": ["The answer is 2."]}
     assert (first["data_source"], first["reward_model"]) == ("rows", {"style": "rule", "ground_truth": "2"})
     assert second["extra_info"]["anchors"] == []
     assert main(["verl", path, str(out), "--think-open", "<reason>", "--overwrite"]) == 0
@@ -123,4 +123,4 @@ def test_verl_and_slime_write_every_problem_with_its_expert_solution(write_rows,
 def test_check_compares_the_expert_solutions_of_gsm8k(data_dir, capsys):
     assert main(["check", str(data_dir / "gsm8k_train_2000.jsonl")]) == 0
     found = {label: count for label, count in table(capsys.readouterr().out).items() if label.startswith("expert")}
-    assert tuple(found.values()) == (1934, 17, 49)
+    assert tuple(found.values()) == (1939, 11, 50)

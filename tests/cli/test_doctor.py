@@ -48,6 +48,28 @@ def test_doctor_names_what_is_wrong_or_missing(tmp_path, monkeypatch, capsys):
         assert any(line.startswith(row) for line in printed)
 
 
+def test_doctor_finds_an_engines_environment_ready_without_trl(tmp_path, monkeypatch, capsys):
+    """Beside verl, whose transformers is older, what `.[train]` adds is optional."""
+    requires = "Requires-Dist: nosuch>=3; extra == 'train'\nRequires-Dist: transformers>=99; extra == 'train'"
+    for name, fields in {"verl-0.9.1": "", "gar_rl-9": requires}.items():
+        (tmp_path / f"{name}.dist-info").mkdir()
+        text = "Metadata-Version: 2.1\nName: {}\nVersion: {}\n".format(*name.split("-"))
+        text += "Requires-Python: >=3.11\n" if fields else ""
+        (tmp_path / f"{name}.dist-info" / "METADATA").write_text(text + fields)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("COLUMNS", "200")
+    assert main(["doctor"]) == 0
+    printed = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert "missing nosuch not installed, expected >=3 pip install '.[train]'" in printed
+    assert any(re.fullmatch(r"missing transformers \S+, expected >=99 pip install '\.\[train\]'", row) for row in printed)
+    last = "Ready for verl and slime. The other commands need in a separate environment: pip install '.[train]'"
+    assert printed[-1] == last
+    (tmp_path / "verl-0.9.1.dist-info" / "METADATA").unlink()
+    (tmp_path / "verl-0.9.1.dist-info").rmdir()
+    assert main(["doctor"]) == 1  # with TRL it is wrong
+    assert "Not ready. Wrong: nosuch, transformers." in capsys.readouterr().out
+
+
 def test_doctor_reports_a_torch_that_is_broken(tmp_path):
     (tmp_path / "torch.py").write_text("raise ImportError('libcudart.so.12: cannot open [shared] object file')")
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])

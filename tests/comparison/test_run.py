@@ -16,6 +16,7 @@ from gar.comparison.jobs import Job, submit_jobs
 from gar.comparison.pool import LocalPool, _train_arguments
 from gar.comparison.result import finished_result, finished_results
 from gar.errors import ConfigError, LockedError, RecordError
+from gar.interrupts import end_with_parent
 from gar.records.lock import writer_lock
 from tests.comparison import stand_in
 from tests.comparison.finished import prepare, result, write_run
@@ -93,7 +94,7 @@ def test_results_that_are_not_paired_stop_the_comparison(plan, capsys):
 
 def compare_in(folder: Path, said: str) -> None:
     """A `gar compare` in a process of its own."""
-    pool.end_with_parent()
+    end_with_parent()
     os.chdir(folder)
     pool._CHILD, compare._POLL_SECONDS, compare.save_figure = (stand_in.__file__,), 0.02, lambda figure, stem: []
     with open(said, "w") as file, contextlib.redirect_stdout(file):
@@ -267,4 +268,4 @@ def test_a_cluster_that_is_not_there_or_asked_for_too_much_is_explained(tmp_path
     monkeypatch.setitem(sys.modules, "submitit", None)
     with raises(ConfigError) as caught:
         submit(tmp_path)
-    assert "pip install submitit" in str(caught.value)
+    assert "pip install '.[cluster]'" in str(caught.value)

@@ -23,7 +23,7 @@ from gar.core import (
     unit_rows,
 )
 from gar.models.embedded import load_embedded
-from gar.sequences import NO_SEQUENCE, TokenSequence
+from gar.response import NO_SEQUENCE, TokenSequence
 from tests.conformance.groups import encode, make_rollouts
 
 RESULTS = Path(__file__).parents[2] / "results" / "conformance"
@@ -54,7 +54,7 @@ def expected_rewards() -> Tensor:
         alignment_scores(_vectors([r.sequence for r in rollouts]), _vectors(anchors)).double(),
         group_index(),
         scored=torch.tensor([bool(r.sequence.positions and r.problem.anchors) for r in rollouts]),
-        beta=0.5,
+        bonus_weight=0.5,
     )
     penalties = torch.tensor([0.0 if r.well_formatted else -0.6 for r in rollouts], dtype=torch.float64)
     return eligible.double() + bonuses + penalties

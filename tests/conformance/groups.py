@@ -6,7 +6,7 @@ from typing import Any
 
 from gar.data.arithmetic import load_arithmetic, write_solution
 from gar.models.embedded import load_embedded
-from gar.sequences import TokenSequence
+from gar.response import TokenSequence
 from gar.types import Problem
 
 GROUP_SIZE = 4

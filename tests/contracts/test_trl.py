@@ -1,4 +1,4 @@
-"""TRL's private parts that GARTrainer relies on. A failure shows what a new release changed."""
+"""TRL's private parts that GARTrainer relies on (`contract`). A failure shows what a new release changed."""
 
 import dataclasses
 import inspect
@@ -8,80 +8,62 @@ from functools import partial
 import pytest
 import torch
 import trl
-from transformers.trainer_utils import rotate_checkpoints
 from trl import GRPOConfig, GRPOTrainer
 from trl.rewards import accuracy_reward
 from trl.trainer import grpo_trainer
 from trl.trainer.utils import RepeatSampler, nanstd
 
+from gar.errors import ConfigError
+from gar.integrations.trl import contract
 from gar.integrations.trl.deciding import reward_name
 from gar.integrations.trl.fields import check_fields, default_of, field_types
 from gar.rules import RULES
-
-
-def parameters(name: str) -> list[str]:
-    return list(inspect.signature(getattr(GRPOTrainer, name)).parameters)
+from tests.support.errors import raises
 
 
 def source(name: str) -> str:
     return inspect.getsource(getattr(GRPOTrainer, name))
 
 
-def test_version_fields_and_deviation_are_those_that_were_read():
-    assert trl.__version__.startswith("1.16.")
+def test_fields_and_deviation_are_those_that_were_read():
     assert float(nanstd(torch.tensor([1.0, 3.0]))) == pytest.approx(2**0.5)  # ddof 1
     read = """multi_objective_aggregation scale_rewards num_iterations steps_per_generation max_completion_length
               chat_template_kwargs reward_weights disable_dropout generation_batch_size num_generations"""
     assert set(read.split()) <= GRPOConfig.__dataclass_fields__.keys()
 
 
-def test_overridden_methods_keep_their_signatures():
-    assert parameters("_generate") == ["self", "prompts"]
-    assert parameters("_generate_and_score_completions") == ["self", "inputs"]
-    assert parameters("_calculate_rewards") == ["self", "inputs", "prompts", "completions", "completion_ids_list"]
-    assert parameters("_compute_loss") == ["self", "model", "inputs"]
-    assert {"epoch", "epochs_trained"} <= set(parameters("_run_epoch"))
-    taken = ["self", "model", "input_ids", "attention_mask", "logits_to_keep"]
-    assert parameters("_get_per_token_logps_and_entropies")[:5] == taken
+def test_the_installed_trl_and_transformers_keep_the_contract():
+    assert [*contract.changed_signatures(), *contract.changed_bodies()] == []
+    contract.check_contract()  # a warning is an error
 
 
-def test_bodies_do_what_we_count_on():
-    rotating, drawing = inspect.getsource(rotate_checkpoints), inspect.getsource(RepeatSampler.__iter__)
-    scoring, loss, saving = (
-        source(name) for name in ("_generate_and_score_completions", "_compute_loss", "_maybe_log_save_evaluate")
-    )
-    for body, *texts in (
-        # A method with keywords runs an epoch: we skip it after the last step, and restore its order.
-        (source("_inner_training_loop"), "self._run_epoch( model=model, epoch=epoch,",
-         "if self.control.should_training_stop: break"),
-        (drawing, "torch.randperm(self.num_samples, generator=self.generator)"),
-        # Checkpoints are not rotated without a limit.
-        (rotating, "if save_total_limit is None or save_total_limit <= 0: return"),
-        # Rewards are gathered over all ranks before they return.
-        (source("_calculate_rewards"), "rewards_per_func = gather(rewards_per_func) return rewards_per_func"),
-        # Old log-probabilities are computed under the condition that we repeat. The group's divisor is as we state.
-        (scoring, "generate_every = self.args.steps_per_generation * self.num_iterations # generation frequency "
-         "if self.args.gradient_accumulation_steps % generate_every != 0 or ( "
-         "self.use_vllm and self.vllm_importance_sampling_correction ): old_per_token_logps",
-         "advantages / (std_rewards + 1e-4)"),
-        # The loss reads advantages per response and per token, adds KL by beta, and averages per response.
-        (loss, 'advantages = inputs["advantages"]', "advantages.dim() == 1", "advantages.unsqueeze(1)",
-         "loss = ((per_token_loss * mask).sum(-1) / mask.sum(-1).clamp(min=1.0)).mean()",
-         'normalizer = self.current_gradient_accumulation_steps if mode == "train" else 1.0'),
-    ):  # fmt: skip
-        for text in texts:
-            assert text in " ".join(body.split()), text
-    assert drawing.count("generator=") == 1
-    assert loss.count("if self.beta != 0.0:") == 3
-    assert loss.count("self._get_per_token_logps_and_entropies(") == 1
-    for body, *calls in (  # in this order
-        (saving, "self.log(", "self._save_checkpoint(", "callback_handler.on_save("),
-        (scoring, "self._generate(", "self._get_per_token_logps_and_entropies(", "self._calculate_rewards("),
-        (scoring, "old_per_token_logps, _, _ =", "ref_per_token_logps, _, _ ="),
-        (loss, "self._get_per_token_logps_and_entropies(", 'inputs["advantages"]'),
-    ):
-        places = [body.index(call) for call in calls]
-        assert places == sorted(places), calls
+@pytest.mark.parametrize("name", contract.SIGNATURES)
+def test_other_parameters_of_a_hook_are_an_error_that_names_it(name, monkeypatch):
+    monkeypatch.setattr(GRPOTrainer, name, lambda self, texts: texts)
+    with raises(ConfigError, "trl-version", f"GRPOTrainer.{name}(self, texts)", trl.__version__):
+        contract.check_contract()
+    monkeypatch.setattr(GRPOTrainer, name, None)
+    with raises(ConfigError, "trl-version", f"GRPOTrainer.{name}()"):
+        contract.check_contract()
+
+
+@pytest.mark.parametrize(("path", "text"), [(path, text) for path, texts in contract.BODIES.items() for text in texts])
+def test_a_different_body_of_a_hook_is_a_warning_that_names_it(path, text, monkeypatch):
+    body, hook = contract._body, path.partition(":")[2]
+    first, *rest = text.split(" … ")
+    moved = first if rest else "NOTHING"  # a part that comes last, or one that is gone
+    changed = body(path).replace(first, "NOTHING") + moved
+    monkeypatch.setattr(contract, "_body", lambda name: changed if name == path else body(name))
+    with pytest.warns(UserWarning, match=re.escape(f"{hook} without '{text}'")):
+        contract.check_contract()
+
+
+def test_a_hook_that_is_gone_or_calls_twice_is_named():
+    assert contract._body("trl.trainer.grpo_trainer:GRPOTrainer.nothing") == ""
+    assert contract._body("nothing:nothing") == ""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(GRPOTrainer, "_compute_loss", lambda self, model, inputs: None)
+        assert "GRPOTrainer._compute_loss with 'if self.beta != 0.0:' 0 times, not 3" in contract.changed_bodies()
 
 
 def test_reward_functions_are_named_and_listed_as_we_name_them():

@@ -50,7 +50,7 @@ def test_group_advantages_blow_a_tiny_cosine_gap_up_unless_a_floor_holds_it():
     """The amplification trap: cosines 0.002 apart give two of four correct responses a bonus of beta * 0.001."""
     cosines, right = f64(0.862, 0.862, 0.860, 0.860), torch.ones(4, dtype=torch.bool)
     for beta in (0.01, 0.5, 50.0):
-        rewards = 1.0 + gradient_aligned_bonuses(right, cosines, one_group(4), beta=beta)
+        rewards = 1.0 + gradient_aligned_bonuses(right, cosines, one_group(4), bonus_weight=beta)
         found = group_advantages(rewards, one_group(4), scale="std", ddof=0, eps=0.0)
         torch.testing.assert_close(found, f64(1, 1, -1, -1), rtol=1e-9, atol=0)  # 1 + 1e-5 keeps 1e-11 of the bonus
         # std is beta * 0.0005, below the floor of 0.1: the advantage is beta * 0.0005 / 0.1.

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from gar.core import shuffled_groups
 from gar.methods.similarity import length_similarity, random_anchor_vectors
-from gar.sequences import TokenSequence
+from gar.response import TokenSequence
 
 
 def seeded(seed: int) -> torch.Generator:

@@ -32,7 +32,8 @@ ROWS = st.lists(st.tuples(st.booleans(), st.booleans(), st.floats(-1, 1, width=3
 @given(rows=ROWS, beta=st.floats(0, 10), center=st.booleans(), clip=st.booleans())
 def test_gradient_aligned_bonuses_agree_with_algorithm_1(rows, beta, center, clip):
     eligible, scored, alignment, groups = columns(rows, torch.bool, torch.bool, torch.float64, torch.long)
-    found = gradient_aligned_bonuses(eligible, alignment, groups, scored=scored, beta=beta, center=center, clip=clip)
+    options = {"scored": scored, "bonus_weight": beta, "center": center, "clip": clip}
+    found = gradient_aligned_bonuses(eligible, alignment, groups, **options)
     for i, (correct, usable, b, group) in enumerate(rows):
         bonus = 0.0
         if correct and usable:

@@ -1,9 +1,9 @@
 from gar.data.problems import problems_of
-from gar.data.schemas import boxed_answer, choose_schema, read_problem
+from gar.data.schemas import choose_schema, read_problem
 from gar.errors import DataError
 from gar.settings import SourceSettings
 from gar.types import Anchor, Problem
-from gar.verify import Verifier
+from gar.verify import Verifier, last_boxed
 from tests.support.errors import raises
 
 NUMINA_COT = {
@@ -145,7 +145,7 @@ def test_boxes_that_belong_together_are_one_answer_that_the_verifier_reads():
         r"\boxed{3} or \boxed{-5": "3",
     }
     for solution, answer in cases.items():
-        assert boxed_answer(solution) == answer, solution
+        assert last_boxed(solution) == answer, solution
         assert read(NUMINA_COT | {"solution": solution}).answer == answer
     with Verifier(num_workers=1) as verifier:
         given = ["-5, 3", r"\boxed{3} or \boxed{-5}", "3", "-5"]

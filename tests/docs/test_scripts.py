@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -66,20 +67,33 @@ def test_trl_vllm_script_trains_the_preset_and_serves_as_trl_would(tmp_path, mon
         assert {"--weight-transfer-config", "--logprobs-mode", "--max-logprobs"} <= set(command) & set(words)
 
 
-def test_slime_script_starts_a_job_that_finds_its_files_and_that_gar_takes(tmp_path):
+def test_the_wheel_is_tried_on_no_interpreter_if_one_does_not_start(tmp_path):
+    shim = tmp_path / "python3.12"
+    shim.write_text("#!/bin/sh\necho 'version 3.12 is not chosen' >&2\nexit 127\n")
+    shim.chmod(0o755)
+    done = completed(["bash", str(ROOT / "scripts/test_install.sh"), sys.executable, str(shim)])
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.splitlines()[-1] == f"{shim}: expected a Python from 3.11 that starts"
+
+
+def slime_arguments(folder: Path) -> list[str]:
+    """The arguments with which slime's launcher starts `train.py`. Its files are in `folder`."""
     for name in ("slime/scripts/models", "Qwen", "Qwen_dist", "Megatron"):
-        (tmp_path / name).mkdir(parents=True)
-    (tmp_path / "slime/scripts/models/qwen3-4B.sh").write_text("MODEL_ARGS=(--num-layers 36)\n")
+        (folder / name).mkdir(parents=True)
+    (folder / "slime/scripts/models/qwen3-4B.sh").write_text("MODEL_ARGS=(--num-layers 36)\n")
     for name in ("slime/train.py", "rows.jsonl"):
-        (tmp_path / name).touch()
+        (folder / name).touch()
     programs = {  # Ray starts a job in the folder where `ray start` ran
         "ray": 'case $1 in start) pwd > {0}/cwd ;; job) cd "$(cat {0}/cwd)"; '
         'while [ "$1" != -- ]; do shift; done; shift; exec "$@" ;; esac',
         "python3": '[ -f "$1" ] || {{ echo "no $1 in $PWD" >&2; exit 2; }}',
     }
     given = {"SLIME": "slime", "MODEL": "Qwen", "MODEL_DIST": "Qwen_dist", "MEGATRON": "Megatron", "DATA": "rows.jsonl"}
-    found = started("slime_qwen3_4b.sh", folder=tmp_path, programs=programs, **given, SAVE="saved")
-    flags = dict(itertools.pairwise(found["python3"]))
+    return started("slime_qwen3_4b.sh", folder=folder, programs=programs, **given, SAVE="saved")["python3"]
+
+
+def test_slime_script_starts_a_job_that_finds_its_files_and_that_gar_takes(tmp_path):
+    flags = dict(itertools.pairwise(slime_arguments(tmp_path)))
     files = {"hf-checkpoint": "Qwen", "ref-load": "Qwen_dist", "prompt-data": "rows.jsonl", "load": "saved"}
     for flag, name in (files | {"save": "saved", "custom-config-path": "saved/gar.yaml"}).items():
         assert flags[f"--{flag}"] == str(tmp_path / name)

@@ -1,7 +1,6 @@
 """Groups of responses in slime's format, one of every kind, and their vectors and rewards on one process."""
 
 import random
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,10 +10,10 @@ from torch import Tensor
 from gar.core import alignment_scores, gradient_activation_means, unit_rows
 from gar.methods import METHODS, ScoredBatch
 from gar.models.embedded import embedded_path
+from gar.response import NO_SEQUENCE, Anchors, Response, TokenSequence
 from gar.rules import LOG_PROB_HOOK, SLIME_HOOKS
-from gar.sequences import NO_SEQUENCE, TokenSequence
 from gar.settings import RewardSettings
-from gar.step import ResponseFacts, Row
+from gar.types import Status, Verdict
 from tests.conformance.groups import make_rollouts
 
 VOCAB = 90
@@ -88,15 +87,19 @@ def make_data() -> dict[str, Any]:
             scored = tuple(sorted(draw.sample(range(length), length - 4)))
             if group == len(GROUPS) - 1 and number == 0:
                 scored = ()
-            facts = ResponseFacts(
-                group_index=group * 10, status="ok" if verified else "wrong", verified=verified,
-                well_formatted=well_formatted, num_anchors=len(anchors), num_scored_tokens=len(scored),
-            )  # fmt: skip
+            status = Status.OK if verified else Status.WRONG
+            verdict = Verdict(status=status, grade=float(verified), verified=verified, well_formatted=well_formatted)
+            payload = Response(
+                group_index=group * 10,
+                sequence=TokenSequence(positions=scored),
+                anchors=Anchors(anchors),
+                verdict=verdict,
+            )
             data["tokens"].append([*prompt, *ids(length)])
             data["response_lengths"].append(length)
             data["rewards"].append(float(verified))
             data["loss_masks"].append([1] * length)
-            data["prompt"].append(Row(facts=facts, sequence=replace(NO_SEQUENCE, positions=scored), anchors=anchors))
+            data["prompt"].append(payload)
     data["rollout_log_probs"] = [torch.zeros(length) for length in data["response_lengths"]]
     return data
 
@@ -120,7 +123,7 @@ def sequences_of(data: dict[str, Any]) -> tuple[list[TokenSequence], list[TokenS
     for tokens, length, payload in zip(data["tokens"], data["response_lengths"], data["prompt"], strict=True):
         context, ids = tokens[:-length], tokens[-length:]
         responses.append(TokenSequence(context_ids=context, ids=ids, positions=payload.sequence.positions))
-        anchors.append(payload.anchors[0] if payload.anchors else NO_SEQUENCE)
+        anchors.append(payload.anchors.usable[0] if payload.anchors.usable else NO_SEQUENCE)
     return responses, anchors
 
 
@@ -130,10 +133,13 @@ def true_rewards(
     """Rewards and alignments from the means of all responses and of the anchor of each, by the core."""
     cosines = alignment_scores(unit_rows(response_means), unit_rows(anchor_means)).double()
     scored = (response_means != 0).any(-1) & (anchor_means != 0).any(-1)
-    facts = [payload.facts for payload in data["prompt"]]
-    names = ("verified", "well_formatted", "group_index")
-    columns = {name: torch.tensor([getattr(fact, name) for fact in facts]) for name in names}
-    batch = ScoredBatch(**columns, alignment=cosines.where(scored, torch.nan))
+    verdicts = [payload.verdict for payload in data["prompt"]]
+    batch = ScoredBatch(
+        verified=torch.tensor([verdict.verified for verdict in verdicts]),
+        well_formatted=torch.tensor([verdict.well_formatted for verdict in verdicts]),
+        group_index=torch.tensor([payload.group_index for payload in data["prompt"]]),
+        alignment=cosines.where(scored, torch.nan),
+    )
     return METHODS[method].shape(batch, RewardSettings()).rewards, batch.alignment
 
 

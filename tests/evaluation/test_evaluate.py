@@ -5,7 +5,7 @@ import json
 import pytest
 
 from gar.errors import DataError
-from gar.evaluation.evaluate import evaluate_policy
+from gar.evaluation.evaluate import evaluate_policy, num_correct
 from gar.records import canonical_hash
 from gar.settings import EvaluateSettings
 from gar.types import Problem
@@ -33,11 +33,11 @@ def test_evaluate_policy_finds_the_success_rate_that_the_policy_has(evaluate):
     assert result.pass_at[1] == pytest.approx(0.3, abs=0.04)
     assert result.pass_at[4] == pytest.approx(1 - 0.7**4, abs=0.06)
     assert result.pass_at[50] == 1.0
-    correct = [sum(" 7 " in response.text for response in group.responses) for group in result.groups]
-    assert [group.num_correct for group in result.groups] == correct
-    num_correct = sum(correct)
+    correct = [sum(" 7 " in response.text for response in group) for group in result.groups]
+    assert [num_correct(group) for group in result.groups] == correct
+    total = sum(correct)
     counts = {status: count for status, count in result.to_json()["status_counts"].items() if count}
-    assert counts == {"ok": num_correct, "wrong": 2000 - num_correct}
+    assert counts == {"ok": total, "wrong": 2000 - total}
 
 
 def test_evaluate_policy_does_not_count_bad_format_or_truncated_responses(evaluate):
@@ -47,7 +47,7 @@ def test_evaluate_policy_does_not_count_bad_format_or_truncated_responses(evalua
     assert 0.4 < numbers["well_formatted_fraction"] < 0.6
     assert result.pass_at[1] == pytest.approx(numbers["well_formatted_fraction"])
     assert numbers["verified_fraction"] == 1.0
-    assert [g.num_correct for g in result.groups] == [sum(v.well_formatted for v in g.verdicts) for g in result.groups]
+    assert [num_correct(g) for g in result.groups] == [sum(r.verdict.well_formatted for r in g) for g in result.groups]
     endless = evaluate({"work": {"work": 1.0}})
     numbers = endless.to_json()
     assert (numbers["truncated_fraction"], numbers["mean_response_tokens"]) == (1.0, 10.0)
@@ -57,7 +57,7 @@ def test_evaluate_policy_does_not_count_bad_format_or_truncated_responses(evalua
 def test_evaluate_policy_tells_the_verifier_that_the_prompt_opens_the_thinking_part(evaluate, problems, tokenizer):
     opened = [Problem(id=p.id, prompt=f"{p.prompt} <think>", answer="7") for p in problems[:4]]
     result = evaluate(RIGHT, [*problems[4:8], *opened])
-    assert result.groups[-1].responses[0].text == "work </think> <answer> 7 </answer>"
+    assert result.groups[-1][0].text == "work </think> <answer> 7 </answer>"
     assert result.pass_at[1] == 1.0
     tokenizer.chat_template = "{{ messages[0].content }}{% if think %} <think>{% endif %}"
     chat = [Problem(id=p.id, prompt=[{"role": "user", "content": str(p.prompt)}], answer="7") for p in problems[:2]]
@@ -67,7 +67,7 @@ def test_evaluate_policy_tells_the_verifier_that_the_prompt_opens_the_thinking_p
 
 def test_evaluate_policy_repeats_itself_for_a_seed(evaluate):
     first = evaluate(SOMETIMES, max_problems=5)
-    assert [group.problem.id for group in first.groups] == ["p0", "p1", "p2", "p3", "p4"]
+    assert [problem.id for problem in first.problems] == ["p0", "p1", "p2", "p3", "p4"]
     assert evaluate(SOMETIMES, max_problems=5).groups == first.groups
     assert evaluate(SOMETIMES, max_problems=5, seed=4).groups != first.groups
 

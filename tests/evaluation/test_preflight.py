@@ -46,7 +46,7 @@ def shown(report):
 def test_preflight_finds_nothing_wrong_with_a_policy_that_is_right_half_of_the_time(look):
     report = look(MIXED)
     assert report.findings == ()
-    assert [group.num_samples for group in report.groups] == [8] * 16
+    assert [len(group) for group in report.groups] == [8] * 16
     # 128 draws: the standard deviation of the share is 0.044.
     assert report.shares[CORRECT] == pytest.approx(0.5, abs=0.15)
     report.raise_if_stop()
@@ -112,11 +112,11 @@ def test_preflight_tells_a_failing_verifier_from_wrong_answers(look, problems):
 
 
 def test_preflight_draws_its_problems_from_all_of_them(look, problems):
-    drawn = [int(group.problem.id[1:]) for group in look(MIXED, num_problems=10, num_samples=2).groups]
+    drawn = [int(problem.id[1:]) for problem in look(MIXED, num_problems=10, num_samples=2).problems]
     assert drawn == sorted(set(drawn))
     assert (len(drawn), max(drawn) >= 20) == (10, True)  # the first ten of a sorted file would say little of it
     few = look(MIXED, problems[:3], num_problems=10, num_samples=2)
-    assert [group.problem.id for group in few.groups] == ["p0", "p1", "p2"]
+    assert [problem.id for problem in few.problems] == ["p0", "p1", "p2"]
 
 
 def test_preflight_samples_as_training_does(look, tokenizer):
@@ -131,7 +131,7 @@ def test_preflight_samples_as_training_does(look, tokenizer):
     ends = {"eos_token_id": tokenizer.convert_tokens_to_ids("work"), "max_new_tokens": 2}
     report = look(RIGHT, sampling={"generation_kwargs": ends})
     assert report.shares[CUT_OFF] == 0.0
-    assert {response.num_tokens for group in report.groups for response in group.responses} == {2}
+    assert {response.num_tokens for group in report.groups for response in group} == {2}
     assert look({"<answer>": {"7": 0.6, "3": 0.4}}, sampling={"temperature": 0.01}).shares[CORRECT] == 1.0
 
 

@@ -11,14 +11,14 @@ import yaml
 from gar.data.arithmetic import load_arithmetic
 
 _TINY = {
-    "evaluate": {"num_samples": 4, "max_problems": 4, "eval_steps": 3},
+    "evaluate": {"num_samples": 2, "max_problems": 2, "eval_steps": 3, "pass_at_k": [1, 2]},
     "preflight": {"mode": "off"},
     "trl": {
         "max_steps": 6,
         "save_steps": 2,
-        "per_device_train_batch_size": 16,
+        "per_device_train_batch_size": 8,
         "num_generations": 4,
-        "max_completion_length": 32,
+        "max_completion_length": 24,
         "learning_rate": 1e-3,  # so large that a step more or less shows in what is sampled
         "lr_scheduler_type": "linear",  # a lost scheduler shows
     },
@@ -74,7 +74,7 @@ def _write_responses(folder: Path) -> None:
 
 def _write_comparison(folder: Path) -> None:
     base = _TINY | {"trl": _TINY["trl"] | {"max_steps": 2, "save_steps": 1}}
-    base["evaluate"] = _TINY["evaluate"] | {"sources": ["test"], "pass_at_k": [1, 4], "eval_on_start": False}
+    base["evaluate"] = _TINY["evaluate"] | {"sources": ["test"], "eval_on_start": False}
     comparison = {"name": "tiny", "base": base, "runs": ["grpo", "gar-grpo"], "seeds": [0]}
     (folder / "tiny.yaml").write_text(yaml.safe_dump(comparison))
 

@@ -10,7 +10,7 @@ from trl import GRPOConfig
 
 from gar.config import make_config
 from gar.errors import ConfigError
-from gar.integrations.trl.arguments import DEFAULTS, grpo_arguments, with_method
+from gar.integrations.trl.arguments import DEFAULTS, grpo_arguments, in_folder, with_method
 from gar.integrations.trl.callbacks import RunCallback
 from gar.integrations.trl.flags import TRL, trl_flags
 from gar.methods import METHODS
@@ -24,7 +24,7 @@ OTHERWISE = [("dr-grpo", "scale_rewards", "batch"), ("dapo", "epsilon_high", 0.3
 
 
 def from_command_line(folder: Path, method: str, **trl: Any) -> GRPOConfig:
-    return grpo_arguments(make_config({"method": method, "trl": {**CPU, **UPDATES.get(method, {}), **trl}}), folder)
+    return grpo_arguments(make_config({"method": method, "trl": {**CPU, **UPDATES.get(method, {}), **trl}}))[0]
 
 
 def from_python(folder: Path, method: str, **trl: Any) -> GRPOConfig:
@@ -65,7 +65,7 @@ def test_the_embedded_models_have_room_for_prompt_and_response(tmp_path: Path):
         ({"trl": {**CPU, "max_completion_length": 48}}, 48),
         ({"model": {"path": "Qwen/Qwen3-0.6B"}}, GRPOConfig.max_completion_length),
     ):
-        assert grpo_arguments(make_config({"trl": CPU} | changes), tmp_path).max_completion_length == expected
+        assert grpo_arguments(make_config({"trl": CPU} | changes))[0].max_completion_length == expected
 
 
 def test_an_evaluation_goes_to_the_run_folder_and_to_report_to(tmp_path: Path):
@@ -87,7 +87,12 @@ def test_an_evaluation_goes_to_the_run_folder_and_to_report_to(tmp_path: Path):
 
 
 def test_a_reporter_gets_the_name_of_the_run_folder(tmp_path: Path):
-    args = grpo_arguments(make_config({"trl": {"report_to": "trackio"}}), tmp_path / "seven")
+    def arguments(trl: dict[str, Any]) -> GRPOConfig:
+        config = make_config({"trl": trl})
+        return in_folder(grpo_arguments(config)[0], config, tmp_path / "seven")
+
+    args = arguments({"report_to": "trackio"})
+    assert args.output_dir == str(tmp_path / "seven" / "checkpoints")
     assert (args.report_to, args.run_name, args.project) == (["trackio"], "seven", "gar")
-    assert grpo_arguments(make_config({"trl": {"run_name": "mine"}}), tmp_path / "seven").run_name == "mine"
-    assert grpo_arguments(make_config({}), tmp_path / "seven").report_to == []
+    assert arguments({"run_name": "mine"}).run_name == "mine"
+    assert arguments({}).report_to == []

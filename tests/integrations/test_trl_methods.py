@@ -101,7 +101,7 @@ def test_data_that_a_method_or_a_batch_lacks_are_an_error(make_trainer: TrainerF
 def test_anchors_that_are_missing_or_cannot_be_scored_earn_no_bonus(make_trainer: TrainerFactory):
     *whole, none, empty = load_arithmetic("train")[:4]
     problems = [*whole, replace(none, anchors=()), replace(empty, anchors=(Anchor(text="<eos>"),))]
-    with pytest.warns(UserWarning, match="Left out: 1 expert solutions without a token to score"):
+    with pytest.warns(UserWarning, match="Of 3 expert solutions read, 1 have no token to score"):
         trainer, records = make_trainer(problems=problems)
     trainer.train()
     assert all(r.anchor == (r.group_index < 2) for r in records)
@@ -110,5 +110,5 @@ def test_anchors_that_are_missing_or_cannot_be_scored_earn_no_bonus(make_trainer
     assert trainer.state.log_history[0]["gar/no_anchor_fraction"] == 0.5
     model, _ = load_embedded()
     model.config.max_position_embeddings = 30  # a third of the anchors need 36
-    with pytest.warns(UserWarning, match="expert solutions that with their prompt exceed the model's context"):
+    with pytest.warns(UserWarning, match="18 exceed the model's context with their prompt"):
         make_trainer(model=model)

@@ -8,8 +8,10 @@ from gar.errors import CollapseError
 from gar.integrations.slime.settings import SLIME
 from gar.integrations.watchdog import Collapse, Watchdog
 from gar.records import RolloutRecord
+from gar.response import Response
 from gar.settings import WatchdogSettings
-from gar.step import ResponseFacts, Row, Step, plan_shaping
+from gar.step import Step, plan_shaping
+from gar.types import Status, Verdict
 from tests.support.errors import raises
 from tests.support.rows import rollout
 
@@ -20,12 +22,9 @@ CUT = replace(WRONG, truncated=True)
 UNREAD = replace(WRONG, status="unparsed")
 
 
-def facts_of(row: RolloutRecord) -> Row:
-    facts = ResponseFacts(
-        group_index=0, status=row.status, verified=row.eligible, well_formatted=True, empty=not row.response.strip(),
-        truncated=row.truncated,
-    )  # fmt: skip
-    return Row(facts=facts)
+def response_of(row: RolloutRecord) -> Response:
+    verdict = Verdict(status=Status(row.status), grade=0.0, verified=row.eligible, well_formatted=True)
+    return Response(empty=not row.response.strip(), truncated=row.truncated, verdict=verdict)
 
 
 def watch(steps, *, mode="warn", patience=3) -> list[Collapse]:
@@ -34,7 +33,7 @@ def watch(steps, *, mode="warn", patience=3) -> list[Collapse]:
     of_facts: list[Collapse] = []
     watchdog, another = (Watchdog(WatchdogSettings(mode=mode, steps=patience), to.append) for to in (told, of_facts))
     for step, rows in steps:
-        another.look_at(step, Step(plan_shaping(SLIME, "grpo"), [facts_of(row) for row in rows]))
+        another.look_at(step, Step(plan_shaping(SLIME, "grpo"), [response_of(row) for row in rows]))
         watchdog.look(step, rows)
     assert told == of_facts
     return told

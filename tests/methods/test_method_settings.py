@@ -13,8 +13,9 @@ from gar.integrations.trl import TRL
 from gar.methods import METHODS, resolve_signal, unread_settings
 from gar.models.embedded import load_embedded
 from gar.models.families import ModelParts
+from gar.reader import Reader
+from gar.response import TokenSequence
 from gar.scoring.forward import means_from_hidden
-from gar.sequences import SequenceReader, TokenSequence
 from gar.settings import AdvantageSettings, RewardSettings, SignalSettings, VerifySettings
 from gar.step import Shaping, plan_shaping
 from tests.methods.conftest import batch_of
@@ -101,13 +102,13 @@ def results(method: str, sections: dict[str, Any]) -> list[Any]:
     backbone, head = torch.nn.Linear(3, 3), torch.nn.Linear(3, 4)
     parts = ModelParts(backbone=backbone, head=head, logit_scale=1.0, logit_softcap=None)
     ids = TOKENIZER.encode(f"<think> {'1 + ' * 400}1 </think> <answer> 7 </answer>")
-    reader = SequenceReader.from_settings(TOKENIZER, plan.signal, VerifySettings())
+    reader = Reader.from_settings(TOKENIZER, plan.signal, VerifySettings())
     sequence = TokenSequence(context_ids=[0], ids=[1, 2], positions=[0, 1])
     keep = [plan.signal.anchor_keep_fraction]
     means = means_from_hidden(parts, torch.randn(1, 3, 3), [sequence], [1], plan.signal, keep_fractions=keep)
     rewards = plan.method.shape(BATCH, plan.reward).rewards
     advantages = plan.advantages(rewards, BATCH.group_index, token_counts=torch.tensor([1, 2, 3, 4, 5]))
-    scored = reader.response(TOKENIZER.encode("3+4="), ids).positions
+    scored = reader.read(TOKENIZER.encode("3+4="), ids).sequence.positions
     return [list(scored), plan.reads_initial, means.tolist(), rewards.tolist(), advantages.tolist()]
 
 

@@ -21,6 +21,7 @@ from gar.records import (
     canonical_hash,
     open_run,
 )
+from gar.records.rollouts import read_prompt
 from gar.types import Status
 from tests.support.errors import raises
 from tests.support.files import full_disk
@@ -166,7 +167,8 @@ def test_rollouts_come_back_whole_in_the_steps_asked_for(run):
     run.write_rollouts(12, [RECORD, NOT_SCORED])
     table = open_run(run.path).rollouts()
     assert table.schema.equals(ROLLOUT_SCHEMA)
-    found = [RolloutRecord(**row | {"status": Status(row["status"])}) for row in table.to_pylist()]
+    decoded = [{"status": Status(row["status"]), "prompt": read_prompt(row["prompt"])} for row in table.to_pylist()]
+    found = [RolloutRecord(**row | typed) for row, typed in zip(table.to_pylist(), decoded, strict=True)]
     assert found == [RECORD, NOT_SCORED]
     assert run.rollouts_path(12).name == "step-000012.parquet"
     for step in (1, 2, 13):

@@ -1,12 +1,15 @@
 """Runs below a folder, the table of them, and recorded prompts."""
 
+import json
+
 from gar.errors import ConfigError, RecordError
 from gar.records import open_run
+from gar.records.rollouts import read_prompt, record_table
 from gar.report.runs import find_runs
-from gar.report.shares import recorded_prompt
 from gar.report.tables import runs_table
 from tests.report.runs import make_run
 from tests.support.errors import raises
+from tests.support.rows import rollout
 
 
 def test_find_runs_takes_runs_and_folders_of_them(tmp_path):
@@ -39,8 +42,8 @@ def test_runs_table_says_where_a_run_is_and_how_good_it_was(tmp_path):
     assert [bare[name] for name in ("method", "steps", "right", "test pass@1")] == ["–", "0", "–", "–"]
 
 
-def test_recorded_prompt_gives_chat_messages_back_and_leaves_other_texts_as_they_are():
+def test_a_recorded_prompt_is_read_back_as_it_was():
     messages = [{"role": "user", "content": "3+4=\n'"}]
-    assert recorded_prompt(str(messages)) == messages
-    for prompt in ("3+4=", "[{'role': 'user'", "[{'x': 1}]", "[{'role': open('x')}]"):
-        assert recorded_prompt(prompt) == prompt
+    for prompt in (messages, "3+4=", str(messages), json.dumps(messages), ""):
+        (row,) = record_table([rollout(prompt=prompt)]).to_pylist()
+        assert read_prompt(row["prompt"]) == prompt

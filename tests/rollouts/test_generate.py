@@ -14,8 +14,10 @@ from transformers import GenerationConfig, PreTrainedTokenizerFast, Qwen3ForCaus
 from trl import GRPOTrainer
 
 from gar.errors import DataError, ModelError
+from gar.reader import encode_prompt
+from gar.response import Response, TokenSequence
 from gar.rollouts import generate
-from gar.rollouts.generate import Response, encode_prompt, generate_responses
+from gar.rollouts.generate import generate_responses
 from tests.support.errors import raises
 from tests.support.tiny import tiny_qwen3, word_tokenizer
 
@@ -153,10 +155,12 @@ def test_generate_responses_ends_at_every_end_token_the_model_declares(model, to
     model.generation_config.eos_token_id = [tokenizer.eos_token_id, turn]
     for end in (turn, tokenizer.eos_token_id):
         [[response]] = sample(always_next(model, end), tokenizer, prompt_ids[:1], num_samples=1)
-        assert response == Response(ids=(end,), text="", truncated=False)
+        assert response == Response(sequence=TokenSequence(context_ids=prompt_ids[0], ids=(end,)), text="", empty=True)
     seven = tokenizer.convert_tokens_to_ids("7")
     [[response]] = sample(always_next(model, seven), tokenizer, prompt_ids[:1], num_samples=1, max_new_tokens=3)
-    assert response == Response(ids=(seven,) * 3, text="7 7 7", truncated=True)
+    assert response == Response(
+        sequence=TokenSequence(context_ids=prompt_ids[0], ids=(seven,) * 3), text="7 7 7", truncated=True
+    )
 
 
 @pytest.mark.parametrize("kwargs", [{}, {"thinking": False}])

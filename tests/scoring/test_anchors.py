@@ -2,11 +2,13 @@
 
 import pytest
 
+from gar.errors import DataError
 from gar.models.embedded import load_embedded
-from gar.scoring.anchors import AnchorReader, usable_anchors
-from gar.sequences import SequenceReader, SpanRule
+from gar.reader import Reader, SpanRule
+from gar.scoring.anchors import AnchorReader, check_anchors
 from gar.settings import SignalSettings
 from gar.types import Anchor, Problem, Tags
+from tests.support.errors import raises
 
 TEMPLATE = "{% if shout %}99{% endif %}{% for m in messages %}{{ m['content'] }}{% endfor %}"
 
@@ -18,43 +20,47 @@ def tokenizer():
     return tokenizer
 
 
-def reader_of(tokenizer, span="response", context=None) -> SequenceReader:
+def reader_of(tokenizer, span="response", context=None, **template) -> Reader:
     rule = SpanRule.from_settings(SignalSettings(span=span), format="none", tags=Tags(), tokenizer=tokenizer)
-    return SequenceReader(tokenizer, rule, context=context)
+    return Reader(tokenizer, rule, context=context, chat_template_kwargs=template)
 
 
 def problem(name: str, *anchors: str, prompt: str = "3+4=") -> Problem:
     return Problem(id=name, prompt=prompt, answer="7", anchors=tuple(Anchor(text=text) for text in anchors))
 
 
-def test_anchors_that_cannot_be_scored_are_left_out_and_counted(tokenizer):
+def test_anchors_that_cannot_be_scored_are_counted_and_an_error_if_no_other_is_left(tokenizer):
     given = [problem("good", "7"), problem("ends", tokenizer.eos_token), problem("both", "7", tokenizer.eos_token * 2)]
-    kept, left_out = usable_anchors(given, tokenizer, reader_of(tokenizer))
-    assert [len(problem.anchors) for problem in kept] == [1, 0, 1]
-    assert kept[0] is given[0]
-    assert left_out == "Left out: 2 expert solutions without a token to score, of ends, both."
+    note = "Of 4 expert solutions read, 2 have no token to score, the first of problem 'ends'. They give no bonus."
+    assert check_anchors(given, reader_of(tokenizer)) == note
     given = [problem("empty", "<think></think>7"), problem("full", "<think>7</think>7"), problem("none")]
-    kept, left_out = usable_anchors(given, tokenizer, reader_of(tokenizer, span="think"))
-    assert [len(problem.anchors) for problem in kept] == [0, 1, 0]
-    assert usable_anchors(given[1:], tokenizer, reader_of(tokenizer, context=64)) == (given[1:], "")
+    assert "'empty'" in check_anchors(given, reader_of(tokenizer, span="think"))
+    assert check_anchors(given[1:], reader_of(tokenizer, context=64)) == ""
     context = len(tokenizer("3+4=")["input_ids"]) + 4
     given = [problem("fits", "7777"), problem("long", "77777")]
-    kept, left_out = usable_anchors(given, tokenizer, reader_of(tokenizer, context=context))
-    assert [len(problem.anchors) for problem in kept] == [1, 0]
-    assert "context, of long." in left_out
+    reader = reader_of(tokenizer, context=context)
+    assert "1 exceed the model's context with their prompt, the first of problem 'long'" in check_anchors(given, reader)
+    with raises(DataError, "no-anchors"):
+        check_anchors([given[1], problem("none")], reader)
+    many = [problem(f"{i}", "77777") for i in range(100)]
+    assert check_anchors([*many, problem("fits", "7777")], reader).startswith("Of 64 expert solutions read, 64 exceed")
 
 
 def test_another_problems_anchor_stands_after_its_prompt_as_the_run_renders_it(tokenizer):
     messages = ([{"role": "user", "content": "3+4="}], [{"role": "user", "content": "5+6="}])
     problems = [problem("a", "7", prompt=messages[0]), problem("b", "1", prompt=messages[1])]
-    reader = AnchorReader(
-        problems, tokenizer, reader_of(tokenizer), source="shuffled-anchor", seed=0,
-        chat_template_kwargs={"shout": True},
-    )  # fmt: skip
-    (sequence,) = reader.sequences(0, prompt_ids=[1])
+    reader = AnchorReader(problems, reader_of(tokenizer, shout=True), source="shuffled-anchor", seed=0)
+    (sequence,) = reader.anchors(0, prompt_ids=[1]).usable
     expected = tokenizer.apply_chat_template(messages[1], tokenize=False, shout=True)
     assert expected == "995+6="
     assert sequence.context_ids == tokenizer(expected, add_special_tokens=False)["input_ids"]
-    short = reader_of(tokenizer, context=len(sequence.context_ids))  # without the 99 the anchors would fit
-    kept, _ = usable_anchors(problems, tokenizer, short, chat_template_kwargs={"shout": True})
-    assert not any(problem.anchors for problem in kept)
+    short = reader_of(tokenizer, context=len(sequence.context_ids), shout=True)  # without the 99 the anchors would fit
+    with raises(DataError, "no-anchors"):
+        check_anchors(problems, short)
+
+
+def test_an_anchor_is_read_when_it_is_first_asked_for_and_then_kept(tokenizer):
+    reader = AnchorReader([problem("a", "7"), problem("b", "1")], reader_of(tokenizer), source="anchor", seed=0)
+    first = reader.anchors(1, prompt_ids=[1, 2])
+    assert reader.anchors(1, prompt_ids=[1, 2]) is first
+    assert reader.anchors(1, prompt_ids=[2]).usable[0].context_ids == [2]

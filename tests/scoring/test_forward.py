@@ -7,8 +7,8 @@ from transformers import Qwen3ForCausalLM
 
 from gar.models.capture import capture_hidden
 from gar.models.families import find_parts
+from gar.response import TokenSequence
 from gar.scoring.forward import means_from_hidden, signal_means
-from gar.sequences import TokenSequence
 from gar.settings import SignalSettings
 from tests.models.test_families import tiny
 from tests.support.autograd import largest_distance, own_means, random_sequences

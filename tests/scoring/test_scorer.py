@@ -13,8 +13,8 @@ from gar.data.arithmetic import METHODS, WORDINGS, load_arithmetic, write_soluti
 from gar.errors import ConfigError, DataError, ModelError
 from gar.models.embedded import load_embedded
 from gar.models.families import find_parts
+from gar.reader import Reader
 from gar.scoring import SignalStatus, signal_means
-from gar.sequences import SequenceReader
 from gar.settings import AdvantageSettings, RewardSettings, SignalSettings, VerifySettings
 from gar.types import Problem, Status
 from gar.verify import Verifier
@@ -70,7 +70,7 @@ def assert_equal(found: Sequence[ResponseScore], expected: Sequence[ResponseScor
 def test_scores_are_those_of_the_core_and_of_the_verifier(embedded, scorer, groups):
     """Spans, means and cosines by hand, and the verdict of each response."""
     model, tokenizer = embedded
-    reader, parts = SequenceReader.from_settings(tokenizer, SignalSettings(), VerifySettings()), find_parts(model)
+    reader, parts = Reader.from_settings(tokenizer, SignalSettings(), VerifySettings()), find_parts(model)
     scores = scorer.score(groups)
     assert [(s.id, s.group_index, s.response_index) for s in scores] == [
         (group.id, g, r) for g, group in enumerate(groups) for r in range(8)
@@ -78,7 +78,7 @@ def test_scores_are_those_of_the_core_and_of_the_verifier(embedded, scorer, grou
     for g, group in enumerate(groups):
         mine = [score for score in scores if score.group_index == g]
         prompt = tokenizer.encode(group.prompt)
-        sequences = [reader.response(prompt, tokenizer.encode(text)) for text in group.responses[:6]]
+        sequences = [reader.read(prompt, tokenizer.encode(text)).sequence for text in group.responses[:6]]
         means = signal_means(parts, [*sequences, reader.anchor(prompt, group.anchors[0])], SignalSettings())
         vectors = unit_rows(means)
         alignment = alignment_scores(vectors[:6], vectors[6:].expand(6, -1))

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from gar.sequences import TokenSequence
+from gar.response import TokenSequence
 
 
 def own_means(

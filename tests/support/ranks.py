@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
-from gar.comparison.pool import end_with_parent
+from gar.interrupts import end_with_parent
 from tests.support.processes import SECONDS
 
 FORKSERVER = multiprocessing.get_context("forkserver")

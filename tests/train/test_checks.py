@@ -45,8 +45,8 @@ def test_check_before_loading_names_packages_that_are_missing(monkeypatch):
     find, there = importlib.util.find_spec, ("trl", "transformers")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: find(name) if name in there else None)
     text = mistakes({"trl": {"use_vllm": True}, "adapter": {"rank": 8}})
-    assert "adapter.rank is 8, expected False: peft is not installed: pip install peft" in text
-    assert "pip install 'trl[vllm]'" in mistakes({"trl": {"use_vllm": True}})
+    assert "adapter.rank is 8, expected False: peft is not installed: pip install '.[peft]'" in text
+    assert "pip install '.[vllm]'" in mistakes({"trl": {"use_vllm": True}})
 
 
 def test_check_before_loading_tells_every_missing_thing_at_once(tmp_path, monkeypatch):

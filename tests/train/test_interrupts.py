@@ -12,7 +12,7 @@ import pytest
 from gar.interrupts import SAME_REQUEST_SECONDS, Interrupted, Interrupts
 from gar.records import RunFolder
 from gar.records.checkpoints import marked_checkpoints
-from tests.support.processes import SECONDS, running, wait_until
+from tests.support.processes import SECONDS, completed, running, wait_until
 from tests.support.runs import assert_equal_runs
 from tests.train.conftest import under
 from tests.train.signalled import train
@@ -69,6 +69,7 @@ def test_a_job_that_is_preempted_again_and_again_ends_as_an_uninterrupted_one(ga
     ended, said = gar("", *job)
     assert ended == 0, said
     assert_equal_runs(run, whole)
+    assert run.manifest.faults() == []
     ended, said = gar("", *job)
     assert (ended, "this run is finished. Its model is in" in said) == (0, True)
     ended, said = gar("", *job, "--trl.learning_rate", "0.5")
@@ -121,6 +122,24 @@ def test_ranks_end_after_the_same_step(tmp_path, way):
     (kept,) = checkpoints(run)
     assert (run.read_run().status, 0 < int(kept.rpartition("-")[2]) < 40) == ("interrupted", True)
     assert {path.name for path in run.checkpoints.glob("*/under_way_*")} == {"under_way_0.pt", "under_way_1.pt"}
+
+
+@pytest.mark.slow
+@pytest.mark.dist
+def test_two_ranks_go_on_as_if_nothing_had_been(tmp_path):
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m"]
+
+    def run(signals: str, *arguments: str) -> int:
+        env = os.environ | {"SIGNALLED_RANK": "1"}
+        command = [*launcher, "tests.train.signalled", signals, *arguments]
+        return completed(command, env=env).returncode
+
+    whole, interrupted = RunFolder(tmp_path / "whole"), RunFolder(tmp_path / "run")
+    assert run("", *LONG, *under(tmp_path, "whole")) == 0
+    assert run("3:SIGTERM", *LONG, *under(tmp_path, "run")) != 0
+    assert checkpoints(interrupted) == ["checkpoint-3"]
+    assert run("", "--resume", str(interrupted.path)) == 0
+    assert_equal_runs(interrupted, whole)
 
 
 # Without a run.

@@ -101,7 +101,7 @@ def test_dry_run_shows_settings_and_preflight_and_writes_nothing(tmp_path: Path,
     out = " ".join(capsys.readouterr().out.split())
     assert "learning_rate: 0.0002" in out
     assert "Preflight: 2 problems" in out
-    assert "Left out: 1 expert solutions that with their prompt exceed the model's context" in out
+    assert "1 exceed the model's context with their prompt" in out
     assert not (tmp_path / "runs").exists()
 
 
@@ -311,12 +311,12 @@ def test_what_a_run_cannot_train_on_is_an_error_before_the_model_is_loaded(tmp_p
     ):
         config = make_config({"data": {"template": "plain"}} | changes)
         with raises(DataError, code):
-            RunInputs(config, grpo_arguments(config, tmp_path), print)
+            RunInputs(config, *grpo_arguments(config), print)
 
 
 def test_an_evaluation_is_made_again_where_its_problems_have_changed_under_their_ids(tmp_path):
     config = make_config({"data": {"template": "plain", "max_problems": 64}})
-    inputs = RunInputs(config, grpo_arguments(config, tmp_path), str)
+    inputs = RunInputs(config, *grpo_arguments(config), str)
     asked: list[list[str]] = []
 
     def results() -> Iterator[tuple[str, Any]]:
@@ -330,17 +330,3 @@ def test_an_evaluation_is_made_again_where_its_problems_have_changed_under_their
         inputs.evaluation_sets = {"test": [replace(problem, answer=answer)]}
         inputs.evaluate(folder, "before", step=0)
     assert asked == [["7"], ["8"]]
-
-
-def test_data_hash_is_that_of_the_data_whatever_the_method_leaves_out(tmp_path):
-    """Runs of two methods on the same file are compared by it."""
-    rows = [{"prompt": "3+4=", "answer": 7, "expert_solution": solution} for solution in ("7", "7" * 2000)]
-
-    def inputs(method: str) -> RunInputs:
-        data = {"source": write_jsonl(tmp_path / "rows.jsonl", rows), "template": "plain"}
-        config = make_config({"method": method, "data": data})
-        return RunInputs(config, grpo_arguments(config, Path("unused")), lambda text: None)
-
-    grpo, gar = inputs("grpo"), inputs("gar-grpo")
-    assert [len(problem.anchors) for problem in (*grpo.problems, *gar.problems)] == [1, 1, 1, 0]
-    assert grpo.data_hash() == gar.data_hash()

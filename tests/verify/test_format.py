@@ -130,7 +130,7 @@ def test_parse_response_none_finds_the_answer() -> None:
 
 
 BOXES = [
-    (r"\boxed{\frac{1}{2}} and \boxed{\{1, 2\}}", r"\{1, 2\}"),
+    (r"\boxed{\frac{1}{2}} and \boxed{\{1, 2\}}", r"\frac{1}{2}, \{1, 2\}"),
     (r"\boxed{\boxed{7}}", "7"),
     (r"\boxed{7} \boxed{8", "7"),
     (r"{ \boxed {7}", "7"),
@@ -139,8 +139,8 @@ BOXES = [
     (r"\boxed{}", ""),
     (r"} \fbox{7}", "7"),
     (r"\\boxed{7}", "7"),
-    (r"\boxed{{7}", None),
-    (r"boxed{7}", None),
+    (r"\boxed{{7}", ""),
+    (r"boxed{7}", ""),
     ("\\boxed{" * 10_000 + "7" + "}" * 10_000, "7"),
     ("{" * 10_000 + r"\boxed{7}", "7"),
 ]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gar import DataError, Prompt, SequenceReader, TokenSequence
+from gar import DataError, Prompt, Reader, TokenSequence
 from gar.data import encode_prompt, iter_rows
 from paper.analyses.policies import Policy
 
@@ -47,5 +47,5 @@ def read_solutions(path: str | Path) -> list[LabeledSolution]:
 
 def solution_sequences(policy: Policy, solutions: Sequence[LabeledSolution]) -> list[TokenSequence]:
     """The solutions as token sequences of the policy."""
-    reader = SequenceReader(policy.tokenizer, policy.span_rule)
+    reader = Reader(policy.tokenizer, policy.span_rule)
     return [reader.anchor(encode_prompt(policy.tokenizer, s.prompt), s.text) for s in solutions]

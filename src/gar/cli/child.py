@@ -10,7 +10,7 @@ import signal
 import sys
 
 from gar.cli.main import main as gar
-from gar.comparison.pool import end_with_parent
+from gar.interrupts import end_with_parent
 
 
 def main(arguments: list[str]) -> int:

@@ -187,7 +187,7 @@ class _Guide(_Prompts):
         self.check(".jsonl")
         if "{prompt}" not in self.wording or "{beginning}" not in self.wording:
             raise ConfigError("--wording needs {prompt} and {beginning}.")
-        from gar.evaluation.evaluate import Sampling, sample_groups
+        from gar.evaluation.evaluate import Sampling, num_correct, sample_groups
         from gar.models.load import load_policy
         from gar.verify import Verifier
 
@@ -201,7 +201,7 @@ class _Guide(_Prompts):
                 groups = sample_groups(
                     policy, tokenizer, shown, verifier, sampling, num_samples=self.samples, progress="guide"
                 )
-                return [group.num_correct for group in groups]
+                return [num_correct(group) for group in groups]
 
             guided = guide_problems(
                 problems, count_right, num_samples=self.samples, wording=self.wording, tags=self.tags

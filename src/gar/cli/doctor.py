@@ -15,16 +15,17 @@ from rich.text import Text
 
 from gar import __version__
 from gar.cli.console import show
-from gar.errors import first_line, install_command
+from gar.errors import first_line
+from gar.extras import extra_requirements, install_command, installed_version
 
 _STYLES = {"ok": "green", "missing": "yellow", "wrong": "bold red"}
 _ABSENT = "not installed"
 _OPTIONAL = {
-    "peft": f"LoRA adapters: {install_command('peft')}",
-    "vllm": f"fast generation, --trl.use_vllm true: {install_command('trl[vllm]')}",
-    "verl==0.9.1": "FSDP2 or Megatron on a cluster: pip install verl==0.9.1 in a separate environment",
-    "slime>=0.3.0": "Megatron on a cluster: install it from its repository. PyPI has a different package of that name",
-    "submitit": f"comparisons as Slurm jobs: {install_command('submitit')}",
+    "peft>=0.18": f"LoRA adapters: {install_command('peft')}",
+    "vllm": f"fast generation, --trl.use_vllm true: {install_command('vllm')}",
+    "verl==0.9.1": "FSDP2 or Megatron on a cluster, in a separate environment: docs/integrations/verl.md",
+    "slime>=0.3.0": "Megatron on a cluster, in its container: docs/integrations/slime.md",
+    "submitit": f"comparisons as Slurm jobs: {install_command('cluster')}",
 }
 
 
@@ -41,7 +42,8 @@ def main(arguments: list[str]) -> int:
         "if something required is wrong, else 0.",
     ).parse_args(arguments)
     optional = (_version(Requirement(name), advice, otherwise="missing") for name, advice in _OPTIONAL.items())
-    rows = [*_required(), *_devices(), *optional]
+    training = list(_training())
+    rows = [*_required(), *training, *_devices(), *optional]
     table = Table("", "", "found", "what to do", title=f"gar {__version__}", title_justify="left", box=None)
     for status, *cells in rows:
         table.add_row(Text(status, style=_STYLES[status]), *map(Text, cells))
@@ -50,20 +52,33 @@ def main(arguments: list[str]) -> int:
     if wrong:
         show(f"Not ready. Wrong: {', '.join(wrong)}.", style="bold red")
         return 1
+    if any(status == "missing" for status, *_ in training):
+        place = " in a separate environment" if _installed("verl") else ""
+        show(f"Ready for verl and slime. The other commands need{place}: {install_command('train')}", style="bold green")
+        return 0
     show("Ready. Start with: gar train --preset demo", style="bold green")
     return 0
 
 
 def _required() -> Iterator[Row]:
-    """Python and every dependency in the installed metadata, each against its version range."""
+    """Python and the dependencies of every extra in the installed metadata, each against its version range."""
     if _installed("gar-rl") is None:
-        yield "wrong", "gar", _ABSENT, "pip install . in a clone"
+        yield "wrong", "gar", _ABSENT, f"{install_command('train')} in a clone"
         return
     python = Requirement(f"python{importlib.metadata.metadata('gar-rl')['Requires-Python']}")
     yield _version(python, "create an environment with a different Python")
     for requirement in map(Requirement, importlib.metadata.requires("gar-rl") or ()):
         if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
             yield _version(requirement, f"pip install '{requirement}'")
+
+
+def _training() -> Iterator[Row]:
+    """What `.[train]` adds. In an environment of verl or without TRL it is optional."""
+    if _installed("gar-rl") is None:
+        return
+    optional = _installed("verl") is not None or _installed("trl") is None
+    for requirement in map(Requirement, extra_requirements("train")):
+        yield _version(requirement, install_command("train"), otherwise="missing" if optional else "wrong")
 
 
 def _version(requirement: Requirement, advice: str, *, otherwise: Literal["missing", "wrong"] = "wrong") -> Row:
@@ -94,7 +109,4 @@ def _devices() -> Iterator[Row]:
 
 
 def _installed(name: str) -> str | None:
-    try:
-        return platform.python_version() if name == "python" else importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return None
+    return platform.python_version() if name == "python" else installed_version(name)

@@ -11,6 +11,7 @@ from typing import Any
 from gar import __version__
 from gar.cli.outcomes import DONE, INTERRUPTED, REFUSED, WRONG_USAGE
 from gar.errors import GarError, UsageError, did_you_mean, printable
+from gar.extras import require_extra
 from gar.interrupts import Interrupted
 from gar.output import lasting_output
 
@@ -25,6 +26,7 @@ COMMANDS = {
 }
 _ABOUT = """Gradient-Aligned Reward: dense rewards for RL with verifiable rewards.
 Start with: gar train --preset demo. gar --version prints the version."""
+_EXTRAS = dict.fromkeys(COMMANDS, "train") | {"data": "cli", "doctor": "cli"}
 _RESUMABLE = ("score", "compare", "eval")
 _ENVIRONMENT = {
     "HF_HUB_DISABLE_TELEMETRY": "1",  # nothing is sent unless the user asks for it
@@ -103,6 +105,7 @@ def _run(arguments: list[str]) -> int:
             print(f"gar {__version__}")
             return DONE
         name, rest = choose(arguments, COMMANDS, prog="gar", about=_ABOUT)
+        require_extra(_EXTRAS[name], "this command")
         return importlib.import_module(f"gar.cli.{name}").main(rest)
     except GarError as error:
         print(f"{f'gar {name}'.strip()}: {printable(error)}", file=sys.stderr)

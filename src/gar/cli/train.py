@@ -152,7 +152,7 @@ def _existing_run(config: RunConfig, *, resume: bool) -> "RunFolder | None":
         RecordError: The name of a new run is taken.
     """
     from gar.records import RunFolder
-    from gar.records.dotted import differences, in_words
+    from gar.records.dotted import changes_in_words, differences
     from gar.records.run_folder import RUN, check_free
 
     name, path = config.records.name, Path(config.records.output_dir, config.records.name or "")
@@ -166,8 +166,8 @@ def _existing_run(config: RunConfig, *, resume: bool) -> "RunFolder | None":
     changed = differences(folder.read_run().settings, with_template(config).model_dump(mode="json"))
     if changed:
         raise ConfigError(
-            f"{path}: --resume-if-exists found this run with other settings: {in_words(changed)}. Give it its own "
-            "settings, or another --records.name for a new run.",
+            f"{path}: --resume-if-exists found this run with other settings: {changes_in_words(changed)}. Give it its "
+            "own settings, or another --records.name for a new run.",
             code="other-settings",
         )
     return folder

@@ -7,7 +7,8 @@ from typing import Any
 
 from gar.comparison.compare import Comparison
 from gar.comparison.pool import LocalPool, launcher_words, local_devices
-from gar.errors import ConfigError, install_command
+from gar.errors import ConfigError
+from gar.extras import install_command
 
 _DAY_MINUTES = 24 * 60
 
@@ -40,7 +41,7 @@ def submit_jobs(job: Job, number: int, *, executor: str, parameters: Mapping[str
     try:
         import submitit
     except ImportError as error:
-        raise ConfigError(f"--executor needs submitit: {install_command('submitit')}") from error
+        raise ConfigError(f"--executor needs submitit: {install_command('cluster')}") from error
     try:
         jobs = submitit.AutoExecutor(folder=folder / "%j", cluster=executor)
         jobs.update_parameters(**{"name": "gar-compare", "timeout_min": _DAY_MINUTES} | dict(parameters))

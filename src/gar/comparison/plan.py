@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from gar.config import (
     RunConfig,
-    in_words,
+    error_in_words,
     make_config,
     merge,
     preset_names,
@@ -192,7 +192,7 @@ def _explain(error: Any) -> str:
     if error["type"] == "missing":
         return f"{setting_of(error)} is missing."
     if error["type"] != "extra_forbidden":
-        return in_words(error)
+        return error_in_words(error)
     known = (RowSettings if "runs" in error["loc"][:-1] else ComparisonSettings).model_fields
     hint = did_you_mean(str(error["loc"][-1]), known) or f" Known: {', '.join(known)}."
     return f"unknown key '{setting_of(error)}'.{hint}"

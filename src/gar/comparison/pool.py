@@ -5,7 +5,6 @@ until it has written `result.json`. So two comparisons never run one cell at the
 """
 
 import contextlib
-import ctypes
 import os
 import shlex
 import shutil
@@ -24,6 +23,7 @@ from gar.comparison.plan import PlannedRun
 from gar.comparison.result import finished_result, write_result
 from gar.config import dump_yaml
 from gar.errors import ConfigError, GarError
+from gar.interrupts import end_with_parent
 from gar.methods import METHODS
 from gar.records import RunFolder, write_atomic
 from gar.records.checkpoints import find_checkpoint
@@ -33,7 +33,6 @@ from gar.train.resume import resumed_config
 
 _CHILD = ("-m", "gar.cli.child")
 _REPLACED = ".replaced"
-_KILL_WITH_PARENT = 1  # PR_SET_PDEATHSIG of prctl(2)
 _MEMORY_UNIT = 1 if sys.platform == "darwin" else 1024  # of ru_maxrss, in bytes
 
 
@@ -67,14 +66,6 @@ def launcher_words(launch: str) -> list[str]:
     if words and not shutil.which(words[0]):
         raise ConfigError(f"--launch: there is no command '{words[0]}'.")
     return words
-
-
-def end_with_parent(parent: int | None = None) -> None:
-    """Let the kernel kill this process when its parent ends. Linux only. Elsewhere it runs to its end."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_KILL_WITH_PARENT, signal.SIGKILL)
-        if parent not in (None, os.getppid()):  # it has ended already
-            os._exit(1)
 
 
 class _Process(NamedTuple):

@@ -16,11 +16,11 @@ def gradient_aligned_bonuses(
     group_index: Int[Tensor, " responses"],
     *,
     scored: Bool[Tensor, " responses"] | None = None,
-    beta: float = 0.5,
+    bonus_weight: float = 0.5,
     center: bool = True,
     clip: bool = True,
 ) -> Float[Tensor, " responses"]:
-    """Bonus for alignment: `beta * max(0, b_i - mean of the group's b)` on Q(x), 0 elsewhere.
+    """Bonus for alignment: `bonus_weight * max(0, b_i - mean of the group's b)` on Q(x), 0 elsewhere.
 
     Q(x) are the responses to a problem that are eligible and scored. The mean is over Q(x) in the whole group: pass the
     responses of all ranks.
@@ -30,7 +30,7 @@ def gradient_aligned_bonuses(
         alignment: b_i. Entries outside Q(x) are not read and may be NaN.
         group_index: Which problem a response answers. Any integers, any order.
         scored: Has an anchor and a usable vector. None means all.
-        beta: Weight of the bonus.
+        bonus_weight: The paper's beta.
         center: Subtract the group's mean. False is the paper's ablation.
         clip: Cut negative bonuses to zero. False is the paper's ablation.
 
@@ -38,7 +38,7 @@ def gradient_aligned_bonuses(
         One bonus per response in `alignment`'s dtype, torch's default for integers and bool. Computed in float64.
 
     Raises:
-        ValueError: Shapes differ, or an alignment in Q(x) or `beta` is not finite.
+        ValueError: Shapes differ, or an alignment in Q(x) or `bonus_weight` is not finite.
 
     References:
         GAR, arXiv 2609.03342, eqs. 6 and 9.
@@ -48,8 +48,8 @@ def gradient_aligned_bonuses(
         >>> gradient_aligned_bonuses(torch.tensor([True, True, False]), b, torch.tensor([0, 0, 0]))
         tensor([0.1000, 0.0000, 0.0000])
     """
-    if not isfinite(beta):
-        raise ValueError(f"beta must be finite, got {beta}")
+    if not isfinite(bonus_weight):
+        raise ValueError(f"bonus_weight must be finite, got {bonus_weight}")
     if scored is None:
         scored = torch.ones_like(eligible)
     check_shapes(alignment.shape, eligible=eligible, group_index=group_index, scored=scored)
@@ -60,4 +60,4 @@ def gradient_aligned_bonuses(
     shifted = group_deviations(values, group_index, members) if center else torch.where(members, values, 0.0)
     if clip:
         shifted = shifted.clamp(min=0.0)
-    return as_given(beta * shifted, alignment)
+    return as_given(bonus_weight * shifted, alignment)

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from gar.data.problems import load_problems, load_run_problems, prompt_text
     from gar.data.prompts import render_problems
     from gar.data.rows import iter_rows
-    from gar.rollouts.generate import check_prompts, context_length, encode_prompt, generate_responses
+    from gar.reader import encode_prompt
+    from gar.rollouts.generate import check_prompts, context_length, generate_responses
     from gar.settings import EMBEDDED_TASKS
 
 __all__ = [

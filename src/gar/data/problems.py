@@ -20,7 +20,7 @@ from gar.data.rows import OnError, Row, iter_rows, raise_error, row_place, sourc
 from gar.data.schemas import SCHEMAS, ColumnSchema, choose_schema, has_column, read_problem
 from gar.errors import DataError, did_you_mean
 from gar.settings import DEFAULT_SOURCE, EMBEDDED_TASKS, DataSettings, SourceSettings
-from gar.types import Problem, Prompt
+from gar.types import Problem, Prompt, prompt_text
 
 OnDrop = Callable[[str, str], None]
 """Called with the place of a dropped row, and the reason."""
@@ -191,11 +191,6 @@ def _notes(found: list[tuple[str, Problem]], dropped: list[tuple[str, str]]) -> 
     notes = [f"{first[reason]}: dropped, {reason} ({count} of {num_rows} rows)." for reason, count in counts]
     lacking = [f"{place}: problem {problem.id!r} has" for place, problem in found if not problem.anchors]
     return [*notes, f"{lacking[0]} no anchor ({len(lacking)} of {len(found)} lack one)."] if lacking else notes
-
-
-def prompt_text(prompt: Prompt) -> str:
-    """The text of a prompt. For chat messages their contents, one per line."""
-    return prompt if isinstance(prompt, str) else "\n".join(message["content"] for message in prompt)
 
 
 def prompt_hash(prompt: Prompt, seed: int = 0) -> int:

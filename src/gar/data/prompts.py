@@ -11,7 +11,8 @@ from typing import Any, Literal
 from tqdm import tqdm
 
 from gar.errors import DataError, ModelError
-from gar.types import Message, Problem, Prompt, Tags
+from gar.reader import encode_prompt
+from gar.types import Message, Problem, Prompt, Tags, problem_text
 
 PromptTemplate = Literal["plain", "think-answer", "boxed"]
 
@@ -87,7 +88,9 @@ def render_problems(
             prompt = render_prompt(problem.prompt, template, chat=bool(tokenizer.chat_template), tags=tags)
         except DataError as error:
             raise DataError(f"problem {problem.id!r}: {error}") from error
-        rendered.append(dataclasses.replace(problem, prompt=as_messages(prompt) if with_messages else prompt))
+        prompt = as_messages(prompt) if with_messages else prompt
+        question = problem.question if template == "plain" else problem_text(problem)
+        rendered.append(dataclasses.replace(problem, prompt=prompt, question=question))
     return rendered
 
 
@@ -96,8 +99,6 @@ def drop_long_prompts(problems: Sequence[Problem], tokenizer: Any, max_prompt_to
 
     Counts what an engine would encode: chat template and special tokens too. A `DataError` if none fits.
     """
-    from gar.rollouts.generate import encode_prompt  # imports torch
-
     shown = tqdm(problems, desc="measuring prompts", unit=" prompts", delay=2, disable=None)
     lengths = [len(encode_prompt(tokenizer, problem.prompt)) for problem in shown]
     kept = [problem for problem, length in zip(problems, lengths, strict=True) if length <= max_prompt_tokens]

@@ -8,11 +8,11 @@ from pydantic import Field
 
 from gar.data.problems import prompt_hash
 from gar.data.rows import Row, iter_rows, row_place, source_name
-from gar.data.schemas import ColumnSchema, boxed_answer, checked_text, column_value, read_problem
+from gar.data.schemas import ColumnSchema, checked_text, column_value, read_problem
 from gar.errors import DataError
 from gar.settings import Settings
 from gar.types import Prompt
-from gar.verify import answer_line
+from gar.verify import answer_line, last_boxed
 
 _NOT_STATED = "the solution states no answer (\\boxed{}, or a line that starts with #### or A:)"
 
@@ -134,7 +134,7 @@ def stated_answer(solution: str) -> str:
 
     "" if none is stated. A last number is not taken for one.
     """
-    return boxed_answer(solution) or answer_line(solution).rstrip("*")
+    return last_boxed(solution) or answer_line(solution).rstrip("*")
 
 
 def _responses(row: Row, columns: ResponseColumns, place: str) -> Iterator[tuple[str, str]]:

@@ -67,30 +67,6 @@ def _before_hashes(text: str) -> str:
     return re.sub(r"<<[^<>]*>>", "", text.rpartition("####")[0] if "####" in text else text).strip()
 
 
-_BOX_START = re.compile(r"(?=\\(?:boxed|fbox) *\{)")
-_JOINED = re.compile(
-    r"\s*\}(?![^\n]*\b(?:so|thus|hence|then|therefore)\b)(?:[^.!?\n]{0,40}\b(?:or|and)\b[^.!?\n]{0,40}"
-    r"|[\s$]*[,;][^\w!?.]*(?:\w{1,3} *= *)?[\s$]*)"
-)
-
-
-def boxed_answer(solution: str) -> str:
-    r"""The last \boxed{} of a solution, or a list of several that a comma, "or" or "and" joins. "" without one.
-
-    >>> boxed_answer(r"So $x=\boxed{3}$ or $x=\boxed{-5}$.")
-    '3, -5'
-    """
-    answers: list[str] = []
-    for piece in reversed(_BOX_START.split(solution)[1:]):
-        box = last_boxed(piece)
-        if box is None and not answers:  # it never closes
-            continue
-        if not box or (answers and not _JOINED.fullmatch(piece, piece.index(box, piece.index("{")) + len(box))):
-            break
-        answers.append(box)
-    return ", ".join(dict.fromkeys(reversed(answers)))
-
-
 def _numina_unusable(row: Row) -> str:
     for column in ("problem_is_valid", "solution_is_valid"):
         if column in row and row[column] not in ("Yes", True):
@@ -139,7 +115,7 @@ _DETECTED = (
         prompt="problem",
         answer="solution",
         anchors=("solution",),
-        answer_of=boxed_answer,
+        answer_of=last_boxed,
         no_answer="no \\boxed{} in the solution",
     ),
     ColumnSchema(

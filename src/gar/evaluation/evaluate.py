@@ -3,20 +3,20 @@
 import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from transformers import PreTrainedModel
 
-from gar.data.problems import prompt_text
 from gar.errors import DataError
 from gar.evaluation.metrics import mean, pass_at_k
+from gar.reader import encode_prompt, ends_in_thinking_tag, judge, token_pieces
 from gar.records.files import canonical_hash
-from gar.records.rollouts import SampleRecord
-from gar.rollouts.generate import Response, encode_prompt, generate_responses
-from gar.sequences import ends_in_thinking_tag, token_pieces
+from gar.records.rollouts import SampleRecord, response_record
+from gar.response import Response
+from gar.rollouts.generate import generate_responses
 from gar.settings import EvaluateSettings
-from gar.types import Problem, ResponseFormat, ResponseVerifier, Status, Tags, Verdict
+from gar.types import Problem, ResponseFormat, ResponseVerifier, Status, Tags
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,36 +37,18 @@ class Sampling:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Group:
-    """The responses to one problem, and the verifier's verdict on each."""
-
-    problem: Problem
-    responses: tuple[Response, ...]
-    verdicts: tuple[Verdict, ...]
-
-    @property
-    def num_samples(self) -> int:
-        """Responses to the problem."""
-        return len(self.responses)
-
-    @property
-    def num_correct(self) -> int:
-        """Responses that are verified and well formatted."""
-        return sum(verdict.verified and verdict.well_formatted for verdict in self.verdicts)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class SetResult:
-    """The groups of one set, in the order of its problems, the k of pass@k, and how the responses were read."""
+    """The judged responses to each problem of a set, the k of pass@k, and how the responses were read."""
 
-    groups: tuple[Group, ...]
+    problems: Sequence[Problem]
+    groups: Sequence[Sequence[Response]]
     ks: Sequence[int]
     format: ResponseFormat
 
     @property
     def pass_at(self) -> dict[int, float]:
         """pass@k for each k, the mean over problems. Correct means verified and well formatted."""
-        return {k: mean(pass_at_k(group.num_samples, group.num_correct, k) for group in self.groups) for k in self.ks}
+        return {k: mean(pass_at_k(len(group), num_correct(group), k) for group in self.groups) for k in self.ks}
 
     def to_json(self) -> dict[str, Any]:
         """The numbers without the texts: `{"num_problems": 200, ..., "pass_at": {"1": 0.31}, ...}`.
@@ -75,22 +57,22 @@ class SetResult:
         `truncated_fraction` is the share of responses without an end token within the limit, and
         `mean_response_tokens` counts end tokens.
         """
-        problems = [group.problem for group in self.groups]
-        verdicts = [verdict for group in self.groups for verdict in group.verdicts]
-        responses = [response for group in self.groups for response in group.responses]
-        statuses = Counter(verdict.status for verdict in verdicts)
+        responses = list(itertools.chain.from_iterable(self.groups))
+        statuses = Counter(response.verdict.status for response in responses)
+        asked = [[problem.id, problem.prompt, problem.answer] for problem in self.problems]
+        counts = zip(self.problems, map(num_correct, self.groups), strict=True)
         return {
             "num_problems": len(self.groups),
-            "problems_hash": canonical_hash([[problem.id, problem.prompt, problem.answer] for problem in problems]),
-            "num_samples": self.groups[0].num_samples,
+            "problems_hash": canonical_hash(asked),
+            "num_samples": len(self.groups[0]),
             "format": self.format,
             "pass_at": {str(k): value for k, value in self.pass_at.items()},
             "mean_response_tokens": mean(response.num_tokens for response in responses),
             "truncated_fraction": mean(response.truncated for response in responses),
-            "well_formatted_fraction": mean(verdict.well_formatted for verdict in verdicts),
-            "verified_fraction": mean(verdict.verified for verdict in verdicts),
+            "well_formatted_fraction": mean(response.verdict.well_formatted for response in responses),
+            "verified_fraction": mean(response.verdict.verified for response in responses),
             "status_counts": {status.value: statuses[status] for status in Status},
-            "problems": [{"id": group.problem.id, "num_correct": group.num_correct} for group in self.groups],
+            "problems": [{"id": problem.id, "num_correct": number} for problem, number in counts],
         }
 
     def samples(self, set_name: str) -> list[SampleRecord]:
@@ -98,22 +80,18 @@ class SetResult:
         return [
             SampleRecord(
                 set_name=set_name,
-                problem_id=group.problem.id,
+                **response_record(problem, response),
                 group_index=number,
                 response_index=index,
-                prompt=str(group.problem.prompt),
-                response=response.text,
-                gold=group.problem.answer,
-                answer=verdict.answer,
-                status=verdict.status,
-                verified=verdict.verified,
-                well_formatted=verdict.well_formatted,
-                num_tokens=response.num_tokens,
-                truncated=response.truncated,
             )
-            for number, group in enumerate(self.groups)
-            for index, (response, verdict) in enumerate(zip(group.responses, group.verdicts, strict=True))
+            for number, (problem, group) in enumerate(zip(self.problems, self.groups, strict=True))
+            for index, response in enumerate(group)
         ]
+
+
+def num_correct(group: Sequence[Response]) -> int:
+    """How many responses are verified and well formatted."""
+    return sum(response.is_correct for response in group)
 
 
 def evaluate_policy(
@@ -141,7 +119,7 @@ def evaluate_policy(
     )
     number, asked = settings.num_samples, problems[: settings.max_problems]
     groups = sample_groups(model, tokenizer, asked, verifier, sampling, num_samples=number, progress="evaluate")
-    return SetResult(groups=groups, ks=settings.pass_at_k, format=verifier.format)
+    return SetResult(problems=asked, groups=groups, ks=settings.pass_at_k, format=verifier.format)
 
 
 def sample_groups(
@@ -153,7 +131,7 @@ def sample_groups(
     *,
     num_samples: int,
     progress: str | None = None,
-) -> tuple[Group, ...]:
+) -> list[list[Response]]:
     """Sample a group of responses to each problem, and verify them. Without `progress` there is no bar.
 
     Raises:
@@ -172,7 +150,7 @@ def sample_groups(
         progress=progress,
         **sampling.arguments(),
     )
-    return graded_groups(verifier, problems, sampled, prefilled=prefilled)
+    return judged_groups(verifier, problems, sampled, prefilled=prefilled)
 
 
 def encode_prompts(
@@ -184,22 +162,18 @@ def encode_prompts(
     return prompt_ids, [ends_in_thinking_tag(ids, pieces, tags) for ids in prompt_ids]
 
 
-def graded_groups(
+def judged_groups(
     verifier: ResponseVerifier,
     problems: Sequence[Problem],
-    responses: Sequence[Sequence[Response]],
+    groups: Sequence[Sequence[Response]],
     *,
     prefilled: Sequence[bool],
-) -> tuple[Group, ...]:
-    """A group per problem, with a verdict on each of its responses. `prefilled` prompts open the thinking part."""
+) -> list[list[Response]]:
+    """The responses to each problem with their verdicts. `prefilled` prompts open the thinking part."""
     rows = [
-        (response.text, problem.answer, flag, prompt_text(problem.prompt))
-        for problem, group, flag in zip(problems, responses, prefilled, strict=True)
+        (replace(response, prefilled=flag), problem)
+        for problem, group, flag in zip(problems, groups, prefilled, strict=True)
         for response in group
     ]
-    texts, golds, flags, prompts = zip(*rows, strict=True)
-    verdicts = iter(verifier.verify(texts, golds, prefilled_think=flags, prompts=prompts))
-    return tuple(
-        Group(problem=problem, responses=tuple(group), verdicts=tuple(itertools.islice(verdicts, len(group))))
-        for problem, group in zip(problems, responses, strict=True)
-    )
+    judged = iter(judge(verifier, [response for response, _ in rows], [problem for _, problem in rows]))
+    return [list(itertools.islice(judged, len(group))) for group in groups]

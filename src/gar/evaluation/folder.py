@@ -46,7 +46,8 @@ class EvaluationFolder:
         """Begin, or resume the same evaluation. `overwrite` removes any earlier one. See `ResumableOutput.begin`."""
 
         def prepare() -> None:
-            lines = [{"id": each.id, "prompt": each.prompt, "answer": each.answer} for each in problems]
+            names = ("id", "prompt", "answer", "question")
+            lines = [{name: getattr(each, name) for name in names} for each in problems]
             write_atomic(self.path / PROBLEMS, "".join(json_text(line) + "\n" for line in lines))
             self.manifest.add(PROBLEMS)
 

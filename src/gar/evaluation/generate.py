@@ -14,18 +14,20 @@ import torch
 from tqdm import tqdm
 
 from gar.data.prompts import render_problems
-from gar.errors import ConfigError, DataError, ModelError, install_command
+from gar.errors import ConfigError, DataError, ModelError
 from gar.evaluation.benchmarks.load import EvaluationSet
 from gar.evaluation.evaluate import Sampling, encode_prompts
 from gar.evaluation.folder import EvaluationFolder
 from gar.evaluation.job import GenerateJob
+from gar.extras import install_command
 from gar.models.embedded import model_path
 from gar.models.load import load_policy
+from gar.reader import special_ids, without_trailing_special
 from gar.records.checkpoints import check_saved_model
-from gar.rollouts.generate import Response, context_length, generate_responses
+from gar.response import Response, TokenSequence
+from gar.rollouts.generate import context_length, generate_responses
 from gar.scoring.device import choose_device
 from gar.scoring.identity import tokenizer_hash, weights_hash
-from gar.sequences import special_ids, without_trailing_special
 from gar.types import Tags
 
 DEFAULT_MAX_NEW_TOKENS = 8192
@@ -79,7 +81,7 @@ class VllmEngine:
         try:
             from vllm import LLM, SamplingParams  # pyright: ignore[reportMissingImports]: an extra
         except ImportError as error:
-            raise ConfigError(f"--backend vllm needs vLLM: {install_command('trl[vllm]')}") from error
+            raise ConfigError(f"--backend vllm needs vLLM: {install_command('vllm')}") from error
         model = job.model
         check_saved_model(model_path(model.path))
         self._params = SamplingParams
@@ -111,7 +113,8 @@ class VllmEngine:
             body = without_trailing_special(output.token_ids, stripped)
             text = self.tokenizer.decode(body, skip_special_tokens=False, clean_up_tokenization_spaces=False)
             truncated = output.finish_reason == "length"
-            responses.append(Response(ids=tuple(output.token_ids), text=text, truncated=truncated))
+            sequence = TokenSequence(ids=tuple(output.token_ids))
+            responses.append(Response(sequence=sequence, text=text, truncated=truncated))
         return responses
 
 

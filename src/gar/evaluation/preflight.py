@@ -5,8 +5,9 @@ If all responses are cut off, badly formatted or wrong, a run trains for hours a
 
 import math
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from rich.console import Group as Lines
@@ -15,11 +16,11 @@ from rich.text import Text
 from transformers import PreTrainedModel
 
 from gar.errors import PreflightError
-from gar.evaluation.evaluate import Group, Sampling, sample_groups
+from gar.evaluation.evaluate import Sampling, num_correct, sample_groups
 from gar.evaluation.metrics import mean
-from gar.rollouts.generate import Response
+from gar.response import Response
 from gar.settings import PreflightSettings
-from gar.types import Problem, ResponseVerifier, Status, Verdict
+from gar.types import Problem, ResponseVerifier, Status
 
 MOST = 0.5
 """Above this fraction a failure is the rule: truncation, timeouts and errors then stop the run."""
@@ -33,13 +34,13 @@ BAD_FORMAT, RIGHT_IN_BAD_FORMAT = "badly formatted", "right answer in bad format
 UNREADABLE, UNCHECKED = "well formatted without a readable answer", "not graded: timeout or error"
 ALL_CORRECT, ALL_WRONG = "groups all correct", "groups all wrong"
 
-_OF_RESPONSES: Mapping[str, Callable[[Response, Verdict], bool]] = {
-    CORRECT: lambda _, verdict: verdict.verified and verdict.well_formatted,
-    CUT_OFF: lambda response, _: response.truncated,
-    BAD_FORMAT: lambda _, verdict: not verdict.well_formatted,
-    RIGHT_IN_BAD_FORMAT: lambda _, verdict: verdict.verified and not verdict.well_formatted,
-    UNREADABLE: lambda _, verdict: verdict.well_formatted and verdict.status is Status.UNPARSED,
-    UNCHECKED: lambda _, verdict: verdict.status in (Status.TIMEOUT, Status.ERROR),
+_OF_RESPONSES: Mapping[str, Callable[[Response], bool]] = {
+    CORRECT: lambda response: response.is_correct,
+    CUT_OFF: lambda response: response.truncated,
+    BAD_FORMAT: lambda response: not response.verdict.well_formatted,
+    RIGHT_IN_BAD_FORMAT: lambda response: response.verdict.verified and not response.verdict.well_formatted,
+    UNREADABLE: lambda response: response.verdict.well_formatted and response.verdict.status is Status.UNPARSED,
+    UNCHECKED: lambda response: response.verdict.status in (Status.TIMEOUT, Status.ERROR),
 }
 """Shares of the responses, by label."""
 
@@ -83,9 +84,10 @@ _FAULTS: Mapping[str, tuple[float, str]] = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PreflightReport:
-    """The groups, fractions by label, what is wrong in words, and whether training would waste its budget."""
+    """Problems, responses, fractions by label, what is wrong in words, and whether training would waste its budget."""
 
-    groups: tuple[Group, ...]
+    problems: Sequence[Problem]
+    groups: Sequence[Sequence[Response]]
     shares: Mapping[str, float]
     findings: tuple[str, ...]
     stops: bool
@@ -94,7 +96,7 @@ class PreflightReport:
         """Raise a `PreflightError` with all findings, if one of them stops the run."""
         if self.stops:
             raise PreflightError(
-                f"{self.groups[0].num_samples} responses to each of {len(self.groups)} problems, before the first "
+                f"{len(self.groups[0])} responses to each of {len(self.groups)} problems, before the first "
                 "step, show that training would waste its budget:\n"
                 + "\n".join(f"- {finding}" for finding in self.findings)
                 + "\nTo train anyway: --preflight.mode warn."
@@ -133,18 +135,18 @@ def preflight(
     for label, (above, meaning) in _FAULTS.items():
         if shares[label] > above:
             text = f"{_percent(shares[label])} {meaning.format(**facts)}"
-            example = _example(groups, label)
+            example = _example(few, groups, label)
             if example and example not in shown:
                 text += f"\n  For example {example}"
                 shown.add(example)
             findings.append(text)
     stops = max(shares[CUT_OFF], shares[UNCHECKED]) > MOST or shares[CORRECT] == 0
-    return PreflightReport(groups=groups, shares=shares, findings=tuple(findings), stops=stops)
+    return PreflightReport(problems=few, groups=groups, shares=shares, findings=tuple(findings), stops=stops)
 
 
 def render(report: PreflightReport, *, with_findings: bool = True) -> Lines:
     """The report for a terminal: a table of fractions, then the findings, unless `raise_if_stop` is to raise them."""
-    table = Table(title=f"Preflight: {len(report.groups)} problems, {report.groups[0].num_samples} responses each")
+    table = Table(title=f"Preflight: {len(report.groups)} problems, {len(report.groups[0])} responses each")
     table.add_column("what")
     table.add_column("share", justify="right")
     for label, fraction in report.shares.items():
@@ -155,28 +157,24 @@ def render(report: PreflightReport, *, with_findings: bool = True) -> Lines:
     return Lines(table, *(Text(f"WARN: {finding}", style=style) for finding in report.findings if with_findings))
 
 
-def _shares(groups: Sequence[Group]) -> dict[str, float]:
+def _shares(groups: Sequence[Sequence[Response]]) -> dict[str, float]:
+    responses = list(chain.from_iterable(groups))
     return {
-        **{label: mean(holds(r, v) for _, r, v in _rows(groups)) for label, holds in _OF_RESPONSES.items()},
-        ALL_CORRECT: mean(group.num_correct == group.num_samples for group in groups),
-        ALL_WRONG: mean(group.num_correct == 0 for group in groups),
+        **{label: mean(map(holds, responses)) for label, holds in _OF_RESPONSES.items()},
+        ALL_CORRECT: mean(num_correct(group) == len(group) for group in groups),
+        ALL_WRONG: mean(num_correct(group) == 0 for group in groups),
     }
 
 
-def _example(groups: Sequence[Group], label: str) -> str | None:
+def _example(problems: Sequence[Problem], groups: Sequence[Sequence[Response]], label: str) -> str | None:
     """The first response with a fault, shortened: problem, gold, text, and the verifier's explanation."""
-    for problem, response, verdict in _rows(groups):
-        if label == ALL_WRONG or _OF_RESPONSES[label](response, verdict):
-            shown = repr(response.text[:_EXAMPLE_CHARACTERS]) + "..." * (len(response.text) > _EXAMPLE_CHARACTERS)
-            detail = f" ({verdict.detail})" if verdict.detail else ""
-            return f"problem {problem.id!r}, gold {problem.answer!r}: {shown}{detail}"
+    for problem, group in zip(problems, groups, strict=True):
+        for response in group:
+            if label == ALL_WRONG or _OF_RESPONSES[label](response):
+                shown = repr(response.text[:_EXAMPLE_CHARACTERS]) + "..." * (len(response.text) > _EXAMPLE_CHARACTERS)
+                detail = f" ({response.verdict.detail})" if response.verdict.detail else ""
+                return f"problem {problem.id!r}, gold {problem.answer!r}: {shown}{detail}"
     return None
-
-
-def _rows(groups: Sequence[Group]) -> Iterator[tuple[Problem, Response, Verdict]]:
-    for group in groups:
-        for response, verdict in zip(group.responses, group.verdicts, strict=True):
-            yield group.problem, response, verdict
 
 
 def _percent(fraction: float) -> str:

@@ -12,15 +12,14 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from gar.data.problems import prompt_text
-from gar.evaluation.evaluate import Group, SetResult, graded_groups
+from gar.evaluation.evaluate import SetResult, judged_groups
 from gar.evaluation.folder import EvaluationFolder
 from gar.evaluation.job import ScoreSettings
 from gar.evaluation.metrics import check_ks, default_ks, mean, rate
 from gar.evaluation.statistics import bootstrap_interval
 from gar.records.resumable import Line
-from gar.rollouts.generate import Response
-from gar.types import Status
+from gar.response import Response, TokenSequence
+from gar.types import Problem, Status, problem_text
 from gar.verify import Verifier
 from gar.verify.choices import chosen_letters, is_choice
 
@@ -43,23 +42,24 @@ def score(folder: EvaluationFolder, settings: ScoreSettings) -> dict[str, Any]:
     with folder.alone():
         problems = folder.problems()
         lines = folder.all_responses(problems, num_samples)
-        groups, votes, size = list[Group](), list[list[int]](), max(1, _RESPONSES_PER_WINDOW // num_samples)
+        groups, votes, size = list[list[Response]](), list[list[int]](), max(1, _RESPONSES_PER_WINDOW // num_samples)
         with verifier:
             for start in tqdm(range(0, len(problems), size), desc="grading", disable=None):
                 window = slice(start, start + size)
                 responses = [[_response(line) for line in group] for group in lines[window]]
                 prefilled = [group[0]["prefilled_think"] for group in lines[window]]
-                graded = graded_groups(verifier, problems[window], responses, prefilled=prefilled)
-                groups += graded
-                votes += _wrong_votes(verifier, graded)
-        result = SetResult(groups=tuple(groups), ks=ks, format=format)
+                judged = judged_groups(verifier, problems[window], responses, prefilled=prefilled)
+                groups += judged
+                votes += _wrong_votes(verifier, problems[window], judged)
+        result = SetResult(problems=problems, groups=groups, ks=ks, format=format)
         name, numbers = identity["benchmark"]["name"], _numbers(result, votes)
         folder.write_result(result.samples(name), {"sets": {name: numbers}})
         return numbers
 
 
 def _response(line: Line) -> Response:
-    return Response(ids=tuple(line["tokens"]), text=line["text"], truncated=line["stop"] == "length")
+    sequence = TokenSequence(ids=tuple(line["tokens"]))
+    return Response(sequence=sequence, text=line["text"], truncated=line["stop"] == "length")
 
 
 def _numbers(result: SetResult, votes: Sequence[Sequence[int]]) -> dict[str, Any]:
@@ -101,9 +101,11 @@ def equal_answers(verifier: Verifier, answers: Sequence[Sequence[str]]) -> list[
     return classes
 
 
-def _wrong_votes(verifier: Verifier, groups: Sequence[Group]) -> list[list[int]]:
+def _wrong_votes(
+    verifier: Verifier, problems: Sequence[Problem], groups: Sequence[Sequence[Response]]
+) -> list[list[int]]:
     """Votes for each wrong answer to each problem, most frequent first. An incomparable answer votes for its text."""
-    ballots = [_ballot(group) for group in groups]
+    ballots = [_ballot(problem, group) for problem, group in zip(problems, groups, strict=True)]
     classes = equal_answers(verifier, [[answer for answer, graded in ballot if graded] for ballot in ballots])
     counts = [
         Counter(first_of.get(answer, answer) for answer, _ in ballot)
@@ -112,14 +114,15 @@ def _wrong_votes(verifier: Verifier, groups: Sequence[Group]) -> list[list[int]]
     return [sorted(votes.values(), reverse=True) for votes in counts]
 
 
-def _ballot(group: Group) -> list[tuple[str, bool]]:
+def _ballot(problem: Problem, group: Sequence[Response]) -> list[tuple[str, bool]]:
     """The wrong answers to a problem, and whether each was graded. Of a choice only the letter counts."""
+    verdicts = [response.verdict for response in group]
     ballot = [
         (each.answer, each.status is Status.WRONG)
-        for each in group.verdicts
+        for each in verdicts
         if each.well_formatted and each.answer is not None and not each.verified
     ]
-    if not is_choice(group.problem.answer):
+    if not is_choice(problem.answer):
         return ballot
-    prompt = prompt_text(group.problem.prompt)
-    return [(chosen_letters(answer, prompt) if graded else answer, graded) for answer, graded in ballot]
+    text = problem_text(problem)
+    return [(chosen_letters(answer, text) if graded else answer, graded) for answer, graded in ballot]

@@ -72,7 +72,7 @@ class Watchdog:
     def look_at(self, step: int, responses: Step) -> None:
         """`look` for the responses of all ranks under any engine."""
         pairs = zip(responses.facts, responses.eligible.tolist(), strict=True)
-        self._count(step, [(fact.empty, fact.truncated, fact.status, right) for fact, right in pairs])
+        self._count(step, [(fact.empty, fact.truncated, fact.verdict.status, right) for fact, right in pairs])
 
     def _count(self, step: int, responses: Sequence[tuple[bool, bool, str, bool]]) -> None:
         """Count a step: which responses are empty, which are cut off, how they were verified, which are right."""

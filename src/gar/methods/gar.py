@@ -27,7 +27,7 @@ def gradient_aligned_shape(batch: ScoredBatch, settings: RewardSettings) -> Shap
         batch.alignment.double(),
         batch.group_index,
         scored=batch.scored,
-        beta=settings.bonus_weight,
+        bonus_weight=settings.bonus_weight,
         center=settings.center,
         clip=settings.clip,
     )

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from gar.core import unit_rows
-from gar.sequences import TokenPieces, TokenSequence
+from gar.reader import TokenPieces
+from gar.response import TokenSequence
 
 
 def random_anchor_vectors(problem_index: Sequence[int], width: int, *, seed: int) -> Tensor:

@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gar.errors import ConfigError, ModelError, did_you_mean, first_line, install_command
+from gar.errors import ConfigError, ModelError, did_you_mean, first_line
+from gar.extras import install_command
 from gar.models.families import find_parts
 from gar.settings import AdapterSettings
 

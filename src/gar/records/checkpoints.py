@@ -41,7 +41,8 @@ def seal_checkpoint(run: RunFolder, step: int) -> None:
             break
         since.append(name)
     sync_tree(path)
-    run.manifest.add_folder(path, again=reversed(since))
+    cards = path.parent.glob("*.md")  # TRL writes the model's card beside the checkpoints
+    run.manifest.add_folder(path, *cards, again=reversed(since))
 
 
 def mark_interrupt(run: RunFolder, step: int) -> None:

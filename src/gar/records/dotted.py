@@ -21,7 +21,7 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, 
     return {name: (old.get(name), value) for name, value in new.items() if old.get(name) != value}
 
 
-def in_words(changes: Mapping[str, Sequence[Any]]) -> str:
+def changes_in_words(changes: Mapping[str, Sequence[Any]]) -> str:
     """Old and new values for a person, the first eight of them: `trl.seed was 1, is 2`. Empty if there are none."""
     shown = [f"{name} was {before!r}, is {now!r}" for name, (before, now) in changes.items()]
     more = f" and {len(shown) - _MOST_SHOWN} more" if len(shown) > _MOST_SHOWN else ""

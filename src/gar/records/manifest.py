@@ -132,9 +132,9 @@ class Manifest:
         if files:
             self._list(files)
 
-    def add_folder(self, path: str | Path, *, again: Iterable[str] = ()) -> None:
-        """List all files in a folder, in place of those listed earlier."""
-        self.add(*self._there(path), again=again, gone={*self.below(path)} - {*self._there(path)})
+    def add_folder(self, path: str | Path, *further: str | Path, again: Iterable[str] = ()) -> None:
+        """List all files in a folder, in place of those listed earlier, and `further` ones."""
+        self.add(*self._there(path), *further, again=again, gone={*self.below(path)} - {*self._there(path)})
 
     def append(self, path: str | Path, content: bytes) -> None:
         """Add content to a file that grows, and list it: all of it counts, or none. Leftovers of a kill are cut off."""

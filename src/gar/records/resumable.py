@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gar.errors import ConfigError, RecordError
-from gar.records.dotted import differences, in_words
+from gar.records.dotted import changes_in_words, differences
 from gar.records.files import json_object, json_text, regular, remove_file, system_errors
 from gar.records.manifest import Manifest
 
@@ -124,4 +124,4 @@ class ResumableOutput:
             return ""
         begun = json_object(self.manifest.read(self.identity), str(self.identity_path))
         changes = differences(begun, identity)
-        return in_words({name: pair for name, pair in changes.items() if name not in self.ignored})
+        return changes_in_words({name: pair for name, pair in changes.items() if name not in self.ignored})

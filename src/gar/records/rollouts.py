@@ -1,28 +1,31 @@
 """One row per response: of a training step, or of an evaluation."""
 
+import json
 import types
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any, get_args
 
 import pyarrow as pa
 
-from gar.types import Status
+from gar.response import Response
+from gar.types import Problem, Prompt, Status
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ResponseRecord:
     """What the rows of training and of evaluations share.
 
-    `group_index` is the group of the step, or the problem of the set. `prompt` and `response` are as the model saw and
-    wrote them, special tokens included. `answer` was extracted from the response. None if it has none.
+    `group_index` is the group of the step, or the problem of the set. `prompt` is what the model saw before its chat
+    template: in a file the JSON of a string or of messages (`read_prompt`). `response` is what it wrote. `answer` was
+    extracted from the response. None if it has none.
     """
 
     problem_id: str
     group_index: int
     response_index: int
-    prompt: str
+    prompt: Prompt
     response: str
     gold: str
     answer: str | None
@@ -31,6 +34,23 @@ class ResponseRecord:
     well_formatted: bool
     num_tokens: int
     truncated: bool
+
+
+def response_record(problem: Problem, response: Response) -> dict[str, Any]:
+    """The fields of a `ResponseRecord` but its place among others."""
+    verdict = response.verdict
+    return {
+        "problem_id": problem.id,
+        "prompt": problem.prompt,
+        "response": response.text,
+        "gold": problem.answer,
+        "answer": verdict.answer,
+        "status": verdict.status,
+        "verified": verdict.verified,
+        "well_formatted": verdict.well_formatted,
+        "num_tokens": response.num_tokens,
+        "truncated": response.truncated,
+    }
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,11 +91,16 @@ class SampleRecord(ResponseRecord):
     set_name: str
 
 
-def record_schema(kind: type) -> pa.Schema:
+def record_schema(kind: type, *, without: Collection[str] = ()) -> pa.Schema:
     """Columns that follow from the types of a record, so that an empty column has its type, too."""
     arrow_types = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
     columns = []
     for field in fields(kind):
+        if field.name in without:
+            continue
+        if field.name == "prompt":
+            columns.append(pa.field("prompt", pa.string(), nullable=False))
+            continue
         nullable = isinstance(field.type, types.UnionType)
         value_type: Any = get_args(field.type)[0] if nullable else field.type
         value_type = str if issubclass(value_type, StrEnum) else value_type
@@ -95,7 +120,15 @@ def record_table(records: Sequence[Any], schema: pa.Schema = ROLLOUT_SCHEMA) -> 
     Raises:
         ValueError: A value is None in a column without nulls, or has the wrong type. That may be a TypeError, too.
     """
-    table = pa.table({name: [getattr(record, name) for record in records] for name in schema.names}, schema=schema)
+    values = {name: [getattr(record, name) for record in records] for name in schema.names}
+    if "prompt" in values:
+        values["prompt"] = [json.dumps(prompt, ensure_ascii=False) for prompt in values["prompt"]]
+    table = pa.table(values, schema=schema)
     if empty := [field.name for field in schema if not field.nullable and table[field.name].null_count]:
         raise ValueError(f"{', '.join(empty)} must not be None in a record")
     return table
+
+
+def read_prompt(text: str) -> Prompt:
+    """The prompt in a row of a file."""
+    return json.loads(text)

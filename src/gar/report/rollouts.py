@@ -18,10 +18,11 @@ from gar.data.problems import evaluation_data, iter_problems
 from gar.data.rows import source_name
 from gar.errors import DataError
 from gar.records import Run
+from gar.records.rollouts import read_prompt
 from gar.records.run import MOMENTS
 from gar.report import ReportOptions
 from gar.report.page import ShownGroup, ShownResponse, ShownShares, content_json
-from gar.report.shares import ProblemKey, Rows, key_of, recorded_prompt, token_shares
+from gar.report.shares import ProblemKey, Rows, key_of, token_shares
 from gar.settings import EMBEDDED_TASKS
 from gar.types import Problem
 
@@ -116,7 +117,7 @@ def _shown(
     shares: Sequence[ShownShares | None] | None = None,
 ) -> ShownGroup:
     first, problem = rows[0], problems.get(key_of(rows))
-    prompt = recorded_prompt(first["prompt"])
+    prompt = read_prompt(first["prompt"])
     if not isinstance(prompt, str):
         prompt = "\n\n".join(f"{message['role']}:\n{message['content']}" for message in prompt)
     return ShownGroup(

@@ -1,15 +1,15 @@
 """The share of each token of a shown response in its alignment, under a run's weights. Needs a model."""
 
-import ast
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gar.config import RunConfig
 from gar.errors import GarError
 from gar.records import Run
+from gar.records.rollouts import read_prompt
 from gar.report.page import ShownShares
 from gar.settings import ModelSettings
-from gar.types import Problem, Prompt
+from gar.types import Problem
 
 _DIGITS = 4
 
@@ -22,20 +22,6 @@ ProblemKey = tuple[str | None, str]
 def key_of(rows: Rows) -> ProblemKey:
     """The problem of a group."""
     return rows[0].get("set_name"), rows[0]["problem_id"]
-
-
-def recorded_prompt(prompt: str) -> Prompt:
-    """Parse chat messages, which are recorded as the text of a Python list. Any other prompt is returned unchanged."""
-    if not prompt.startswith("[{'"):
-        return prompt
-    try:
-        messages = ast.literal_eval(prompt)
-    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-        return prompt
-    whole = isinstance(messages, list) and all(
-        isinstance(message, dict) and {"role", "content"} <= message.keys() for message in messages
-    )
-    return messages if whole else prompt
 
 
 def token_shares(
@@ -83,7 +69,7 @@ def _group_shares(scorer: Any, rows: Rows, problem: Problem) -> list[ShownShares
     from gar.scoring import ResponseGroup
 
     group = ResponseGroup(
-        prompt=recorded_prompt(rows[0]["prompt"]),
+        prompt=read_prompt(rows[0]["prompt"]),
         responses=[row["response"] for row in rows],
         anchors=[anchor.text for anchor in problem.anchors],
         eligible=[bool(row["eligible"]) for row in rows],

@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
@@ -17,54 +16,12 @@ from tqdm.auto import tqdm
 from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList, PreTrainedModel
 
 from gar.errors import DataError, ModelError
-from gar.sequences import context_of, special_ids, without_trailing_special
-from gar.types import Prompt, Tags
+from gar.reader import context_of, special_ids, without_trailing_special
+from gar.response import Response, TokenSequence
+from gar.types import Tags
 
 TERMINAL_SECONDS, LINE_SECONDS = 2.0, 30.0
 """Delay of a progress bar on a terminal, and elsewhere the delay of a line and the time between two."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Response:
-    """A policy's response: its ids with the end token (without one it is `truncated`), and their text without it.
-
-    Example: Response(ids=(12, 7, 1), text="= 7", truncated=False)
-    """
-
-    ids: tuple[int, ...]
-    text: str
-    truncated: bool
-
-    @property
-    def num_tokens(self) -> int:
-        """Number of tokens, the end token included."""
-        return len(self.ids)
-
-
-def encode_prompt(
-    tokenizer: Any, prompt: Prompt, *, chat_template_kwargs: Mapping[str, Any] | None = None
-) -> list[int]:
-    """Token ids of a prompt, equal to those that TRL 1.16 trains on.
-
-    Args:
-        tokenizer: The policy's tokenizer.
-        prompt: Plain text, encoded as it is, or chat messages, rendered by the chat template.
-        chat_template_kwargs: Arguments of the chat template, for example {"enable_thinking": False}.
-
-    Raises:
-        ModelError: The prompt is a list of chat messages, and the tokenizer has no chat template.
-    """
-    if isinstance(prompt, str):
-        return tokenizer(text=prompt)["input_ids"]
-    if tokenizer.chat_template is None:
-        raise ModelError(
-            "the prompt is a list of chat messages, but the tokenizer has no chat template. Is this a base model? Give "
-            "the problems as plain text, or set tokenizer.chat_template.",
-            code="no-chat-template",
-        )
-    return tokenizer.apply_chat_template(
-        prompt, add_generation_prompt=True, tokenize=True, return_dict=True, **(chat_template_kwargs or {})
-    )["input_ids"]
 
 
 def generate_responses(
@@ -103,7 +60,7 @@ def generate_responses(
         progress: Label of a progress bar on a terminal, elsewhere of a line on stderr every 30 seconds.
 
     Returns:
-        For each prompt, in the order given, `num_samples` responses.
+        For each prompt, in the order given, `num_samples` responses. None of their tokens is marked as scored.
 
     Raises:
         ValueError: An argument is out of its range.
@@ -140,7 +97,7 @@ def generate_responses(
         for batch in batches:
             written = _generate_batch(model, [prompt_ids[i] for i in batch], config, shown)
             for i, ids in zip(batch, written.tolist(), strict=True):
-                responses[i].append(_response(ids, tokenizer, end_ids, stripped))
+                responses[i].append(_response(prompt_ids[i], ids, tokenizer, end_ids, stripped))
             shown.end_batch()
     return responses
 
@@ -273,10 +230,13 @@ class _RefuseNan(LogitsProcessor):
         return scores
 
 
-def _response(ids: Sequence[int], tokenizer: Any, end_ids: Sequence[int], stripped: frozenset[int]) -> Response:
+def _response(
+    prompt_ids: Sequence[int], ids: Sequence[int], tokenizer: Any, end_ids: Sequence[int], stripped: frozenset[int]
+) -> Response:
     """A row of new tokens, cut after its first end token."""
     end = next((i for i, token in enumerate(ids) if token in end_ids), None)
     ids = ids if end is None else ids[: end + 1]
     body = without_trailing_special(ids, stripped)
     text = tokenizer.decode(body, skip_special_tokens=False, clean_up_tokenization_spaces=False)
-    return Response(ids=tuple(ids), text=text, truncated=end is None)
+    sequence = TokenSequence(context_ids=prompt_ids, ids=tuple(ids))
+    return Response(sequence=sequence, text=text, truncated=end is None, empty=not text.strip())

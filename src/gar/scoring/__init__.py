@@ -5,43 +5,46 @@ from typing import TYPE_CHECKING
 from gar.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from gar.scoring.anchors import usable_anchors
-    from gar.scoring.forward import batches_by_length, signal_means
-    from gar.scoring.reader import GroupReader
-    from gar.scoring.scorer import GARScorer
-    from gar.scoring.scores import ResponseGroup, ResponseScore, SignalStatus
-    from gar.sequences import (
+    from gar.reader import (
+        Reader,
         SpanRule,
         context_of,
         ends_in_thinking_tag,
+        judge,
         special_ids,
         token_pieces,
         without_trailing_special,
     )
-    from gar.step import ResponseFacts, Row, Shaped, Shaping, Step, StepRanks, plan_shaping, read_row
+    from gar.response import Anchors, ScoringFault, Response, SignalStatus
+    from gar.scoring.anchors import check_anchors
+    from gar.scoring.forward import batches_by_length, signal_means, step_means
+    from gar.scoring.scorer import GARScorer
+    from gar.scoring.scores import ResponseGroup, ResponseScore
+    from gar.step import Shaping, Step, StepRanks, plan_shaping
 
 __all__ = [
+    "Anchors",
+    "ScoringFault",
     "GARScorer",
-    "GroupReader",
-    "ResponseFacts",
+    "Reader",
+    "Response",
     "ResponseGroup",
     "ResponseScore",
-    "Row",
-    "Shaped",
     "Shaping",
     "SignalStatus",
     "SpanRule",
     "Step",
     "StepRanks",
     "batches_by_length",
+    "check_anchors",
     "context_of",
     "ends_in_thinking_tag",
+    "judge",
     "plan_shaping",
-    "read_row",
     "signal_means",
     "special_ids",
+    "step_means",
     "token_pieces",
-    "usable_anchors",
     "without_trailing_special",
 ]
 __getattr__ = lazy_names(__name__)

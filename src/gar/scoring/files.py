@@ -17,12 +17,12 @@ from gar.data.responses import ResponseRow, ResponseSurvey, iter_response_rows, 
 from gar.data.rows import source_name
 from gar.errors import DataError, ModelError
 from gar.models.load import load_policy
+from gar.reader import encode_prompt
 from gar.records.files import json_text, utc_now, write_atomic
 from gar.records.lock import writer_lock
 from gar.records.manifest import file_hash
 from gar.records.resumable import FinishedLines, Line
 from gar.records.run_record import package_versions
-from gar.rollouts.generate import encode_prompt
 from gar.scoring.device import choose_device
 from gar.scoring.identity import tokenizer_hash, weights_hash
 from gar.scoring.job import ScoreJob
@@ -31,6 +31,7 @@ from gar.scoring.scorer import SCORER, GARScorer
 from gar.scoring.scores import ResponseGroup
 from gar.scoring.summary import ScoreTally
 from gar.step import plan_shaping
+from gar.types import prompt_text
 from gar.verify import Verifier
 
 _FIRST_ROWS = 100
@@ -190,7 +191,7 @@ def _groups(job: ScoreJob, tokenizer: Any, errors: list[DataError]) -> Iterator[
             errors.append(DataError(f"{row.place}: {error}"))
             continue
         given = {name: getattr(row, name) for name in ("responses", "anchors", "answer", "id")}
-        yield row, ResponseGroup(prompt=prompt, **given)
+        yield row, ResponseGroup(prompt=prompt, question=prompt_text(row.prompt), **given)
 
 
 def _rows(job: ScoreJob) -> Iterator[ResponseRow | DataError]:

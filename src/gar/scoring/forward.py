@@ -8,7 +8,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from gar.core import Budget, Head, ScoredTokens, Signal, alignment_shares, response_means
 from gar.models.families import ModelParts, evaluation_mode
-from gar.sequences import TokenSequence
+from gar.response import TokenSequence
 from gar.settings import SignalSettings
 
 
@@ -75,6 +75,15 @@ def signal_means(
         starts = [len(sequence.context_ids) for sequence in batch]
         means[members] = means_from_hidden(parts, hidden, batch, starts, settings, keep_fractions=keep)
     return means
+
+
+def step_means(
+    parts: ModelParts, responses: Sequence[TokenSequence], anchors: Sequence[TokenSequence], settings: SignalSettings
+) -> tuple[Tensor, Tensor]:
+    """`signal_means` of responses and of anchors, which share forward passes."""
+    keep_fractions = [1.0] * len(responses) + [settings.anchor_keep_fraction] * len(anchors)
+    means = signal_means(parts, [*responses, *anchors], settings, keep_fractions=keep_fractions)
+    return means[: len(responses)], means[len(responses) :]
 
 
 @torch.no_grad()

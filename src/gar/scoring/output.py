@@ -11,7 +11,7 @@ For `--out scores.jsonl`:
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, fields, make_dataclass
+from dataclasses import dataclass, field, fields
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -33,18 +33,21 @@ OutputRow = dict[str, Any]
 _ROWS_PER_WRITE = 4096
 
 
-_ID, _, _INDEX, *_SCORE = [(field.name, field.type) for field in fields(ResponseScore)]
-ScoreRow = make_dataclass(
-    "ScoreRow", [("line", int), _ID, _INDEX, ("response_field", str), ("gold", str | None), *_SCORE[:-2]]
-)
-"""A row of the output: the origin of a response, and its `ResponseScore` without the token columns."""
-
+_ORIGIN = [
+    pa.field("line", pa.int64(), nullable=False),
+    pa.field("id", pa.string(), nullable=False),
+    pa.field("response_index", pa.int64(), nullable=False),
+    pa.field("response_field", pa.string(), nullable=False),
+    pa.field("gold", pa.string()),
+]
+_NOT_SCORES = {"id", "group_index", "response_index", "tokens", "token_shares"}
 _TOKEN_COLUMNS = [pa.field("tokens", pa.list_(pa.string())), pa.field("token_shares", pa.list_(pa.float64()))]
 
 
 def score_schema(*, tokens: bool) -> pa.Schema:
-    """Columns of the output. Token columns only if asked for."""
-    return pa.schema([*record_schema(ScoreRow), *(_TOKEN_COLUMNS if tokens else [])])
+    """Columns of the output: the origin of a response and its score. Token columns only if asked for."""
+    scores = record_schema(ResponseScore, without=_NOT_SCORES)
+    return pa.schema([*_ORIGIN, *scores, *(_TOKEN_COLUMNS if tokens else [])])
 
 
 @dataclass(slots=True)

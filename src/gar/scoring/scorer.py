@@ -1,9 +1,10 @@
 """`GARScorer`: gradient-aligned scores for any causal language model, in any training loop."""
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -11,14 +12,16 @@ from torch import Tensor
 from gar.core import NORM_FLOOR
 from gar.errors import DataError
 from gar.methods import Engine, Method
+from gar.models.adapters import num_embeddings
 from gar.models.families import find_parts
-from gar.scoring.forward import signal_means, token_shares
-from gar.scoring.reader import GroupReader, ReadResponse
-from gar.scoring.scores import ResponseGroup, ResponseScore, SignalStatus
-from gar.sequences import SpanRule, TokenSequence
+from gar.models.load import check_vocabulary
+from gar.reader import Reader, SpanRule, context_of, judge
+from gar.response import NO_ANCHORS, Response, SignalStatus
+from gar.scoring.forward import step_means, token_shares
+from gar.scoring.scores import ResponseGroup, ResponseScore
 from gar.settings import AdvantageSettings, RewardSettings, SignalSettings
-from gar.step import ResponseFacts, Row, Shaped, Step, plan_shaping
-from gar.types import ResponseVerifier, Status, Verdict
+from gar.step import Step, plan_shaping
+from gar.types import Problem, Prompt, ResponseVerifier, Status, Verdict
 
 SCORER = Engine(
     name="GARScorer",
@@ -78,8 +81,13 @@ class GARScorer:
         shaping = plan_shaping(SCORER, method, sections)
         self._shaping = replace(shaping, method=replace(shaping.method, scores_all=True)) if score_all else shaping
         self._parts = find_parts(model)
-        rule = SpanRule.for_verifier(self._shaping.signal, verifier, tokenizer)
-        self._reader = GroupReader(model, tokenizer, rule=rule, head_rows=len(self._parts.weight))
+        check_vocabulary(tokenizer, model)
+        self._reader = Reader(
+            tokenizer,
+            SpanRule.for_verifier(self._shaping.signal, verifier, tokenizer),
+            context=context_of(model.config),
+            vocabulary=min(num_embeddings(model), len(self._parts.weight)),
+        )
 
     def score(self, groups: Sequence[ResponseGroup], *, tokens: bool = False) -> list[ResponseScore]:
         """Score whole groups. A fault of one response is reported in its score and does not affect the others.
@@ -96,37 +104,58 @@ class GARScorer:
                 lengths disagree.
             ModelError: Chat messages for a tokenizer without a chat template.
         """
-        rows: list[ReadResponse] = []
-        anchors: list[list[TokenSequence]] = []
+        responses = self._responses(groups)
+        if not responses:
+            return []
+        step = Step(self._shaping, responses, pieces=self._reader.pieces)
+        vectors, anchors, norms = None, None, torch.full((len(responses),), torch.nan, dtype=torch.float64)
+        if self._shaping.method.reads_vectors:
+            vectors, anchors = step_means(self._parts.gathered(), step.sequences, step.anchors, self._shaping.signal)
+            norms[step.members] = vectors.double().norm(dim=-1).cpu()
+        step.finish(vectors, anchors)
+        scores = self._scores(groups, step, norms)
+        return self._with_tokens(scores, step) if tokens else scores
+
+    def _responses(self, groups: Sequence[ResponseGroup]) -> list[Response]:
+        """The responses of all groups, with anchors and verdicts: the group's own, or the verifier's."""
+        responses, asked, problems = list[Response](), list[int](), list[Problem]()
         for index, group in enumerate(groups):
             _check_group(group, index, has_verifier=self._verifier is not None)
-            group_rows = self._reader.read_group(group, index)
-            rows += group_rows
-            anchors.append(self._reader.read_anchors(group, group_rows) if self._shaping.method.needs_alignment else [])
-        if not rows:
-            return []
-        self._verify(groups, rows)
-        step = Step(
-            self._shaping, [_step_row(row, anchors[row.group_index]) for row in rows], pieces=self._reader.pieces
-        )
-        means, norms = None, torch.full((len(rows),), torch.nan, dtype=torch.float64)
-        if self._shaping.method.reads_vectors:
-            parts, signal = self._parts.gathered(), self._shaping.signal
-            means = signal_means(parts, step.sequences, signal, keep_fractions=step.keep_fractions)
-            norms[step.members] = means[: len(step.members)].double().norm(dim=-1).cpu()
-        shaped = step.finish(means)
-        scores = self._scores(groups, rows, shaped, norms, step.needed)
-        return self._with_tokens(scores, rows, shaped) if tokens else scores
+            prompt_ids, text = self._read_prompt(group.prompt)
+            solutions = group.anchors if self._shaping.method.needs_alignment else ()
+            anchors = self._reader.anchors(prompt_ids, solutions) if len(group.responses) else NO_ANCHORS
+            problem = Problem(id=group.id, prompt=text, answer=group.answer or "", question=group.question)
+            for number, given in enumerate(group.responses):
+                ids = given if isinstance(given, str) else [int(token) for token in given]
+                response = self._reader.read(prompt_ids, ids, anchors=anchors, group_index=index)
+                if group.eligible is None:
+                    asked.append(len(responses))
+                    problems.append(problem)
+                else:
+                    right = bool(group.eligible[number])
+                    verdict = Verdict(status=Status.OK, grade=float(right), verified=right, well_formatted=True)
+                    response = replace(response, verdict=verdict)
+                responses.append(response)
+        if self._verifier is not None:
+            for i, judged in zip(asked, judge(self._verifier, [responses[i] for i in asked], problems), strict=True):
+                responses[i] = judged
+        return responses
 
-    def _with_tokens(
-        self, scores: list[ResponseScore], rows: Sequence[ReadResponse], shaped: Shaped
-    ) -> list[ResponseScore]:
+    def _read_prompt(self, prompt: Prompt | Sequence[int]) -> tuple[list[int], Prompt]:
+        """Token ids and text of a prompt."""
+        if isinstance(prompt, str) or (len(prompt) > 0 and isinstance(prompt[0], Mapping)):
+            text = cast(Prompt, prompt)
+            return self._reader.encode(text), text
+        ids = [int(token) for token in cast(Sequence[int], prompt)]
+        return ids, self._reader.prompt_text(ids)
+
+    def _with_tokens(self, scores: list[ResponseScore], step: Step) -> list[ResponseScore]:
         """The scores with the text of each token and, of scored responses, its share in the alignment."""
         shares: dict[int, list[float | None]] = {}
-        if shaped.aligned is not None:
-            scored = shaped.batch.scored.nonzero()[:, 0].tolist()
-            anchors = shaped.aligned.anchors[shaped.aligned.best.anchor_index[scored]]
-            sequences = [rows[i].sequence for i in scored]
+        if step.nearest is not None:
+            scored = step.batch.scored.nonzero()[:, 0].tolist()
+            anchors = step.anchor_vectors[step.nearest.anchor_index[scored]]
+            sequences = [step.responses[i].sequence for i in scored]
             values = token_shares(self._parts.gathered(), sequences, anchors, self._shaping.signal)
             for i, sequence, parts in zip(scored, sequences, values, strict=True):
                 of_position = dict(zip(sequence.positions, parts, strict=True))
@@ -134,74 +163,66 @@ class GARScorer:
         return [
             replace(
                 score,
-                tokens=None if row.fault is SignalStatus.UNKNOWN_TOKENS else self._reader.pieces(row.sequence.ids),
+                tokens=None
+                if score.signal is SignalStatus.UNKNOWN_TOKENS
+                else self._reader.pieces(response.sequence.ids),
                 token_shares=shares.get(i),
             )
-            for i, (score, row) in enumerate(zip(scores, rows, strict=True))
+            for i, (score, response) in enumerate(zip(scores, step.responses, strict=True))
         ]
 
-    def _verify(self, groups: Sequence[ResponseGroup], rows: Sequence[ReadResponse]) -> None:
-        """Set the verdict of each response, from its group's `eligible` or from the verifier."""
-        open_rows = []
-        for row in rows:
-            eligible = groups[row.group_index].eligible
-            if eligible is None:
-                open_rows.append(row)
-            else:
-                right = bool(eligible[row.response_index])
-                row.verdict = Verdict(status=Status.OK, grade=float(right), verified=right, well_formatted=True)
-        if not open_rows:
-            return
-        assert self._verifier is not None
-        verdicts = self._verifier.verify(
-            [row.text for row in open_rows],
-            [str(groups[row.group_index].answer) for row in open_rows],
-            prefilled_think=[row.prefilled for row in open_rows],
-            prompts=[self._reader.prompt_text(groups[row.group_index].prompt) for row in open_rows],
-        )
-        for row, verdict in zip(open_rows, verdicts, strict=True):
-            row.verdict = verdict
-
-    def _scores(
-        self,
-        groups: Sequence[ResponseGroup],
-        rows: Sequence[ReadResponse],
-        table: Shaped,
-        norms: Tensor,
-        needed: Tensor,
-    ) -> list[ResponseScore]:
-        advantages, shaped, facts = table.advantages(), table.shaped, table.batch
-        has_vector = norms.isfinite() & (norms >= NORM_FLOOR)
-        scored = facts.scored if self._shaping.method.needs_alignment else has_vector
-        scores = []
-        for i, row in enumerate(rows):
-            group = groups[row.group_index]
-            verdict = row.verdict
-            outcome = row.fault or _outcome(bool(scored[i]), bool(needed[i]), float(norms[i]))
-            remarks = [*row.notes, _REMARKS.get(outcome, "") if row.fault is None else "", verdict.detail]
+    def _scores(self, groups: Sequence[ResponseGroup], step: Step, norms: Tensor) -> list[ResponseScore]:
+        needs_anchor, batch, shaped = self._shaping.method.needs_alignment, step.batch, step.shaped
+        advantages, has_vector = step.advantages(), norms.isfinite() & (norms >= NORM_FLOOR)
+        scored = batch.scored if needs_anchor else has_vector
+        scores, numbers = [], Counter[int]()
+        for i, response in enumerate(step.responses):
+            group, verdict = groups[response.group_index], response.verdict
+            signal, remarks = _signal(response, needs_anchor=needs_anchor)
+            if signal is None:
+                signal = _outcome(bool(scored[i]), bool(step.needed[i]), float(norms[i]))
+                remarks.append(_REMARKS.get(signal, ""))
             scores.append(
                 ResponseScore(
                     id=group.id,
-                    group_index=row.group_index,
-                    response_index=row.response_index,
+                    group_index=response.group_index,
+                    response_index=numbers[response.group_index],
                     status=None if group.eligible is not None else verdict.status,
                     answer=verdict.answer,
                     verified=verdict.verified,
                     well_formatted=verdict.well_formatted,
-                    eligible=bool(table.eligible[i]),
-                    signal=outcome,
-                    alignment=float(facts.alignment[i]) if facts.scored[i] else None,
+                    eligible=bool(step.eligible[i]),
+                    signal=signal,
+                    alignment=float(batch.alignment[i]) if batch.scored[i] else None,
                     signal_norm=float(norms[i]) if norms[i].isfinite() else None,
                     bonus=float(shaped.bonuses[i]),
                     penalty=float(shaped.penalties[i]),
                     reward=float(shaped.rewards[i]),
                     advantage=float(advantages[i]),
-                    num_tokens=len(row.sequence.ids),
-                    num_scored_tokens=len(row.sequence.positions),
-                    detail="; ".join(filter(None, remarks)),
+                    num_tokens=response.num_tokens,
+                    num_scored_tokens=len(response.sequence.positions),
+                    detail="; ".join(filter(None, [*remarks, verdict.detail])),
                 )
             )
+            numbers[response.group_index] += 1
         return scores
+
+
+def _signal(response: Response, *, needs_anchor: bool) -> tuple[SignalStatus | None, list[str]]:
+    """Why a response cannot be scored, None if it can, and remarks on it and its anchors."""
+    fault, anchors = response.fault, response.anchors
+    remarks = [] if fault is None else [fault.text]
+    prompt_is_known = fault is None or fault.status is not SignalStatus.UNKNOWN_TOKENS
+    if needs_anchor and prompt_is_known:
+        remarks += [f"its anchor cannot be used ({status}): {text}" for status, text in anchors.faults]
+    if fault is not None:
+        return fault.status, remarks
+    if needs_anchor and not anchors.usable:
+        return SignalStatus.NO_ANCHOR, remarks
+    scored = response.sequence.scored_ids
+    if any(anchor.scored_ids == scored for anchor in anchors.usable):
+        remarks.append("equals its anchor")
+    return None, remarks
 
 
 def _check_group(group: ResponseGroup, index: int, *, has_verifier: bool) -> None:
@@ -216,19 +237,6 @@ def _check_group(group: ResponseGroup, index: int, *, has_verifier: bool) -> Non
         raise DataError(f"{name}: which responses are right? Give `eligible`, or the scorer a verifier.", code=code)
     elif group.answer is None:
         raise DataError(f"{name}: no gold answer to verify against. Give `answer`, or `eligible`.", code=code)
-
-
-def _step_row(row: ReadResponse, anchors: Sequence[TokenSequence]) -> Row:
-    can_be_read = row.fault in (None, SignalStatus.NO_ANCHOR)
-    facts = ResponseFacts(
-        group_index=row.group_index,
-        status=str(row.verdict.status),
-        verified=row.verdict.verified,
-        well_formatted=row.verdict.well_formatted,
-        num_anchors=len(anchors),
-        num_scored_tokens=len(row.sequence.positions) if can_be_read else 0,
-    )
-    return Row(facts=facts, sequence=row.sequence, anchors=anchors)
 
 
 _REMARKS = {

@@ -2,29 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
+from gar.response import SignalStatus
 from gar.types import Prompt, Status
-
-
-class SignalStatus(StrEnum):
-    """Whether a response has an alignment, and if not, why."""
-
-    SCORED = "scored"
-    SKIPPED = "skipped"
-    """It could earn no bonus: not eligible, or the only eligible one of a centered group. Nothing was computed."""
-    NO_ANCHOR = "no anchor"
-    """Its group has none, or none that can be used."""
-    NO_TOKENS = "no tokens"
-    """Nothing to score: an empty response or span, or no prompt before it."""
-    UNKNOWN_TOKENS = "unknown tokens"
-    """A token id outside the model's vocabulary."""
-    TOO_LONG = "too long"
-    """Prompt and response reach beyond the model's context."""
-    NOT_FINITE = "not finite"
-    """The model gave NaN or infinity."""
-    NO_DIRECTION = "no direction"
-    """Its mean vector is shorter than 1e-8."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,6 +22,7 @@ class ResponseGroup:
         answer: The gold answer, for the scorer's verifier.
         eligible: Your own judgment instead: which responses are right (and well formatted, if that matters to you).
         id: Copied into the scores.
+        question: The problem alone as text, for the verifier. Give it if `prompt` is token ids or has instructions.
 
     Example: ResponseGroup(prompt="3+4=", responses=["7", "8"], anchors=["3+4 is 7"], answer="7")
     """
@@ -52,6 +33,7 @@ class ResponseGroup:
     answer: str | None = None
     eligible: Sequence[bool] | None = None
     id: str = ""
+    question: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

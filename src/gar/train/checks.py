@@ -1,7 +1,5 @@
 """Checks of a run before anything is loaded. This module imports neither torch nor transformers nor TRL."""
 
-from importlib import resources
-from itertools import chain
 from pathlib import Path
 from typing import get_args
 
@@ -76,16 +74,15 @@ def _check_model(config: RunConfig) -> None:
         )
 
 
+_MADE_WITH = {
+    "numina-10k.jsonl": "gar data prepare AI-MO/NuminaMath-CoT {} --num-problems 10000 --seed 0",
+}
+"""Files that the packaged settings read, and the commands that make them, as in their comments."""
+
 _CHECKS = (_check_rules, _check_sources, _check_model)
 
 
 def _with_hint(error: GarError, name: str) -> str:
-    """Add to an error of packaged settings the command that makes the missing file or model."""
-    folder = resources.files("gar") / "configs"
-    files = [file for part in (folder, folder / "compare") for file in part.iterdir() if file.name.endswith(".yaml")]
-    for line in chain.from_iterable(file.read_text(encoding="utf-8").splitlines() for file in files):
-        command = line.lstrip("# ")
-        written = next((known for known in (name, Path(name).name) if known in command.split()), None)
-        if written and not Path(name).exists() and command.startswith(("gar data prepare ", "python examples/")):
-            return f"{error} Make it with: {f'{command} '.replace(f' {written} ', f' {name} ').rstrip()}"
-    return str(error)
+    """Add to the error for a missing file of packaged settings the command that makes it."""
+    command = _MADE_WITH.get(Path(name).name)
+    return f"{error} Make it with: {command.format(name)}" if command and not Path(name).exists() else str(error)

@@ -20,14 +20,15 @@ from gar.evaluation.evaluate import Sampling, SetResult, evaluate_policy
 from gar.evaluation.preflight import preflight, render
 from gar.integrations.trl.arguments import sampling_of
 from gar.integrations.trl.flags import check_problems
-from gar.methods import METHODS, resolve_signal
+from gar.methods import METHODS
 from gar.models.adapters import check_adapter, lora_config
 from gar.models.load import load_policy
+from gar.reader import Reader
 from gar.records import RunFolder, canonical_hash
-from gar.rollouts.generate import check_prompts, context_length, encode_prompt
-from gar.scoring.anchors import usable_anchors
-from gar.sequences import SequenceReader
+from gar.rollouts.generate import check_prompts, context_length
+from gar.scoring.anchors import check_anchors
 from gar.settings import DataSettings, PreflightSettings
+from gar.step import Shaping
 from gar.types import Problem
 from gar.verify import Verifier
 
@@ -38,9 +39,16 @@ _LARGE_ON_CPU = 50_000_000
 
 
 class RunInputs:
-    """The inputs of one run. `arguments` are TRL's, made from `config`, and `say` receives messages for the user."""
+    """The inputs of one run.
 
-    def __init__(self, config: RunConfig, arguments: GRPOConfig, say: Say):
+    Args:
+        config: Its settings.
+        arguments: TRL's, made from `config`.
+        shaping: Its method's plan.
+        say: Receives messages for the user.
+    """
+
+    def __init__(self, config: RunConfig, arguments: GRPOConfig, shaping: Shaping, say: Say):
         self.config, self.say = config, say
         self._arguments = arguments
         if arguments.max_completion_length is None:
@@ -59,10 +67,13 @@ class RunInputs:
         self.model, self.tokenizer = load_policy(config.model)
         """The policy. In a run with an adapter, `gar.train.run` replaces it by the model with the adapter."""
         check_adapter(self.model, config.adapter)
-        self.problems = self._whole_problems = self._rendered(loaded, config.data)
-        signal = resolve_signal(method, config.signal)
-        self.reader = SequenceReader.from_settings(
-            self.tokenizer, signal, config.verify, context=context_length(self.model)
+        self.problems = self._rendered(loaded, config.data)
+        self.reader = Reader.from_settings(
+            self.tokenizer,
+            shaping.signal,
+            config.verify,
+            context=context_length(self.model),
+            chat_template_kwargs=self._template,
         )
         self.evaluation_sets = {
             source_name(source): self._rendered(problems, data) for source, (problems, data) in evaluated.items()
@@ -70,8 +81,8 @@ class RunInputs:
         self._check_lengths()
 
     def data_hash(self) -> str:
-        """Hash of the training problems with all their anchors: the same for every method."""
-        return _problems_hash(self._whole_problems)
+        """Hash of the training problems with their anchors: the same for every method."""
+        return _problems_hash(self.problems)
 
     def run_preflight(self) -> None:
         """Run the preflight and print its report. Stop if both the report and `preflight.mode` require it."""
@@ -170,17 +181,13 @@ class RunInputs:
         return load_run_problems(data), data
 
     def _check_lengths(self) -> None:
-        """Reject prompts beyond the model's context, and leave out anchors that could not be scored."""
+        """Reject prompts beyond the model's context, and say how many expert solutions cannot be scored."""
         for problems in (self.problems, *self.evaluation_sets.values()):
-            prompts = [encode_prompt(self.tokenizer, p.prompt, chat_template_kwargs=self._template) for p in problems]
+            prompts = [self.reader.encode(problem.prompt) for problem in problems]
             check_prompts(self.model, self.tokenizer, prompts, self._max_new_tokens)
-        if METHODS[self.config.method].alignment is None:
-            return
-        self.problems, left_out = usable_anchors(
-            self.problems, self.tokenizer, self.reader, chat_template_kwargs=self._template
-        )
-        if left_out:
-            self.say(f"[yellow]{escape(left_out)}[/]")
+        reads_anchors = METHODS[self.config.method].alignment is not None
+        if reads_anchors and (note := check_anchors(self.problems, self.reader)):
+            self.say(f"[yellow]{escape(note)}[/]")
 
 
 def _fewer(settings: PreflightSettings) -> PreflightSettings:

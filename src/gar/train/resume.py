@@ -13,7 +13,7 @@ from gar.config import RunConfig, make_config, read_config
 from gar.errors import ConfigError, DataError, GarError, RecordError, first_line
 from gar.records import RunFolder
 from gar.records.checkpoints import FoundCheckpoint, find_checkpoint
-from gar.records.dotted import differences, in_words, leaves
+from gar.records.dotted import changes_in_words, differences, leaves
 from gar.records.files import regular
 from gar.records.run_record import package_versions
 
@@ -43,7 +43,7 @@ def resumed_config(folder: RunFolder, *, allow_config_change: bool = False) -> R
         if missing:
             what, accept = f"{len(missing)} settings are missing, such as {missing[0]}", ""
         else:
-            what = in_words(differences(started, values))
+            what = changes_in_words(differences(started, values))
             accept = " Or accept the new values with --allow-config-change, which run.json records."
         raise ConfigError(
             f"{path}: edited or cut off since the run was started: {what}. Restore it: run.json has all values under "
@@ -82,7 +82,7 @@ def resume_point(
             code="in-checkpoint",
         )
     notes = list(found.notes)
-    if changed := in_words(differences(record.versions, package_versions())):
+    if changed := changes_in_words(differences(record.versions, package_versions())):
         notes.append(f"Package versions have changed: {changed}. The result may differ from an uninterrupted run.")
     if found.path is None:
         notes.append("The run has no checkpoint yet, and starts from its first step.")

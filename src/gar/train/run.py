@@ -21,7 +21,7 @@ from transformers.integrations import get_reporting_integration_callbacks
 from gar.config import RunConfig, dump_yaml, with_template
 from gar.data.rows import source_name
 from gar.errors import ConfigError, LostRankError, RecordError, first_line
-from gar.integrations.trl.arguments import grpo_arguments
+from gar.integrations.trl.arguments import grpo_arguments, in_folder
 from gar.integrations.trl.callbacks import RunCallback
 from gar.integrations.trl.fields import unread_fields
 from gar.integrations.trl.flags import inexact_resumes
@@ -131,14 +131,14 @@ class _Run:
         config = with_template(config)
         check_before_loading(config)
         self.config = config
-        self.arguments = grpo_arguments(config, Path(config.records.output_dir) / "dry-run")
+        self.arguments, self._shaping = grpo_arguments(config)
         check_ranks(self.arguments)
         _check_reporters(self.arguments.report_to)
         self.say: Say = say if is_main() else lambda text: None
         unread = _unread(config)
         if unread:
             self.say(f"[dim]Not read by this run of {config.method}: {', '.join(unread)}.[/]")
-        self.inputs = RunInputs(config, self.arguments, self.say)
+        self.inputs = RunInputs(config, self.arguments, self._shaping, self.say)
         if self.inputs.adapter or is_adapted(self.inputs.model):
             refuse_sharded_adapter(self.arguments)
         self._interrupts = interrupts
@@ -207,7 +207,7 @@ class _Run:
     def _run(self, folder: RunFolder, found: ResumePoint | None) -> RunFolder:
         status = _status_of(folder, self.say) if is_main() else contextlib.nullcontext()
         with status, lost_rank_named(), self.inputs.verifier:
-            self.arguments = grpo_arguments(self.config, folder.path)
+            self.arguments = in_folder(self.arguments, self.config, folder.path)
             if self.config.evaluate.eval_on_start:
                 self._sample(lambda: self.inputs.evaluate(folder, "before", step=0))
             callback = self._callback(folder, found)
@@ -245,6 +245,7 @@ class _Run:
             reader=inputs.reader,
             verifier=inputs.verifier,
             settings=self.config,
+            shaping=self._shaping,
             adapter=inputs.adapter,
             arguments=self.arguments,
             callbacks=[callback],

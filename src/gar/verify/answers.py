@@ -6,6 +6,7 @@ unless the prompt holds it.
 """
 
 import contextlib
+import math
 import re
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -52,6 +53,8 @@ _ELLIPSIS = re.compile(r"(?:\\[lcd]?dots[a-z]?(?![A-Za-z])|\.\.\.|\u2026) *,? *"
 _THOUSANDS = re.compile(r"(?<![0-9,.])[0-9]{1,3}(?:,[0-9]{3})+(?![0-9,])")
 _CLOCK = re.compile(r"\b0?([0-9]{1,2})(?::00|(:[0-9]{2}))? *([ap])\.? ?m\b\.?", re.IGNORECASE)
 _CHANGING = DOUBTS | {"or", "about", "approximately"}  # beside a gold answer in words
+_RATIO = re.compile(r"[0-9]{1,50}(?: *(?::|\bto\b) *[0-9]{1,50})+")
+_TIME = re.compile("[0-9]{1,2}:[0-5][0-9]")
 _NAMES = re.compile("[A-Z]{2,}")
 _NAME_LIST = re.compile(r"[A-Z](?:(?: *[,;] *| and )[A-Z])+")
 _CONGRUENCE = re.compile(
@@ -174,6 +177,9 @@ def _grade_special(answer: str, gold: Gold, prompt: str) -> Graded | None:
         value, gold_value = value_in_base(*digits), plain_number(gold.value)
         right = value is not None and gold_value == value
         return _right_if(right, copied=is_base_copy(digits, prompt)) if gold_value is not None else None
+    if _RATIO.fullmatch(answer) and _RATIO.fullmatch(gold.value):
+        lowest = _TIME.fullmatch(gold.value) is None
+        return _right_if(_parts(answer, lowest=lowest) == _parts(gold.value, lowest=lowest))
     if _NAMES.fullmatch(gold.value):
         return _right_if(answer == gold.value)
     if _NAME_LIST.fullmatch(gold.value):
@@ -187,6 +193,11 @@ def _grade_special(answer: str, gold: Gold, prompt: str) -> Graded | None:
     if r"\equiv" in answer and r"\equiv" not in gold.value:
         return Graded(status=Status.WRONG, detail="a congruence")
     return None
+
+
+def _parts(ratio: str, *, lowest: bool) -> list[int]:
+    parts = [int(digits) for digits in re.findall("[0-9]+", ratio)]
+    return [part // (math.gcd(*parts) or 1) for part in parts] if lowest else parts
 
 
 def _capitals(text: str) -> list[str]:

@@ -144,8 +144,7 @@ def equal(answer: Parsed, gold: Parsed, percent: tuple[bool, bool] = (False, Fal
         return False
     answer_value, gold_value = _values(answer.value, gold.value)
     if isinstance(gold_value, sympy.Interval | sympy.Union) and isinstance(answer_value, sympy.Rel | sympy.And):
-        answer_value = answer_value.as_set()  # x <= 3 for (-oo, 3]
-        return bool(answer_value == gold_value)
+        return bool(answer_value.as_set() == gold_value)  # x != 2
     if _is_number(answer_value) and _is_number(gold_value):
         return _equal_numbers(answer_value, gold_value)
     if isinstance(gold_value, sympy.Expr) and isinstance(answer_value, _BRACKETED) and not is_list(answer.tree):

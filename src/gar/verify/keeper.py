@@ -7,7 +7,6 @@ the pool's process ends, for whatever reason, its keepers kill their workers, ev
 """
 
 import contextlib
-import ctypes
 import gc
 import logging
 import os
@@ -23,12 +22,12 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
+from gar.interrupts import end_with_parent
 from gar.types import Status
 from gar.verify.answers import Graded, error_text
 
 START_SECONDS = 60.0  # time to import math-verify, or the module of a user's grader, on a busy machine
 _FROM_OUTSIDE = {signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT}
-_PR_SET_PDEATHSIG = 1
 _OBJECTS_PER_COLLECTION = 50_000
 """A parser makes thousands of objects per answer. Python's default of 700 costs a sixth of the grading time."""
 
@@ -201,8 +200,7 @@ def _work(connection: Connection, setup: Setup) -> None:
     exit_code = 1
     try:
         os.setpgid(0, 0)
-        if sys.platform == "linux":
-            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # it dies with its keeper
+        end_with_parent()  # its keeper
         _limit(resource.RLIMIT_CORE, 0)
         _limit(resource.RLIMIT_DATA, setup.memory_bytes)
         function = _loaded(setup.function)

@@ -7,6 +7,7 @@ touch the value are judged, but a condition or a doubt anywhere leaves it unread
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from decimal import Decimal
 
 from gar.verify.words import DATA, DOUBTS, NEUTRAL, NEVER, NUMBER_WORDS, SCALES, WORDS, Unit, read_unit, unit_named
 
@@ -22,6 +23,7 @@ _BEFORE_VALUE = re.compile(r"\A(?:[\s,;:!?\"'*)\]]|\.(?![0-9])|-(?= ))*")
 _AFTER_VALUE = " \t,;:\"'*(/"
 _UNIT_PLACE = re.compile(r"(?<=[0-9}!)])(?P<gap> *)(?=[msghLlKNJWVA](?![A-Za-z])|\^\\circ)")
 _CURRENCY = re.compile(r"^(?P<sign>[-+]? *)(?:US *)?\\?(?P<currency>[$€£¥]) *(?P<late>[-+]?)(?=[0-9.\\])")
+_LAST_SIDE = re.compile(r"\A.*[^<>!=]= *(?=[-+]? *\\?[$€£¥])")  # all before it
 _PERCENT = re.compile(r" *\\?%$")
 _LETTER = re.compile(r"(?<![\\A-Za-z0-9])[A-Za-z](?![A-Za-z])|(?<=[0-9])[A-DF-Za-df-z]")  # a variable
 _HEDGE_SIGN = re.compile(r"[~<>?\u2248]|\\approx|\\sim")
@@ -36,9 +38,10 @@ _LEAD = re.compile(
     re.IGNORECASE,
 )
 _CHANGES = (NEVER - WORDS["compares"]) | SCALES.keys() | {"point"}
+_RUN_TOGETHER = re.compile("[0-9] +[0-9]+-[A-Za-z]|^[^'\"]*[0-9]'")  # 12 200-page books, 7'
 _LITTLE = {"or", "and", "no", "if", "is"}
 _NEUTRAL_PHRASES = re.compile("|".join(rf"\b{phrase}\b" for phrase in DATA["neutral"]["phrases"]), re.IGNORECASE)
-_POWER = re.compile(r" *\^ *\{? *-?[0-9] *\}?|[23](?![0-9.,/])")  # of a unit
+_POWER = re.compile(r"(?: +(?:[mshgLK]|mol)(?= *\^))? *\^ *\{? *-?[0-9] *\}?|[23](?![0-9.,/])")  # of a unit
 _IN_UNIT = re.compile(r"\bin (?=([A-Za-z]+))")
 _NUMERAL = re.compile(
     r"(?:(?P<minus>negative|minus) +)?(?P<words>(?:(?:"
@@ -46,12 +49,29 @@ _NUMERAL = re.compile(
     + r")\b[ -]*)+)",
     re.IGNORECASE,
 )
-_NUMBER = r"[-+]?(?:\\?[$€£¥] *)?[-+]?(?:[0-9][0-9,]*(?:\.[0-9]+)?|\.[0-9]+)"
-_LEADING_NUMBER = re.compile(_NUMBER)
+_PARTS: dict[str, int] = DATA["parts"]
+_PART = re.compile(  # one half, two-thirds, two and a half hours
+    rf"(?:(?P<whole>{'|'.join(NUMBER_WORDS)}|[0-9]+) and )?(?P<top>an?|{'|'.join(NUMBER_WORDS)})[ -]"
+    rf"(?P<part>{'|'.join(_PARTS)})s?\b(?P<rest>.*)",
+    re.IGNORECASE,
+)
+_SMALLER: dict[str, tuple[str, int]] = DATA["smaller"]
+_INCH = re.compile(r"((?:[0-9}]|square|cubic) *)in(?:\.|(?= *(?:\Z|[\^/])))")
+_TWO_UNITS = re.compile(
+    r"(?P<large>[0-9]+) *(?P<unit>[A-Za-z]+)(?:,? and |, | )(?P<small>[0-9]+(?:\.[0-9]+)?) *(?P<smaller>[A-Za-z]+)"
+)
+_LEADING_NUMBER = re.compile(r"[-+]?(?:\\?[$€£¥] *)?[-+]?(?:[0-9][0-9,]*(?:\.[0-9]+)?|\.[0-9]+)")
 _EQUALS = re.compile(r"(?<![<>!=\\])=(?!=)|\b(?:is|are) equal to\b|\bequals\b(?: to)?|\\approx|\\Rightarrow|\u21d2")
 _BREAK = re.compile(r"[;,](?! *[0-9]{3}(?![0-9]))|\b(?:and|so|or|but|then|because|while)\b", re.IGNORECASE)
 # After a value: it is a part of an expression or of a range.
 _GOES_ON = re.compile(r" *(?:[-+*^=_<>]|/(?! *[A-Za-z]))|[ )*$]*to (?:\\?[$\u20ac\u00a3])?[0-9]", re.IGNORECASE)
+_REASON = re.compile(r"(?<=[0-9}$)])(?: [a-z]+)?,? (?:since|because)\b.*", re.DOTALL)
+# The sentence goes on to change its value, or to state it anew.
+_RESTATES = re.compile(
+    r"\b(?:but|however)\b|, now\b|\bbefore *\Z|\b(?:which|that) (?:is|are|was|rounds?|equals?|makes)\b[^.]*[0-9]"
+)
+# A premise whose conclusion holds no number.
+_PREMISE = re.compile(r"\W*(?:since|because|although|though)\b[^,]*(?:,[^,0-9]*)?\Z", re.IGNORECASE)
 _VERB = re.compile(r"[a-z]{2,}(?:ed|[^siu]s)")
 _TIMES = {"half", "twice", "double", "triple", "thrice"}  # the answer
 _BE = {"is", "are", "was", "were", "be", "been"}
@@ -96,6 +116,7 @@ def read_quantity(
     Raises:
         Unread: It does not state one value.
     """
+    text = _REASON.sub("", text)
     try:
         return _strict(without_lead(text), nouns, letters)
     except Unread as error:
@@ -121,6 +142,8 @@ def words_in(text: str, start: int = 0, *, letters: bool = False) -> Iterator[re
 
 def is_prose(word: str) -> bool:
     """Whether letters are a word and no product such as `abc`."""
+    if "-" in word:
+        return any(map(is_prose, word.split("-")))
     low = word.lower()
     spoken = re.search("[aeiouy]", low) is not None and list(low) != sorted(low)
     return low in _LITTLE or (len(low) > 2 and (spoken or low in NEVER or low in DOUBTS))
@@ -138,6 +161,8 @@ def sentence_value(text: str) -> str | None:
         return None
     if chain:
         return _chain_value(text)
+    if _PREMISE.match(text):
+        return None
     spans = _contents(text, words_in(text))
     if len(spans) != 1 or not (NUMBER_WORDS.keys() - {"one"}).isdisjoint(re.findall("[a-z]+", low)):
         return None
@@ -155,12 +180,12 @@ def sentence_value(text: str) -> str | None:
 
 def _strict(text: str, nouns: frozenset[str] | None, letters: bool) -> Quantity:
     """A value with nothing beside it but a unit, neutral words and words of the problem."""
-    text = _spelled_out(text)
+    text = _in_one_unit(_spelled_out(text))
     words = list(words_in(text, letters=letters))
     spans = _contents(text, words)
     if letters and not words:
         spans = [(0, len(text))]
-    if len(spans) != 1:
+    if len(spans) != 1 or _RUN_TOGETHER.search(text):
         raise Unread("the answer does not state one value" if spans else "the answer holds no number")
     start, end = spans[0]
     value, before, after = text[start:end], _NEUTRAL_PHRASES.sub(" ", text[:start]), text[end:]
@@ -171,13 +196,12 @@ def _strict(text: str, nouns: frozenset[str] | None, letters: bool) -> Quantity:
         raise Unread("the answer hedges its value")
     if not letters:
         value, letter_unit = _without_letters(value, spaced=nouns is None)
-        if letter_unit == "K" and _WORD.search(after):  # thousands
-            raise Unread("the answer does not state one value: 'K'")
         after = f" {letter_unit} {after}" if letter_unit else after
     unit: Unit = {}
-    if currency := _CURRENCY.match(value):
+    side = _LAST_SIDE.sub("", value)
+    if currency := _CURRENCY.match(side):
         unit = dict(unit_named(currency["currency"]) or {})
-        value = f"{currency['sign'].strip()}{currency['late']}{value[currency.end() :]}"
+        value = f"{currency['sign'].strip()}{currency['late']}{side[currency.end() :]}"
     if value.count("{") != value.count("}"):  # words within a formula
         raise Unread("the answer does not state one value")
     value, after = _scaled(value, after)
@@ -195,7 +219,8 @@ def _without_letters(value: str, *, spaced: bool) -> tuple[str, str]:
     for place in _UNIT_PLACE.finditer(value):
         letter = value[place.end()]
         spare = not place["gap"] and (letter.isupper() or (spaced and letter != "^"))  # 64K, a product 3m
-        if not spare and read_unit(value, place.end())[1] == len(value) and not _LETTER.search(value, 0, place.start()):
+        variable = _LETTER.search(value, value.rfind("=") + 1, place.start())
+        if not (spare or variable) and read_unit(value, place.end())[1] == len(value):
             return value[: place.start()], value[place.end() :]
     return value, ""
 
@@ -227,7 +252,7 @@ def _unit_after(rest: str, nouns: frozenset[str] | None, *, letters: bool, plain
         if match is None:
             return unit
         word = match[0].lower()
-        if not (known or word in NEVER or word in NEUTRAL) and (
+        if not (known or word in NEVER or word in NEUTRAL or match[0].isupper()) and (
             nouns is None or _is_noun(word, nouns) or (plain and not unit and _is_plural(word))
         ):
             unit = {word.removesuffix("s"): 1}
@@ -296,24 +321,22 @@ def _is_stated(before: str) -> bool:
 
 def _chain_value(text: str) -> str | None:
     """The last side of the one chain of equations in a sentence. A second chain must use the first one's result."""
-    exact = text.partition(r"\approx")[0]
-    parts = _EQUALS.split(exact)
+    parts = _EQUALS.split(text.partition(r"\approx")[0])
     for part in parts[1:-1]:
         if not (broken := _BREAK.search(part)):
             continue
         result = _LEADING_NUMBER.match(part.strip())
-        after = re.findall(_NUMBER, part[broken.start() :])
+        after = _LEADING_NUMBER.findall(part, broken.start())
         if result is None or _digits(result[0]) not in map(_digits, after):
             return None
     last = parts[-1].strip()
     spans = _contents(last, words_in(last))
     if len(parts) < 2 or not spans or spans[0][0] > 1:
         return None
-    _, end = spans[0]
-    value = last[:end]
+    value, after = last[: spans[0][1]], last[spans[0][1] :]
     if re.search(r"(?:,(?! ?[0-9]{3}(?![0-9]))|;).*[0-9]", value) and not value.startswith(("(", "\\{", "[")):
         return None
-    return _with_touching(value, last[end:])
+    return _with_touching(value, after)
 
 
 def _digits(number: str) -> str:
@@ -327,13 +350,20 @@ def _with_touching(value: str, after: str) -> str | None:
     _, end = read_unit(after, start)
     touching = re.match(r"[ )*$]*(and (?:an? )?)?([a-z]*)", after[end:].lower())
     word, joined = (touching[2], touching[1]) if touching else ("", "")
-    if word in _CHANGES or (joined and word in NUMBER_WORDS) or _GOES_ON.match(after, end):
+    if word in _CHANGES or (joined and word in NUMBER_WORDS):
+        return None
+    if _GOES_ON.match(after, end) or _RESTATES.search(after, end):
         return None
     return f"{value}{after[:end]}".strip()
 
 
 def _spelled_out(text: str) -> str:
     """A number in words at the beginning, in digits: `seventy-eight apples`, `negative 5`."""
+    mixed = _PART.fullmatch(text)
+    if mixed and (mixed["whole"] or not mixed["rest"]):
+        whole, top = (mixed["whole"] or "").lower(), NUMBER_WORDS.get(mixed["top"].lower(), 1)
+        text = f"{NUMBER_WORDS.get(whole, whole)} {top}/{_PARTS[mixed['part'].lower()]}{mixed['rest']}"
+        return text.strip()
     numeral = None if text[:1].isdigit() else _NUMERAL.match(text)
     if numeral is None:
         return re.sub(r"^(?:negative|minus) +(?=[0-9\\])", "-", text, flags=re.IGNORECASE)
@@ -348,3 +378,16 @@ def _spelled_out(text: str) -> str:
         if SCALES.get(word, 0) > 2:
             total, current = total + current, 0
     return f"{'-' if numeral['minus'] else ''}{total + current} {text[numeral.end() :]}".strip()
+
+
+def _in_one_unit(text: str) -> str:
+    """A sum of units in the smaller one: `2 hours and 30 minutes` is 150 minutes."""
+    text = _INCH.sub(r"\1inch", text)
+    while match := _TWO_UNITS.match(text):
+        large, small = ("".join(unit_named(match[name]) or ()) for name in ("unit", "smaller"))
+        smaller, times = _SMALLER.get(large, ("", 0))
+        if not smaller or small != smaller:
+            break
+        number = Decimal(match["small"]) + int(match["large"]) * times
+        text = f"{number} {small}{text[match.end() :]}"
+    return text

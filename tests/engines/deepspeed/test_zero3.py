@@ -101,7 +101,7 @@ def test_run_on_zero_3_measures_as_one_process_with_the_same_weights(tmp_path):
     one = RunFolder.create(tmp_path, "one")
     for moment, model in (("before", {}), ("after", {"model": {"path": str(run.path / "model")}})):
         config = make_config(merge(small_config(tmp_path).model_dump(), model))
-        inputs = RunInputs(config, grpo_arguments(config, tmp_path), str)
+        inputs = RunInputs(config, *grpo_arguments(config), str)
         with inputs.verifier:
             inputs.evaluate(one, moment, step=0)
         assert measured(run, moment) == measured(one, moment)

@@ -16,7 +16,7 @@ from megatron.core.transformer.transformer_block import TransformerBlockSubmodul
 from megatron.core.transformer.transformer_config import TransformerConfig
 from torch import Tensor, nn
 
-from gar.sequences import TokenSequence
+from gar.response import TokenSequence
 from tests.engines.slime_standin import packed_params, places_of
 
 PADDED_VOCAB = 96

@@ -72,8 +72,7 @@ def own_means(args: Any, chunks: list[Any], sequences: list[Any]) -> Tensor | No
     from gar.integrations.slime.forward import sequence_means
     from gar.integrations.slime.settings import read_settings
 
-    keep = [1.0] * len(sequences)
-    return sequence_means(args, chunks, sequences, read_settings(args).signal, keep_fractions=keep, device="cpu")
+    return sequence_means(args, chunks, sequences, [], read_settings(args).signal, device="cpu")[0]
 
 
 def vectors_and_rewards(layouts: list[str]) -> dict[tuple[str, str, str], dict[str, Any]]:

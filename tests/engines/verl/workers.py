@@ -25,7 +25,7 @@ with warnings.catch_warnings():
 from gar.integrations.verl.exchange import OWN_MASK, REQUEST, signal_request
 from gar.integrations.verl.transfer import span_fields
 from gar.models.embedded import embedded_path
-from gar.sequences import TokenSequence
+from gar.response import TokenSequence
 from gar.settings import SignalSettings
 
 VOCAB = 64

@@ -44,14 +44,14 @@ def test_convert_samples_sends_facts_and_scored_tokens_along(tokenizer):
     wrong, unclosed = GOOD.replace("> 7 <", "> 8 <"), "<think> 3 + 4 = 7"
     samples = [sample(tokenizer, text, index=i) for i, text in enumerate((GOOD, wrong, unclosed))]
     data = convert_samples(make_arguments(), samples)
-    facts = [payload.facts for payload in data["prompt"]]
-    assert [(fact.verified, fact.well_formatted) for fact in facts] == [(True, True), (False, True), (False, False)]
-    assert [fact.status for fact in facts] == ["ok", "wrong", "unparsed"]
+    verdicts = [payload.verdict for payload in data["prompt"]]
+    assert [(each.verified, each.well_formatted) for each in verdicts] == [(True, True), (False, True), (False, False)]
+    assert [each.status for each in verdicts] == ["ok", "wrong", "unparsed"]
     right, _, open_ended = data["prompt"]
     ids = tokenizer.encode(GOOD)
     assert [ids[i] for i in right.sequence.positions] == tokenizer.encode("3 + 4 = 7")  # the thinking part alone
     assert open_ended.sequence.positions == tuple(range(len(tokenizer.encode(unclosed))))  # no tags: all but eos
-    anchor = right.anchors[0]
+    anchor = right.anchors.usable[0]
     assert anchor.scored_ids == tokenizer.encode("ok 7")
     assert anchor.context_ids == tokenizer.encode("3+4=")
     assert open_ended.anchors is right.anchors  # one object for a group is sent once to a rank
@@ -63,7 +63,7 @@ def test_what_a_tool_wrote_is_neither_graded_nor_scored(tokenizer):
     answered.tokens = [*tokenizer.encode("3+4="), *own, *output]
     assert asyncio.run(outcome_reward(make_arguments(), answered)) == 0.0
     payload = convert_samples(make_arguments(), [answered])["prompt"][0]
-    assert (payload.facts.verified, payload.facts.well_formatted) == (False, True)
+    assert (payload.verdict.verified, payload.verdict.well_formatted) == (False, True)
     assert [own[i] for i in payload.sequence.positions] == tokenizer.encode("3 + 4 = 7")
 
 
@@ -92,7 +92,7 @@ def test_outcome_reward_is_base_or_penalty_and_keeps_the_verdict(tokenizer, monk
     reader = convert.sample_reader(args)
     asked = []
     monkeypatch.setattr(reader._verifier, "verify", lambda texts, *_, **__: asked.extend(texts) or [])
-    assert convert_samples(args, samples)["prompt"][0].facts.verified
+    assert convert_samples(args, samples)["prompt"][0].verdict.verified
     assert asked == []  # the verdicts were known
 
 
@@ -122,11 +122,12 @@ def test_facts_of_every_kind_of_response(tokenizer, monkeypatch):
     bare = sample(tokenizer, group=1, index=4, metadata={"anchors": []})
     bare.multimodal_inputs = {"images": None, "videos": None}  # slime's process_vision_info, of text
     data = convert_samples(make_arguments(), [sample(tokenizer), cut, sample(tokenizer, "", index=2), removed, bare])
-    facts = [payload.facts for payload in data["prompt"]]
-    assert [fact.empty for fact in facts] == [False, False, True, False, False]
-    assert [fact.truncated for fact in facts] == [False, True, False, False, False]
-    assert [fact.verified for fact in facts] == [True, False, False, True, True]
-    assert [fact.num_anchors for fact in facts] == [1, 1, 1, 1, 0]
+    payloads = data["prompt"]
+    assert [payload.empty for payload in payloads] == [False, False, True, False, False]
+    assert [payload.truncated for payload in payloads] == [False, True, False, False, False]
+    assert [payload.verdict.verified for payload in payloads] == [True, False, False, True, True]
+    assert [len(payload.anchors.usable) for payload in payloads] == [1, 1, 1, 1, 0]
+    assert not any(payload.text or payload.ids for payload in payloads)
     assert not any(data["loss_masks"][3])  # slime removes it: graded, and not scored
     assert data["prompt"][3].sequence.positions == ()
     assert (data["rewards"], data["rollout_ids"]) == ([0.0] * 5, [0, 1, 2, 3, 4])  # slime's own
@@ -136,6 +137,6 @@ def test_facts_of_every_kind_of_response(tokenizer, monkeypatch):
     convert._reader.cache_clear()
     long = GOOD.replace("3 + 4", "3 + 4 " * 4)
     beyond = [sample(tokenizer, long, index=1), sample(tokenizer, group=1, index=2, metadata={"anchors": [long]})]
-    facts = [payload.facts for payload in convert_samples(make_arguments(), beyond)["prompt"]]
-    assert [(fact.too_long, fact.num_scored_tokens > 0) for fact in facts] == [(True, False), (False, True)]
-    assert [(fact.num_anchors, fact.num_anchors_too_long) for fact in facts] == [(1, 0), (0, 1)]
+    payloads = convert_samples(make_arguments(), beyond)["prompt"]
+    assert [(bool(each.fault), each.num_scored_tokens > 0) for each in payloads] == [(True, False), (False, True)]
+    assert [tuple(map(len, each.anchors)) for each in payloads] == [(1, 0), (0, 1)]

@@ -15,7 +15,7 @@ def problem(prompt) -> Problem:
 def test_slime_row_asks_for_the_format_and_keeps_the_anchors():
     row = slime_row(problem("3+4="), "think-answer", chat=True, tags=Tags(think_open="<t>", think_close="</t>"))
     assert row["prompt"][0]["content"].startswith("3+4=\n\nFirst work the problem out between <t> and </t>.")
-    assert (row["label"], row["metadata"]) == ("7", {"id": "n-7", "anchors": ["3 + 4"]})
+    assert (row["label"], row["metadata"]) == ("7", {"id": "n-7", "problem": "3+4=", "anchors": ["3 + 4"]})
     assert slime_row(problem("3+4="), "plain", chat=True)["prompt"] == TALK
     assert slime_row(problem("3+4="), "plain", chat=False)["prompt"] == "3+4="
     with raises(DataError, None, "'n-7'"):  # only a chat template makes text of messages

@@ -15,7 +15,7 @@ from gar.core import group_advantages
 from gar.errors import CollapseError, ConfigError, GarError, ModelError
 from gar.integrations.slime.postprocess import slime_rewards
 from gar.integrations.slime.settings import read_shaping
-from gar.step import Row, Step
+from gar.step import Step
 from tests.engines import rollouts
 from tests.engines.rollouts import VOCAB, make_arguments, make_capturing, make_data, sequences_of, true_rewards
 from tests.support.ranks import run_ranks
@@ -103,7 +103,7 @@ def refusals() -> list[str]:
 
     args, capturing, policy, wrong = make_arguments(), make_capturing(), setting(), shared()
     codes = [code(ConfigError, postprocess, args, 0, {"tokens": []})]
-    wrong["prompt"] = [replace(p, facts=replace(p.facts, verified=False)) for p in wrong["prompt"]]
+    wrong["prompt"] = [replace(p, verdict=replace(p.verdict, verified=False)) for p in wrong["prompt"]]
     stops = make_arguments(gar={"watchdog": {"mode": "stop", "steps": 1}})
     codes += [code(CollapseError, postprocess, stops, 4, wrong)]
 
@@ -169,7 +169,7 @@ def test_postprocess_gives_the_method_s_rewards(worlds):
 
 
 def test_postprocess_normalizes_by_slime_s_flags(worlds, one):
-    groups = torch.tensor([payload.facts.group_index for payload in make_data()["prompt"]])
+    groups = torch.tensor([payload.group_index for payload in make_data()["prompt"]])
     for way, scale in (("normalized", "std"), ("not divided", "none")):
         expected = group_advantages(rewards_of(worlds[0], "shaped"), groups, scale=scale, ddof=1, eps=1e-6)
         for ranks in worlds:  # 1e-6 over a spread of 0.01
@@ -179,7 +179,7 @@ def test_postprocess_normalizes_by_slime_s_flags(worlds, one):
 
 
 def test_postprocess_logs_the_same_numbers_on_all_ranks(worlds, one):
-    needed = Step(read_shaping(make_arguments()), [Row(facts=row.facts) for row in make_data()["prompt"]]).needed
+    needed = Step(read_shaping(make_arguments()), make_data()["prompt"]).needed
     share = one["shaped"]
     assert share["gar/alignment_mean"][0] == pytest.approx(float(truth()[1][needed].mean()), abs=1e-6)
     assert share["gar/scored_fraction"][0] == float(needed.double().mean())

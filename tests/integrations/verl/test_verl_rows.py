@@ -8,12 +8,13 @@ from torch import Tensor
 from gar.config import make_config
 from gar.core import Signal
 from gar.errors import DataError
-from gar.integrations.verl.exchange import requested_signal, rows_of_rank, scored_rows, signal_request, table_rows
+from gar.integrations.verl.exchange import read_responses, requested_signal, rows_of_rank, scored_rows, signal_request
 from gar.integrations.verl.settings import read_shaping
 from gar.models.embedded import load_embedded
-from gar.sequences import SequenceReader
+from gar.reader import Reader
+from gar.response import Response
 from gar.settings import SignalSettings
-from gar.step import Row, Step
+from gar.step import Step
 from tests.support.errors import raises
 
 _, TOKENIZER = load_embedded()
@@ -40,26 +41,25 @@ ROWS = [
 ]  # fmt: skip
 
 
-def rows_of(given: list[dict[str, Any]], *, context: int | None = None) -> list[Row]:
+def rows_of(given: list[dict[str, Any]], *, context: int | None = None) -> list[Response]:
     """The path that verl's trainer takes."""
     config = make_config({"verify": {"format": "none"}})
-    reader = SequenceReader.from_settings(TOKENIZER, read_shaping(config).signal, config.verify, context=context)
-    return table_rows(given, reader, max_response_tokens=9)
+    reader = Reader.from_settings(TOKENIZER, read_shaping(config).signal, config.verify, context=context)
+    return read_responses(given, reader, max_response_tokens=9, end_ids=[TOKENIZER.eos_token_id])
 
 
-def test_rows_hold_facts_sequences_and_anchors():
+def test_responses_have_verdicts_sequences_and_anchors():
     rows = rows_of(ROWS)
-    facts = [found.facts for found in rows]
-    assert [fact.group_index for fact in facts] == [0, 1, 2, 3, 4, 2, 0, 1, 4, 2, 3, 5, 5, 5]  # as they come
-    assert [i for i, fact in enumerate(facts) if not fact.verified] == [0, 6, 7]
-    assert [i for i, fact in enumerate(facts) if not fact.well_formatted] == [3]
-    assert [i for i, fact in enumerate(facts) if not fact.num_anchors] == [4, 8]
-    assert [i for i, fact in enumerate(facts) if not fact.num_scored_tokens] == [12]
+    assert [row.group_index for row in rows] == [0, 1, 2, 3, 4, 2, 0, 1, 4, 2, 3, 5, 5, 5]  # as they come
+    assert [i for i, row in enumerate(rows) if not row.verdict.verified] == [0, 6, 7]
+    assert [i for i, row in enumerate(rows) if not row.verdict.well_formatted] == [3]
+    assert [i for i, row in enumerate(rows) if not row.anchors.usable] == [4, 8]
+    assert [i for i, row in enumerate(rows) if not row.num_scored_tokens] == [12]
     assert rows[2].anchors is rows[5].anchors
-    assert rows[2].anchors[0].context_ids == PROMPT
+    assert rows[2].anchors.usable[0].context_ids == PROMPT
     step = Step(read_shaping(make_config({})), rows)
     assert step.members == [2, 5, 9, 11, 13]  # right, in form, with an anchor and a token, beside another such one
-    assert len(step.sequences) == 7  # each anchor once
+    assert (len(step.sequences), len(step.anchors)) == (5, 2)  # each anchor once
 
 
 def test_text_of_a_model_with_a_processor_is_read_and_images_are_an_error():
@@ -74,11 +74,19 @@ def test_what_lies_beyond_the_context_or_verls_limit_is_noted():
     long = "28+3-2=29+0"
     given = [row("a", "28"), row("a", long), row("b", "28", anchors=(long,))]
     given[0]["extra_info"] = {"anchors": ["29"]}
-    facts = [found.facts for found in rows_of(given, context=16)]
-    assert [fact.too_long for fact in facts] == [False, True, False]
-    assert [fact.truncated for fact in facts] == [False, True, False]
-    assert [fact.num_anchors_too_long for fact in facts] == [0, 0, 1]
-    assert not any(found.facts.too_long for found in rows_of(given))
+    read = rows_of(given, context=16)
+    assert [bool(one.fault) for one in read] == [False, True, False]
+    assert [one.truncated for one in read] == [False, True, False]
+    assert [len(one.anchors.faults) for one in read] == [0, 0, 1]
+    assert not any(one.fault for one in rows_of(given))
+
+
+def test_a_response_that_ends_exactly_at_the_limit_is_not_cut_off():
+    ends, cut = row("a", "28+3-2=2"), row("a", "28+3-2=29")
+    ends["responses"] = torch.tensor([*ends["responses"].tolist(), TOKENIZER.eos_token_id])
+    ends["response_mask"] = torch.ones_like(ends["responses"])
+    assert len(ends["responses"]) == len(cut["responses"]) == 9
+    assert [one.truncated for one in rows_of([ends, cut])] == [False, True]
 
 
 def jagged(*rows: list[int]) -> Tensor:

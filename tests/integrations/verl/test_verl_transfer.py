@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from gar.integrations.verl.exchange import END, START
-from gar.sequences import TokenSequence
+from gar.response import TokenSequence
 from tests.engines.slime_standin import install_modules
 
 

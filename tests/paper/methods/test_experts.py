@@ -12,7 +12,7 @@ from gar.data.arithmetic import load_arithmetic
 from gar.errors import DataError
 from gar.integrations.trl import GARTrainer
 from gar.models.embedded import load_embedded
-from gar.sequences import SequenceReader
+from gar.reader import Reader
 from gar.settings import SignalSettings, VerifySettings
 from gar.types import Anchor
 from paper.methods.expert_losses import imitation_weight, off_policy_token_losses
@@ -146,7 +146,7 @@ def test_solution_rows_are_prompt_solution_and_end_token():
     _, tokenizer = load_embedded()
     first, second, bare = load_arithmetic("train")[:3]
     second = replace(second, anchors=(*second.anchors, Anchor(text="<think> [ ? = 1 ] </think> <answer> 1 </answer>")))
-    reader = SequenceReader.from_settings(tokenizer, SignalSettings(), VerifySettings(), context=60)
+    reader = Reader.from_settings(tokenizer, SignalSettings(), VerifySettings(), context=60)
     rows = solution_rows([first, second, replace(bare, anchors=())], tokenizer, reader)
     shown = [(first, first.anchors[0]), *((second, anchor) for anchor in second.anchors)]
     for row, (problem, anchor) in zip(rows, shown, strict=True):

@@ -14,10 +14,10 @@ from gar.config import RunConfig, make_config, merge, read_preset
 from gar.data.arithmetic import load_arithmetic
 from gar.errors import DataError
 from gar.integrations.trl import RunParts
-from gar.integrations.trl.arguments import grpo_arguments
+from gar.integrations.trl.arguments import grpo_arguments, in_folder
 from gar.models.embedded import load_embedded
+from gar.reader import Reader
 from gar.records import RolloutRecord
-from gar.sequences import SequenceReader
 from gar.settings import SignalSettings, VerifySettings
 from gar.types import Problem
 from gar.verify import Verifier
@@ -63,15 +63,17 @@ def make_trainer(
     config = config_of(method, **trl)
     records: list[RolloutRecord] = []
     watcher = Watcher()
+    arguments, shaping = grpo_arguments(config)
     parts = RunParts(
         model=model,
         tokenizer=tokenizer,
         problems=problems,
-        reader=SequenceReader.from_settings(tokenizer, SignalSettings(), VerifySettings(), context=None),
+        reader=Reader.from_settings(tokenizer, SignalSettings(), VerifySettings(), context=None),
         verifier=verifier,
         settings=config,
+        shaping=shaping,
         adapter=None,
-        arguments=grpo_arguments(config, folder),
+        arguments=in_folder(arguments, config, folder),
         callbacks=[watcher],
         on_rollouts=lambda step, rows: records.extend(rows),
     )
@@ -95,10 +97,11 @@ def test_a_run_trains_on_the_problems_of_grpo_with_its_teacher(method: str, tmp_
     trainer.log = lambda *_: None  # it would clear the metrics
     start, tokenizer = weight_of(trainer.model), trainer.processing_class
     trainer.train()
+    plain = config_of("grpo", num_iterations=2)
     grpo = GRPOTrainer(
         load_embedded()[0],
         lambda completions, **_: [0.0] * len(completions),
-        args=grpo_arguments(config_of("grpo", num_iterations=2), tmp_path),
+        args=in_folder(grpo_arguments(plain)[0], plain, tmp_path),
         train_dataset=trainer.train_dataset,
         processing_class=tokenizer,
     )

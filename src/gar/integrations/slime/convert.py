@@ -10,20 +10,20 @@ from typing import Any
 from gar.config import RunConfig, make_config
 from gar.errors import ConfigError, DataError
 from gar.integrations.slime.settings import read_settings, read_shaping
-from gar.sequences import NO_ANCHORS, NO_SEQUENCE, AnchorSequences, SequenceReader, TokenSequence, context_of
+from gar.reader import Reader, context_of, judge
+from gar.response import Anchors, Response, TokenSequence
 from gar.settings import SignalSettings
-from gar.step import Row, Step, read_row
-from gar.types import Verdict
+from gar.step import Step
 from gar.verify import Verifier
 
 PAYLOAD_KEY = "prompt"
-"""Holds a `Row` of each response without its tokens. slime sends this key to the ranks but does not read it."""
+"""Holds a `Response` without its tokens for each sample. slime sends this key to the ranks but does not read it."""
 
 _VERDICT = "gar_verdict"
 
 
 def convert_samples(args: Any, samples: list[Any]) -> dict[str, Any]:
-    """slime's own training data, with a `Row` for each sample.
+    """slime's own training data, with a `Response` for each sample.
 
     A sample that slime aborted has an unfinished response, and perhaps no reward. It is left out of its group and of
     the loss, and stays in the data, because slime counts its rollouts.
@@ -56,11 +56,10 @@ async def outcome_reward(args: Any, sample: Any, **_: Any) -> float | list[float
     """
     reader = sample_reader(args)
     samples = sample if isinstance(sample, list) else [sample]
-    rows = []
-    for graded, verdict in zip(samples, await asyncio.to_thread(reader.verdicts, samples), strict=True):
-        graded.metadata = {**(graded.metadata or {}), _VERDICT: verdict}
-        rows.append(reader.row(graded, verdict))
-    rewards = Step(read_shaping(args).outcome_alone(), rows).finish().rewards.tolist()
+    responses = await asyncio.to_thread(reader.judged, samples)
+    for graded, response in zip(samples, responses, strict=True):
+        graded.metadata = {**(graded.metadata or {}), _VERDICT: response.verdict}
+    rewards = Step(read_shaping(args).outcome_alone(), responses).finish().rewards.tolist()
     return rewards if isinstance(sample, list) else rewards[0]
 
 
@@ -68,52 +67,54 @@ class SampleReader:
     """Reads slime's samples with the tokenizer and the verifier of a run."""
 
     def __init__(self, tokenizer: Any, config: RunConfig, signal: SignalSettings, *, context: int | None):
-        self._tokenizer = tokenizer
-        self._sequences = SequenceReader.from_settings(tokenizer, signal, config.verify, context=context)
+        self._reader = Reader.from_settings(tokenizer, signal, config.verify, context=context)
         self._verifier = Verifier.from_settings(config.verify)
 
-    def verdicts(self, samples: Sequence[Any]) -> list[Verdict]:
-        """A verdict for each sample, on the text that the policy wrote. Known verdicts are reused."""
+    def judged(self, samples: Sequence[Any]) -> list[Response]:
+        """A response for each sample, with a verdict on the text that the policy wrote. Known verdicts are reused."""
+        responses = [
+            self._reader.read(
+                _prompt_ids(sample),
+                _response_ids(sample),
+                mask=sample.loss_mask,
+                group_index=sample.group_index or 0,
+                truncated=_status(sample) == "truncated",
+            )
+            for sample in samples
+        ]
         known = [(sample.metadata or {}).get(_VERDICT) for sample in samples]
-        missing = [sample for sample, verdict in zip(samples, known, strict=True) if verdict is None]
-        new = self._verifier.verify(
-            [self._sequences.text(_response_ids(sample), sample.loss_mask) for sample in missing],
-            [str(sample.label) for sample in missing],
-            prefilled_think=[self._sequences.prefilled(_prompt_ids(sample)) for sample in missing],
-            prompts=[self._tokenizer.decode(_prompt_ids(sample)) for sample in missing],
-        )
-        verdicts = iter(new)
-        return [next(verdicts) if verdict is None else verdict for verdict in known]
+        missing = [i for i, verdict in enumerate(known) if verdict is None]
+        problems = [
+            self._reader.problem(_prompt_ids(s), s.label, s.metadata) for s in map(samples.__getitem__, missing)
+        ]
+        judged = iter(judge(self._verifier, [responses[i] for i in missing], problems))
+        return [
+            next(judged) if verdict is None else replace(response, verdict=verdict)
+            for response, verdict in zip(responses, known, strict=True)
+        ]
 
-    def payloads(self, samples: Sequence[Any]) -> list[Row]:
-        """The row of each sample without its tokens. All rows of a group share one object as `anchors`."""
-        anchors: dict[int, AnchorSequences] = {}
+    def payloads(self, samples: Sequence[Any]) -> list[Response]:
+        """The response of each sample without its tokens. All of a group share one object as `anchors`."""
+        anchors: dict[int, Anchors] = {}
         payloads = []
-        for i, (sample, verdict) in enumerate(zip(samples, self.verdicts(samples), strict=True)):
+        for i, (sample, response) in enumerate(zip(samples, self.judged(samples), strict=True)):
             group = sample.group_index
             if group not in anchors:
                 texts = (sample.metadata or {}).get("anchors", ())
-                anchors[group] = self._sequences.anchors(_prompt_ids(sample), texts)
-            sequence = self._sequences.response(_prompt_ids(sample), _response_ids(sample), mask=sample.loss_mask)
-            if sample.remove_sample:  # from slime's loss
-                sequence = replace(sequence, positions=())
-            row = self.row(sample, verdict, sequence, anchors[group])
+                anchors[group] = self._reader.anchors(_prompt_ids(sample), texts)
             if _is_aborted(sample):
-                row = replace(row, facts=replace(row.facts, group_index=-1 - i))  # a group by itself
-            payloads.append(replace(row, sequence=replace(NO_SEQUENCE, positions=tuple(sequence.positions))))
+                group = -1 - i  # a group by itself
+            positions = () if sample.remove_sample else response.sequence.positions  # removed from slime's loss
+            payloads.append(
+                replace(
+                    response,
+                    group_index=group,
+                    sequence=TokenSequence(positions=tuple(positions)),
+                    text="",
+                    anchors=anchors[sample.group_index],
+                )
+            )
         return payloads
-
-    def row(
-        self,
-        sample: Any,
-        verdict: Verdict,
-        sequence: TokenSequence | None = None,
-        anchors: AnchorSequences = NO_ANCHORS,
-    ) -> Row:
-        """A sample's row. An outcome reward needs neither its sequence nor anchors."""
-        sequence = sequence or replace(NO_SEQUENCE, ids=_response_ids(sample), mask=sample.loss_mask)
-        truncated, group = _status(sample) == "truncated", sample.group_index or 0
-        return read_row(self._sequences, verdict, sequence, anchors, group_index=group, truncated=truncated)
 
 
 def sample_reader(args: Any) -> SampleReader:

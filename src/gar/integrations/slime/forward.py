@@ -13,7 +13,7 @@ from torch import Tensor
 from gar.core import Signal
 from gar.errors import ModelError
 from gar.integrations.megatron import HeadInputs, check_head, head_means, watch_head
-from gar.sequences import TokenSequence
+from gar.response import TokenSequence
 from gar.settings import SignalSettings
 
 _PREFIX = "gar_"
@@ -27,13 +27,13 @@ _DUMMY = TokenSequence(context_ids=[0], ids=[0], positions=())
 def sequence_means(
     args: Any,
     chunks: list[Any],
-    sequences: Sequence[TokenSequence],
+    responses: Sequence[TokenSequence],
+    anchors: Sequence[TokenSequence],
     signal: SignalSettings,
     *,
-    keep_fractions: Sequence[float],
     device: Any,
-) -> Tensor | None:
-    """Mean vector of each sequence, float32 [sequences, hidden], on the last pipeline stage. None on the others.
+) -> tuple[Tensor | None, Tensor | None]:
+    """Mean vectors of responses and of anchors, float32 [..., hidden], on the last pipeline stage. None on the others.
 
     A collective: all ranks call it together, each data-parallel rank with its own sequences or none. Tensor, pipeline
     and context ranks have the same ones. All make the same number of passes.
@@ -49,7 +49,8 @@ def sequence_means(
     if args.use_dynamic_batch_size:  # over all context ranks
         each = args.log_probs_max_tokens_per_gpu or args.max_tokens_per_gpu
         capacity = each * mpu.get_context_parallel_world_size()
-    cut = [sequence.cut() for sequence in sequences]
+    cut = [sequence.cut() for sequence in (*responses, *anchors)]
+    keep_fractions = [1.0] * len(responses) + [signal.anchor_keep_fraction] * len(anchors)
     batches = pack([sequence.num_tokens for sequence in cut], capacity)
     num_batches = _common_number(len(batches), chunks, mpu, device)
     order = [i for batch in batches for i in batch]
@@ -79,11 +80,11 @@ def sequence_means(
     finally:
         stop()
     if not is_last:
-        return None
-    means = torch.stack(stored[f"{_PREFIX}means"])
-    return means.new_empty(len(sequences), means.shape[1]).index_copy_(
-        0, torch.tensor(order, dtype=torch.long, device=means.device), means[: len(order)]
-    )
+        return None, None
+    stacked = torch.stack(stored[f"{_PREFIX}means"])
+    means = stacked.new_empty(len(order), stacked.shape[1])
+    means[order] = stacked[: len(order)]
+    return means[: len(responses)], means[len(responses) :]
 
 
 def pack(lengths: Sequence[int], capacity: int) -> list[list[int]]:

@@ -18,8 +18,9 @@ from gar.integrations.slime.forward import captured_means, sequence_means
 from gar.integrations.slime.policy import policy_chunks
 from gar.integrations.slime.settings import capture_of, read_settings, read_shaping
 from gar.integrations.watchdog import Watchdog
+from gar.response import Response
 from gar.settings import WatchdogSettings
-from gar.step import Row, Shaping, Step, StepRanks
+from gar.step import Shaping, Step, StepRanks
 
 
 @torch.no_grad()
@@ -44,19 +45,19 @@ def postprocess(args: Any, rollout_id: int, rollout_data: dict[str, Any]) -> Non
             code="no-payload",
         )
     shaping = read_shaping(args)
-    payloads: list[Row] = rollout_data.pop(PAYLOAD_KEY)
-    step = Step(shaping, _rows(rollout_data, payloads), ranks=_DataParallel(rollout_data["tokens"][0].device))
+    payloads: list[Response] = rollout_data.pop(PAYLOAD_KEY)
+    step = Step(shaping, _responses(rollout_data, payloads), ranks=_DataParallel(rollout_data["tokens"][0].device))
     seen = captured_pass() if capture_of(args) == "logprob" else None
-    means = _means(args, rollout_data, step, seen) if bool(step.needed.any()) else None
+    vectors, anchors = _means(args, rollout_data, step, seen) if bool(step.needed.any()) else (None, None)
     watchdog = read_settings(args).watchdog
     _watchdog(watchdog.mode, watchdog.steps).look_at(rollout_id, step)
     if not mpu.is_pipeline_last_stage(ignore_virtual=True):
         return  # slime keeps advantages, rewards and logs on the last stage
-    shaped = step.finish(means)
-    normalized = slime_rewards(args, shaping, shaped.rewards, step.group_index)
+    rewards = step.finish(vectors, anchors).rewards
+    normalized = slime_rewards(args, shaping, rewards, step.group_index)
     rollout_data["rewards"] = normalized[step.here].tolist()
     compute_advantages_and_returns(args, rollout_data)
-    for name, value in {**shaped.metrics(), "gar/seconds": time.perf_counter() - start}.items():
+    for name, value in {**step.metrics(), "gar/seconds": time.perf_counter() - start}.items():
         rollout_data[name] = [value] * len(payloads)
 
 
@@ -97,32 +98,30 @@ class _DataParallel(StepRanks):
         return total.to(values.device)
 
 
-def _rows(rollout_data: dict[str, Any], payloads: Sequence[Row]) -> list[Row]:
-    rows = []
+def _responses(rollout_data: dict[str, Any], payloads: Sequence[Response]) -> list[Response]:
+    """The responses with their tokens again."""
+    responses = []
     for tokens, length, payload in zip(rollout_data["tokens"], rollout_data["response_lengths"], payloads, strict=True):
         ids = tokens.tolist()
         prompt, response = ids[: len(ids) - length], ids[len(ids) - length :]
-        rows.append(replace(payload, sequence=replace(payload.sequence, context_ids=prompt, ids=response)))
-    return rows
+        sequence = replace(payload.sequence, context_ids=prompt, ids=response)
+        responses.append(replace(payload, sequence=sequence))
+    return responses
 
 
-def _means(args: Any, rollout_data: dict[str, Any], step: Step, seen: Sequence[HeadInputs] | None) -> Tensor | None:
-    """Mean vectors of the step's sequences, [sequences, hidden], from slime's own pass if it was `seen`, or None."""
+def _means(
+    args: Any, rollout_data: dict[str, Any], step: Step, seen: Sequence[HeadInputs] | None
+) -> tuple[Tensor | None, Tensor | None]:
+    """Mean vectors of the step's responses, from slime's own pass if it was `seen`, and of its anchors, or None."""
     signal, device = step.shaping.signal, rollout_data["tokens"][0].device
-    first = 0 if seen is None else len(step.members)
-    means = sequence_means(
-        args,
-        policy_chunks(),
-        step.sequences[first:],
-        signal,
-        keep_fractions=step.keep_fractions[first:],
-        device=device,
-    )
-    if seen is None or means is None:
-        return means
+    own = step.sequences if seen is None else []
+    vectors, anchors = sequence_means(args, policy_chunks(), own, step.anchors, signal, device=device)
+    if seen is None or vectors is None:
+        return vectors, anchors
     needed = set(step.members)
     everything = [
-        row.sequence if k in needed else replace(row.sequence, positions=()) for k, row in enumerate(step.rows)
+        response.sequence if i in needed else replace(response.sequence, positions=())
+        for i, response in enumerate(step.responses)
     ]
-    responses = captured_means(args, seen, rollout_data["micro_batch_indices"], everything, signal)
-    return torch.cat([responses[step.members], means])
+    captured = captured_means(args, seen, rollout_data["micro_batch_indices"], everything, signal)
+    return captured[step.members], anchors

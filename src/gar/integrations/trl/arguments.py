@@ -18,18 +18,29 @@ from gar.errors import ConfigError
 from gar.integrations.trl.fields import DEFAULTS, check_fields
 from gar.integrations.trl.flags import TRL, trl_flags
 from gar.methods import METHODS, Method
-from gar.step import plan_shaping
+from gar.step import Shaping, plan_shaping
 
 
-def grpo_arguments(config: RunConfig, folder: Path) -> GRPOConfig:
-    """TRL's configuration for a run: `DEFAULTS`, then the user's fields, then the method's."""
+def grpo_arguments(config: RunConfig) -> tuple[GRPOConfig, Shaping]:
+    """TRL's configuration for a run (`DEFAULTS`, then the user's fields, then the method's), and the method's plan.
+
+    `in_folder` gives it the run's folder, once that is made.
+    """
     check_fields(config.trl)
     method = METHODS[config.method]
-    args = with_method(trl_arguments(GRPOConfig, config, folder / "checkpoints"), method, chosen=config.trl)
-    plan_shaping(TRL, method, dict(config), flags=trl_flags(args), quiet=True)
+    args = with_method(trl_arguments(GRPOConfig, config, "gar-output"), method, chosen=config.trl)
+    shaping = plan_shaping(TRL, method, dict(config), flags=trl_flags(args), quiet=True)
     if method.check is not None:
         method.check(config, args)
-    return args
+    return args, shaping
+
+
+def in_folder(args: GRPOConfig, config: RunConfig, folder: Path) -> GRPOConfig:
+    """TRL's configuration with checkpoints in a run folder, whose name is the run's for trackers."""
+    changed = copy.copy(args)
+    changed.output_dir = str(folder / "checkpoints")
+    changed.run_name = config.trl.get("run_name", folder.name)
+    return changed
 
 
 def trl_arguments(kind: Any, config: RunConfig, output_dir: str | Path, **fields: Any) -> Any:

@@ -25,14 +25,28 @@ TRL = Engine(
 def trl_flags(args: Any, processing_class: Any = None) -> dict[str, Any]:
     """The fields of a `trl.GRPOConfig` as "trl.FIELD", and what follows from them."""
     fields = {f"trl.{name}": value for name, value in vars(args).items()}
+    return (
+        fields
+        | _processor(processing_class)
+        | {
+            "updates_per_rollout": generation_passes(args) / args.gradient_accumulation_steps,
+            "on policy": args.gradient_accumulation_steps % generation_passes(args) == 0,
+            "rewards are divided": args.scale_rewards != "none",
+            "accelerator": torch.accelerator.is_available(),
+        }
+    )
+
+
+def check_processor(processing_class: Any) -> None:
+    """Raise a `ConfigError` for the processor of a model that reads more than text."""
+    rules.raise_all(
+        [fault for fault in rules.faults("TRL", _processor(processing_class)) if fault[0] == "processing_class"]
+    )
+
+
+def _processor(processing_class: Any) -> dict[str, Any]:
     multimodal = isinstance(processing_class, ProcessorMixin)
-    return fields | {
-        "updates_per_rollout": generation_passes(args) / args.gradient_accumulation_steps,
-        "on policy": args.gradient_accumulation_steps % generation_passes(args) == 0,
-        "rewards are divided": args.scale_rewards != "none",
-        "accelerator": torch.accelerator.is_available(),
-        "processing_class": "a multimodal processor" if multimodal else None,
-    }
+    return {"processing_class": "a multimodal processor" if multimodal else None}
 
 
 def check_batch(args: Any, problems: Sequence[Problem]) -> None:

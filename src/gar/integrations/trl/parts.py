@@ -8,9 +8,10 @@ from transformers import TrainerCallback
 from trl import GRPOConfig
 
 from gar.config import RunConfig
+from gar.reader import Reader
 from gar.records import RolloutRecord
-from gar.sequences import SequenceReader
 from gar.settings import section_name
+from gar.step import Shaping
 from gar.types import Problem, ResponseVerifier
 
 
@@ -25,6 +26,7 @@ class RunParts:
         reader: Reads responses and expert solutions.
         verifier: Judges responses.
         settings: Every setting of the run.
+        shaping: Method and settings in force, after all rules.
         adapter: A `peft.LoraConfig`, or None.
         arguments: TRL's, made from `settings`.
         callbacks: Every trainer of the run gets them.
@@ -34,9 +36,10 @@ class RunParts:
     model: Any
     tokenizer: Any
     problems: Sequence[Problem]
-    reader: SequenceReader
+    reader: Reader
     verifier: ResponseVerifier
     settings: RunConfig
+    shaping: Shaping
     adapter: Any
     arguments: GRPOConfig
     callbacks: list[TrainerCallback]

@@ -37,6 +37,16 @@ class TrlRanks(StepRanks):
         return cast(Tensor, total).to(values.device)
 
 
+def gathered_on_main(items: list[Any]) -> list[Any]:
+    """The items of all ranks, in the order of the ranks, on the main process. None elsewhere."""
+    state = PartialState()
+    if state.num_processes == 1:
+        return items
+    parts: list[Any] | None = [None] * state.num_processes if state.is_main_process else None
+    dist.gather_object(items, parts)
+    return [item for part in parts or [] for item in part]
+
+
 def is_main() -> bool:
     """Whether this process prints and writes."""
     return PartialState().is_main_process

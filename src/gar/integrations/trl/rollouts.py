@@ -7,32 +7,30 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gar.data.problems import prompt_text
 from gar.models.families import ModelParts, evaluation_mode
+from gar.reader import Reader
 from gar.records import RolloutRecord
+from gar.records.rollouts import response_record
+from gar.response import Anchors, Response
 from gar.scoring.anchors import AnchorReader
-from gar.scoring.forward import means_from_hidden, num_forwards, signal_means
-from gar.sequences import NO_ANCHORS, AnchorSequences, SequenceReader, TokenSequence
+from gar.scoring.forward import means_from_hidden, num_forwards, step_means
 from gar.settings import SignalSettings
-from gar.step import Row, Shaped, Step, read_row
-from gar.types import Problem, ResponseVerifier, Status, Verdict
+from gar.step import Step
+from gar.types import Problem, Status, Verdict
 
 
 @dataclass(kw_only=True)
 class RolloutBatch:
-    """Responses of this rank, in TRL's order, filled in stage by stage.
+    """What TRL's hooks leave for the next ones: this rank's responses in TRL's order, filled in stage by stage.
 
     Attributes:
         problems: The problem of each response.
         group_index: Their numbers.
         rows: The rows of the data set, as TRL's reward functions get their columns.
-        sequences: Tokens and scored positions.
-        texts: The verifier's view of the responses.
-        truncated: Whether a response was cut off.
+        responses: Tokens and texts, then verdicts.
         step: The responses of all ranks, once they are verified.
         num_passed: Number of responses with hidden states from TRL's forward passes.
         means: One mean vector per response, 0 if `has_means` is False.
-        shaped: The responses of all ranks with their rewards, once there are any.
         columns: TRL's rewards, [responses of all ranks, functions], NaN for None.
         own_rewards: What the method gives, without its weight, float64 [responses of all ranks].
         further_rewards: What the other columns give, with their weights, float64 [responses of all ranks].
@@ -42,15 +40,11 @@ class RolloutBatch:
     problems: list[Problem]
     group_index: list[int]
     rows: list[dict[str, Any]] = field(default_factory=list)
-    sequences: list[TokenSequence] = field(default_factory=list)
-    texts: list[str] = field(default_factory=list)
-    verdicts: list[Verdict] = field(default_factory=list)
-    truncated: list[bool] = field(default_factory=list)
+    responses: list[Response] = field(default_factory=list)
     step: Step = field(init=False)
     num_passed: int = 0
     means: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
     has_means: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.bool))
-    shaped: Shaped = field(init=False)
     columns: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
     own_rewards: Tensor = field(default_factory=lambda: torch.zeros(0))
     further_rewards: Tensor = field(default_factory=lambda: torch.zeros(0))
@@ -66,22 +60,25 @@ class RolloutBatch:
 
     def read(
         self,
-        reader: SequenceReader,
+        reader: Reader,
+        anchors: AnchorReader | None,
         prompt_ids: Sequence[list[int]],
         completion_ids: Sequence[list[int]],
         token_mask: Any,
         *,
         endings: Sequence[Any],
     ) -> None:
-        """Read texts and scored positions from the tokens, and which responses lack one of `endings`.
+        """Read the responses from their tokens. Those without one of `endings` are truncated.
 
-        `token_mask` is per response, as in `gar.sequences.policy_turns`, or None.
+        `token_mask` is per response, as in `gar.reader.policy_turns`, or None. Without `anchors` they are only counted.
         """
         for i, (prompt, ids) in enumerate(zip(prompt_ids, completion_ids, strict=True)):
+            group, problem = self.group_index[i], self.problems[i]
+            found = Anchors.unread(len(problem.anchors)) if anchors is None else anchors.anchors(group, prompt)
             mask = None if token_mask is None else token_mask[i]
-            self.sequences.append(reader.response(prompt, ids, mask=mask))
-            self.texts.append(reader.text(ids, mask))
-            self.truncated.append(not ids or ids[-1] not in endings)
+            truncated = not ids or ids[-1] not in endings
+            read = reader.read(prompt, ids, mask=mask, anchors=found, group_index=group, truncated=truncated)
+            self.responses.append(read)
 
     def add_fields(self, fields: dict[str, Any]) -> None:
         """Add what a rollout function returned to the rows, as TRL does before it calls reward functions."""
@@ -90,47 +87,27 @@ class RolloutBatch:
             for row, value in zip(self.rows, values, strict=False):
                 row[name] = value
 
-    def judge(self, verifier: ResponseVerifier, reader: SequenceReader) -> None:
-        """Set the verifier's verdicts."""
-        self.verdicts = verifier.verify(
-            self.texts,
-            [problem.answer for problem in self.problems],
-            prefilled_think=[reader.prefilled(sequence.context_ids) for sequence in self.sequences],
-            prompts=[prompt_text(problem.prompt) for problem in self.problems],
-        )
-
     def take_decisions(self, right: Sequence[bool | None]) -> None:
         """Set verdicts that reward functions gave. A response with None is not scored."""
         for i, decision in enumerate(right):
             status = Status.UNPARSED if decision is None else Status.OK if decision else Status.WRONG
             verified = bool(decision)
-            self.verdicts.append(Verdict(status=status, grade=float(verified), verified=verified, well_formatted=True))
+            verdict = Verdict(status=status, grade=float(verified), verified=verified, well_formatted=True)
+            response = replace(self.responses[i], verdict=verdict)
             if decision is None:
-                self.sequences[i] = replace(self.sequences[i], positions=[])
+                response = replace(response, sequence=replace(response.sequence, positions=[]))
+            self.responses[i] = response
 
     def fill_column(self, column: int, weights: Tensor, *, adds: bool) -> None:
         """Put the shaped rewards into their column. With `adds` without the outcome, which another column has."""
-        own = self.shaped.rewards
+        own = self.step.shaped.rewards
         if adds:
-            own = own - self.shaped.shaped.outcomes
-            own[torch.tensor([fact.status == Status.UNPARSED for fact in self.step.facts])] = torch.nan
+            own = own - self.step.shaped.outcomes
+            own[torch.tensor([fact.verdict.status == Status.UNPARSED for fact in self.step.facts])] = torch.nan
         self.columns[:, column] = own.to(self.columns)
         further = self.columns.cpu().double() * weights.cpu().double()
         further[:, column] = 0.0
         self.own_rewards, self.further_rewards = own, further.nansum(dim=1)
-
-    def step_rows(self, reader: SequenceReader, anchors: AnchorReader | None) -> list[Row]:
-        """The responses with their verdicts and, given a reader of anchors, their problems' anchors."""
-        of_group: dict[int, AnchorSequences] = {}
-        rows = []
-        for i, (group, sequence) in enumerate(zip(self.group_index, self.sequences, strict=True)):
-            if anchors is not None and group not in of_group:
-                of_group[group] = AnchorSequences(tuple(anchors.sequences(group, sequence.context_ids)))
-            verdict, cut = self.verdicts[i], self.truncated[i]
-            found = of_group.get(group, NO_ANCHORS)
-            count = len(self.problems[i].anchors) if anchors is None else None
-            rows.append(read_row(reader, verdict, sequence, found, group_index=group, num_anchors=count, truncated=cut))
-        return rows
 
     def prepare_means(self, parts: ModelParts) -> None:
         """Make room for one mean vector per response."""
@@ -139,7 +116,7 @@ class RolloutBatch:
 
     def attended(self, attention_mask: Tensor, switch_length: float) -> list[bool]:
         """Which responses a pass reads completely, since TRL may hide truncated ones, and by their own frequencies."""
-        lengths = torch.tensor([sequence.num_tokens for sequence in self.sequences])
+        lengths = torch.tensor([response.sequence.num_tokens for response in self.responses])
         alike = (lengths > switch_length) == (attention_mask.shape[1] > switch_length)
         return (alike & (attention_mask.sum(1).cpu() == lengths)).tolist()
 
@@ -157,59 +134,53 @@ class RolloutBatch:
         self.num_passed += len(hidden)
         members = [i for i in range(first, self.num_passed) if needed[i] and (attended is None or attended[i])]
         if members:
-            sequences, starts = [self.sequences[i] for i in members], [first_column] * len(members)
+            sequences, starts = [self.responses[i].sequence for i in members], [first_column] * len(members)
             self.means[members] = means_from_hidden(
                 parts, hidden[[i - first for i in members]], sequences, starts, settings
             )
             self.has_means[members] = True
 
-    def compute_missing(self, parts: ModelParts, settings: SignalSettings, most: Callable[[int], int]) -> Tensor:
-        """Run the passes that are still needed, as many as the rank with the `most`. Returns [sequences, hidden]."""
-        anchors = self.step.anchors
-        missing = [i for i in self.step.members if not self.has_means[i]]
-        sequences = [*(self.sequences[i] for i in missing), *anchors]
-        keep_fractions = [1.0] * len(missing) + [settings.anchor_keep_fraction] * len(anchors)
-        count = num_forwards(parts, sequences, settings.max_batch_tokens)
+    def compute_missing(
+        self, parts: ModelParts, settings: SignalSettings, most: Callable[[int], int]
+    ) -> tuple[Tensor, Tensor]:
+        """Run the passes that are still needed, as many as the rank with the `most`.
+
+        Returns:
+            Mean vectors of the step's `sequences` and of its `anchors`.
+        """
+        members, anchors = self.step.members, self.step.anchors
+        missing = [i for i in members if not self.has_means[i]]
+        sequences = [self.responses[i].sequence for i in missing]
+        count = num_forwards(parts, [*sequences, *anchors], settings.max_batch_tokens)
         num_idle = most(count) - count
-        means = signal_means(parts, sequences, settings, keep_fractions=keep_fractions)
-        _run_idle_forwards(parts, num_idle)
-        self.means[missing] = means[: len(missing)]
+        self.means[missing], anchor_means = step_means(parts, sequences, anchors, settings)
         self.has_means[missing] = True
-        return torch.cat([self.means[self.step.members], means[len(missing) :]])
+        _run_idle_forwards(parts, num_idle)
+        return self.means[members], anchor_means
 
     def records(self, *, step: int) -> list[RolloutRecord]:
         """One row per response of this rank."""
-        table, rewards = self.shaped, self.shaped.shaped
+        batch, shaped = self.step.batch, self.step.shaped
         norms = self.means.norm(dim=-1).tolist()
         rows = []
-        for i, problem in enumerate(self.problems):
-            sequence, verdict, group = self.sequences[i], self.verdicts[i], self.group_index[i]
-            place = self.here.start + i
+        for i, (problem, response) in enumerate(zip(self.problems, self.responses, strict=True)):
+            place, group = self.here.start + i, response.group_index
             rows.append(
                 RolloutRecord(
                     step=step,
-                    problem_id=problem.id,
+                    **response_record(problem, response),
                     group_index=group,
-                    response_index=int((table.batch.group_index[:place] == group).sum()),
-                    prompt=problem.prompt if isinstance(problem.prompt, str) else str(problem.prompt),
-                    response=self.texts[i],
-                    gold=problem.answer,
-                    answer=verdict.answer,
-                    status=verdict.status,
-                    verified=verdict.verified,
-                    well_formatted=verdict.well_formatted,
-                    eligible=bool(table.eligible[place]),
-                    anchor=bool(problem.anchors),
-                    alignment=float(table.batch.alignment[place]) if table.batch.scored[place] else None,
-                    bonus=float(rewards.bonuses[place]),
-                    penalty=float(rewards.penalties[place]),
-                    reward=float(rewards.rewards[place]),
+                    response_index=int((batch.group_index[:place] == group).sum()),
+                    eligible=bool(self.step.eligible[place]),
+                    anchor=bool(response.anchors.usable),
+                    alignment=float(batch.alignment[place]) if batch.scored[place] else None,
+                    bonus=float(shaped.bonuses[place]),
+                    penalty=float(shaped.penalties[place]),
+                    reward=float(shaped.rewards[place]),
                     advantage=self.advantages[i],
-                    num_tokens=len(sequence.ids),
-                    truncated=self.truncated[i],
-                    num_scored_tokens=len(sequence.positions),
+                    num_scored_tokens=len(response.sequence.positions),
                     signal_norm=norms[i] if self.has_means[i] else None,
-                    prompt_tokens=len(sequence.context_ids),
+                    prompt_tokens=len(response.sequence.context_ids),
                 )
             )
         return rows

@@ -1,7 +1,7 @@
 """`GARTrainer`: TRL's `GRPOTrainer` with gradient-aligned rewards.
 
 It records the exact token ids, computes vectors, and writes the method's rewards into the column of a placeholder
-function, so that TRL's tables, logs and weights work as usual. `tests/contracts` checks TRL's private methods.
+function, so that TRL's tables, logs and weights work as usual. `contract` checks TRL's private methods.
 """
 
 import warnings
@@ -10,18 +10,18 @@ from functools import partial
 from typing import Any, Self, cast
 
 import torch
-from accelerate.utils import gather_object
 from torch import Tensor
 from trl import GRPOConfig
 
-from gar.errors import ConfigError, DataError
+from gar.errors import ConfigError
 from gar.integrations.trl.arguments import with_method
 from gar.integrations.trl.callbacks import StepTimer
+from gar.integrations.trl.contract import check_contract
 from gar.integrations.trl.deciding import Decider, find_decider, gar
-from gar.integrations.trl.flags import TRL, check_problems, trl_flags
+from gar.integrations.trl.flags import TRL, check_problems, check_processor, trl_flags
 from gar.integrations.trl.parts import RunParts
 from gar.integrations.trl.problems import INDEX, ProblemRows
-from gar.integrations.trl.ranks import TrlRanks
+from gar.integrations.trl.ranks import TrlRanks, gathered_on_main
 from gar.integrations.trl.resumable import ResumableTrainer
 from gar.integrations.trl.rollouts import RolloutBatch, gated_advantages, mean_advantages
 from gar.integrations.trl.solutions import SolutionCheck
@@ -30,13 +30,13 @@ from gar.integrations.watchdog import Watchdog
 from gar.methods import Method, find_method
 from gar.models.adapters import sort_targets
 from gar.models.capture import capture_hidden
+from gar.reader import Reader, SpanRule, judge
 from gar.records import RolloutRecord
 from gar.rollouts.generate import context_length
-from gar.scoring.anchors import AnchorReader, usable_anchors
-from gar.sequences import SequenceReader, SpanRule
+from gar.scoring.anchors import AnchorReader, check_anchors
 from gar.settings import AdvantageSettings, RewardSettings, SignalSettings, WatchdogSettings
-from gar.step import Shaped, Shaping, Step, plan_shaping
-from gar.types import Problem, ResponseVerifier
+from gar.step import Shaping, Step, plan_shaping
+from gar.types import ResponseVerifier
 from gar.verify import Verifier
 
 
@@ -75,6 +75,8 @@ class GARTrainer(ResumableTrainer):
         advantage: From rewards to advantages. Unset values leave TRL's own.
         watchdog: When to warn, or stop, if all responses are cut off, unparsed or wrong. By default as in `gar train`.
         on_rollouts: Called on the main process with the step and the records of all ranks' responses.
+        shaping: What `plan_shaping` made of `method`, `signal`, `reward` and `advantage`, by a caller that has checked
+            the data set too. None makes it.
         **kwargs: As in `GRPOTrainer`: callbacks, peft_config, quantization_config, tools, environment_factory, ...
 
     Raises:
@@ -103,8 +105,10 @@ class GARTrainer(ResumableTrainer):
         advantage: AdvantageSettings | None = None,
         watchdog: WatchdogSettings | None = None,
         on_rollouts: Callable[[int, list[RolloutRecord]], None] | None = None,
+        shaping: Shaping | None = None,
         **kwargs: Any,
     ):
+        check_contract()
         functions = reward_funcs or []
         functions = [*functions] if isinstance(functions, list | tuple) else [functions]
         given = [*functions]  # TRL replaces ids by models
@@ -125,10 +129,13 @@ class GARTrainer(ResumableTrainer):
         self._on_rollouts, self._method = on_rollouts, find_method(method)
         self._config = with_method(args or GRPOConfig("gar-output"), self._method)
         sections = {"signal": signal, "reward": reward, "advantage": advantage}
-        plan = partial(plan_shaping, TRL, self._method, sections)
-        self.shaping: Shaping = plan(flags=trl_flags(self._config, processing_class))
+        by_run = shaping is not None
+        self.shaping: Shaping = shaping or plan_shaping(
+            TRL, self._method, sections, flags=trl_flags(self._config, processing_class)
+        )
         """Method and settings in force."""
-        check_problems(self._config, self._method, self._problems.all)
+        if not by_run:
+            check_problems(self._config, self._method, self._problems.all)
         super().__init__(
             model=model,
             reward_funcs=functions,
@@ -139,7 +146,8 @@ class GARTrainer(ResumableTrainer):
             **kwargs,
         )
         sort_targets(self.model)
-        plan(flags=trl_flags(self._config, self.processing_class), quiet=True)  # TRL may load a processor
+        if processing_class is None:  # TRL has loaded it
+            check_processor(self.processing_class)
         self._decider: Decider | None = None
         self._own_column = 0
         if by_functions:
@@ -147,7 +155,10 @@ class GARTrainer(ResumableTrainer):
             self._decider = find_decider(functions, correct, self.reward_func_names)
             self._own_column = self._append_column(self._decider.column)
         self._watchdog = Watchdog(watchdog or WatchdogSettings())
-        self._prepare(self._problems.all)
+        self._prepare()
+        reads_anchors = self._method.alignment is not None and not by_run
+        if reads_anchors and (note := check_anchors(self._problems.all, self.reader)):
+            warnings.warn(note, stacklevel=2)
 
     @classmethod
     def from_parts(cls, parts: RunParts, **changes: Any) -> Self:
@@ -161,13 +172,10 @@ class GARTrainer(ResumableTrainer):
         arguments: dict[str, Any] = {
             "model": parts.model, "train_dataset": parts.problems, "verifier": parts.verifier, "args": parts.arguments,
             "processing_class": parts.tokenizer, "on_rollouts": parts.on_rollouts, "callbacks": parts.callbacks,
-            "peft_config": parts.adapter, "method": settings.method, "signal": settings.signal,
-            "reward": settings.reward, "advantage": settings.advantage,
+            "peft_config": parts.adapter, "method": settings.method, "shaping": parts.shaping,
             "watchdog": WatchdogSettings(mode="off"),  # the run watches over all its phases
         }  # fmt: skip  # a table of names
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="Not read by")  # the run has printed it
-            return cls(**(arguments | changes))
+        return cls(**(arguments | changes))
 
     def token_advantages(self, batch: RolloutBatch, inputs: dict[str, Any], in_loss: Tensor) -> Tensor:
         """Advantages of a generation, [responses] or [responses, tokens]. Override it for token advantages.
@@ -199,37 +207,23 @@ class GARTrainer(ResumableTrainer):
         self.reward_weights = torch.cat([self.reward_weights, weight])
         return len(self.reward_funcs) - 1
 
-    def _prepare(self, problems: Sequence[Problem]) -> None:
-        """Set what depends on the finished trainer: head, span reader, anchors, loss, and the state of a step."""
+    def _prepare(self) -> None:
+        """Set what depends on the finished trainer: head, reader, anchors, loss, and the state of a step."""
         self._states = StateSource(self, initial=self.shaping.reads_initial)
-        rule = SpanRule.for_verifier(self.shaping.signal, self._verifier, self.processing_class)
-        self.reader = SequenceReader(self.processing_class, rule, context=context_length(self.model))
+        self.reader = Reader(
+            self.processing_class,
+            SpanRule.for_verifier(self.shaping.signal, self._verifier, self.processing_class),
+            context=context_length(self.model),
+            chat_template_kwargs=cast("dict[str, Any]", self.chat_template_kwargs),
+        )
         """Reads responses and expert solutions."""
-        self._anchors = self._read_anchors(problems)
+        source, seed = self._method.alignment, self._config.seed
+        self._anchors = source and AnchorReader(self._problems.all, self.reader, source=source, seed=seed)
         self._loss_inputs: dict[str, Any] | None = None  # TRL's tensors of the micro-batch in its loss
         self._batch: RolloutBatch | None = None
         self._solutions = SolutionCheck(self._verifier)
         self._timer = StepTimer(self._metrics["train"])
         self.add_callback(self._timer)
-
-    def _read_anchors(self, problems: Sequence[Problem]) -> AnchorReader | None:
-        """Leave out anchors that cannot be scored. Returns a reader of the others, or None if the method reads none."""
-        source, template = self._method.alignment, cast("dict[str, Any]", self.chat_template_kwargs)
-        if source is None:
-            return None
-        tokenizer = self.processing_class
-        problems, left_out = usable_anchors(problems, tokenizer, self.reader, chat_template_kwargs=template)
-        if not any(problem.anchors for problem in problems):
-            raise DataError(
-                f"no problem is left with an expert solution that can be scored: {left_out}", code="no-anchors"
-            )
-        if left_out:
-            warnings.warn(left_out, stacklevel=4)
-        self._problems.all = problems
-        if source == "random-anchor":
-            return None
-        seed = self._config.seed
-        return AnchorReader(problems, tokenizer, self.reader, source=source, seed=seed, chat_template_kwargs=template)
 
     # TRL's hooks, in the order in which one generation batch passes them.
 
@@ -262,7 +256,9 @@ class GARTrainer(ResumableTrainer):
         assert batch is not None
         prompt_ids, completion_ids, token_mask = generated[:3]
         endings = [*self.eos_token_ids, self._tokenizer.pad_token_id]
-        batch.read(self.reader, prompt_ids, completion_ids, token_mask, endings=endings)
+        with self._timer.part("gar"):
+            anchors = (self._anchors or None) if self._is_training() else None
+            batch.read(self.reader, anchors, prompt_ids, completion_ids, token_mask, endings=endings)
         with self._timer.part("verification"):
             batch.add_fields(generated[5])
             batch.columns = super()._calculate_rewards(batch.rows, prompts, generated[3], completion_ids)
@@ -270,14 +266,16 @@ class GARTrainer(ResumableTrainer):
             if self._decider is not None:
                 batch.take_decisions(self._decider.decide(batch.columns, slice(first, first + len(prompts))))
             elif self._verifier is not None:
-                batch.judge(self._verifier, self.reader)
+                batch.responses = judge(self._verifier, batch.responses, batch.problems)
             if self._is_training():
                 self._solutions.look(dict(zip(batch.group_index, batch.problems, strict=True)))
         shaping = self.shaping if self._is_training() else self.shaping.outcome_alone()
-        with self._timer.part("gar"):
-            rows = batch.step_rows(self.reader, self._anchors if self._is_training() else None)
         batch.step = Step(
-            shaping, rows, ranks=TrlRanks(self.accelerator), pieces=self.reader.pieces, seed=self._config.seed
+            shaping,
+            batch.responses,
+            ranks=TrlRanks(self.accelerator),
+            pieces=self.reader.pieces,
+            seed=self._config.seed,
         )
         batch.prepare_means(self._states.policy)
         hidden = states.stacked(len(batch), max(map(len, completion_ids)))
@@ -327,7 +325,7 @@ class GARTrainer(ResumableTrainer):
         batch = self._batch
         assert batch is not None
         with self._timer.part("gar"):
-            batch.shaped = self._shape(batch)
+            self._shape(batch)
             batch.fill_column(self._own_column, self.reward_weights, adds=self._verifier is None)
         return batch.columns
 
@@ -335,31 +333,31 @@ class GARTrainer(ResumableTrainer):
         """Whether any rank needs a vector. The others then take part."""
         return self._is_training() and self._method.reads_vectors and bool(batch.step.needed.any())
 
-    def _shape(self, batch: RolloutBatch) -> Shaped:
-        """Rewards of all ranks, from the vectors that the method's arithmetic reads."""
-        means = batch.means[[]] if self._is_training() and self._method.reads_vectors else None
+    def _shape(self, batch: RolloutBatch) -> None:
+        """Find the rewards of all ranks, from the vectors that the method's arithmetic reads."""
+        vectors = anchors = batch.means[[]] if self._is_training() and self._method.reads_vectors else None
         if self._wants_vectors(batch):
             with self._states.own_passes() as parts:
-                means = batch.compute_missing(parts, self.shaping.signal, self._most)
-        return batch.step.finish(means)
+                vectors, anchors = batch.compute_missing(parts, self.shaping.signal, self._most)
+        batch.step.finish(vectors, anchors)
 
     def _own_advantages(self, batch: RolloutBatch, in_loss: Tensor) -> Tensor:
         counted = ~batch.columns.isnan().all(1).cpu()  # as TRL leaves out what no function has scored
         rewards = batch.own_rewards.nan_to_num() * float(self.reward_weights[self._own_column]) + batch.further_rewards
         scale = "std" if self._config.scale_rewards == "group" else "none"
         counts = self._gather(in_loss.sum(1))
-        groups = batch.shaped.batch.group_index
+        groups = batch.step.group_index
         advantages, of = torch.zeros_like(rewards), self.shaping.advantages
         advantages[counted] = of(rewards[counted], groups[counted], token_counts=counts[counted], scale=scale)
         return advantages[batch.here]
 
     def _report(self, batch: RolloutBatch) -> None:
         """Metrics, the same on every rank, and the records of all ranks on the main process."""
-        rows = gather_object(batch.records(step=self.state.global_step + 1))
-        metrics = batch.shaped.metrics()
-        metrics["gar/advantage_abs_mean"] = sum(abs(row.advantage) for row in rows) / len(rows)
+        advantages = self._gather(torch.tensor(batch.advantages)).abs().tolist()
+        metrics = batch.step.metrics() | {"gar/advantage_abs_mean": sum(advantages) / len(advantages)}
         for name, value in metrics.items():
             self._metrics["train"][name].append(value)
+        rows = gathered_on_main(batch.records(step=self.state.global_step + 1))
         if self._on_rollouts is not None and self.accelerator.is_main_process:
             self._on_rollouts(self.state.global_step + 1, rows)
         self._watchdog.look_at(self.state.global_step + 1, batch.step)

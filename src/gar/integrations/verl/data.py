@@ -1,4 +1,5 @@
-"""Problems as verl reads them: a Parquet file with its columns, and the expert solutions under `extra_info`."""
+"""Problems as verl reads them: a Parquet file with its columns, and the problem's text and the expert solutions under
+`extra_info`."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,7 +10,7 @@ import pyarrow as pa
 from gar.data.prompts import PromptTemplate, render_prompt
 from gar.errors import ConfigError
 from gar.records.files import write_parquet
-from gar.types import Problem, Tags
+from gar.types import Problem, Tags, problem_text
 
 _MESSAGES = pa.list_(pa.struct({"role": pa.string(), "content": pa.string()}))
 _SCHEMA = pa.schema(
@@ -17,7 +18,9 @@ _SCHEMA = pa.schema(
         "data_source": pa.string(),
         "prompt": _MESSAGES,
         "reward_model": pa.struct({"style": pa.string(), "ground_truth": pa.string()}),
-        "extra_info": pa.struct({"index": pa.int64(), "id": pa.string(), "anchors": pa.list_(pa.string())}),
+        "extra_info": pa.struct(
+            {"index": pa.int64(), "id": pa.string(), "problem": pa.string(), "anchors": pa.list_(pa.string())}
+        ),
     }
 )
 
@@ -32,15 +35,21 @@ def write_verl_problems(
     """
     if path.suffix != ".parquet":
         raise ConfigError(f"{path}: expected a name that ends in .parquet, which is what verl reads.")
-    rows = [_row(i, problem, template, tags) for i, problem in enumerate(problems)]
+    rows = [verl_row(i, problem, template, tags) for i, problem in enumerate(problems)]
     write_parquet(path, pa.Table.from_pylist(rows, schema=_SCHEMA))
 
 
-def _row(index: int, problem: Problem, template: PromptTemplate, tags: Tags | None) -> dict[str, Any]:
+def verl_row(index: int, problem: Problem, template: PromptTemplate, tags: Tags | None) -> dict[str, Any]:
+    """A row with verl's columns."""
     prompt = render_prompt(problem.prompt, template, chat=True, tags=tags)
     return {
         "data_source": problem.source,
         "prompt": [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt,
         "reward_model": {"style": "rule", "ground_truth": problem.answer},
-        "extra_info": {"index": index, "id": problem.id, "anchors": [anchor.text for anchor in problem.anchors]},
+        "extra_info": {
+            "index": index,
+            "id": problem.id,
+            "problem": problem_text(problem),
+            "anchors": [anchor.text for anchor in problem.anchors],
+        },
     }

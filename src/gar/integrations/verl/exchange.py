@@ -1,6 +1,7 @@
-"""Convert what verl and its workers exchange: responses to rows, and requests for the vectors of a micro-batch."""
+"""Convert what verl and its workers exchange: responses, and requests for the vectors of a micro-batch."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -9,9 +10,9 @@ from torch import Tensor
 from gar.core import Signal
 from gar.errors import ConfigError, DataError, ModelError
 from gar.integrations.verl.settings import REWARD_MANAGER
-from gar.sequences import AnchorSequences, SequenceReader
+from gar.reader import Reader
+from gar.response import Anchors, Response
 from gar.settings import SignalSettings
-from gar.step import Row, read_row
 from gar.types import Status, Verdict
 
 REQUEST = "gar_request"
@@ -89,24 +90,25 @@ def rows_of_rank(rows: ScoredRows, *, rank: int, length: int) -> ScoredRows:
     return ScoredRows(rows.positions[of_rank] - first, rows.target_ids[of_rank], rows.response_index[of_rank])
 
 
-def table_rows(
-    responses: Sequence[Mapping[str, Any]], reader: SequenceReader, *, max_response_tokens: int
-) -> list[Row]:
-    """Rows from verl's fields of each response. Groups are numbered in order of appearance."""
-    groups: dict[str, tuple[int, AnchorSequences]] = {}
-    rows = []
-    for fields in responses:
+def read_responses(
+    outputs: Sequence[Mapping[str, Any]], reader: Reader, *, max_response_tokens: int, end_ids: Sequence[int]
+) -> list[Response]:
+    """Responses from verl's fields of each, with verdicts and anchors. Groups are numbered in order of appearance."""
+    groups: dict[str, tuple[int, Anchors]] = {}
+    responses = []
+    for fields in outputs:
         _refuse_media(fields["multi_modal_inputs"])
         prompt, ids = fields["prompts"].tolist(), fields["responses"].tolist()
         if fields["uid"] not in groups:
             texts = fields["extra_info"].get("anchors")
             groups[fields["uid"]] = len(groups), reader.anchors(prompt, [] if texts is None else texts)
         number, anchors = groups[fields["uid"]]
-        sequence = reader.response(prompt, ids, mask=fields["response_mask"].tolist())
+        truncated = len(ids) >= max_response_tokens and ids[-1] not in end_ids
+        mask = fields["response_mask"].tolist()
+        read = reader.read(prompt, ids, mask=mask, anchors=anchors, group_index=number, truncated=truncated)
         verdict = _verdict(fields["extra_fields"].get("reward_extra_info", {}))
-        truncated = len(ids) >= max_response_tokens
-        rows.append(read_row(reader, verdict, sequence, anchors, group_index=number, truncated=truncated))
-    return rows
+        responses.append(replace(read, verdict=verdict))
+    return responses
 
 
 def _refuse_media(inputs: Mapping[str, Any]) -> None:

@@ -13,10 +13,9 @@ from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
 from gar.errors import ConfigError
 from gar.integrations.verl.exchange import OWN_MASK
 from gar.integrations.verl.settings import read_settings, read_shaping
+from gar.reader import Reader, judge
 from gar.rules import AGENT_LOOP_MANAGER
-from gar.sequences import SequenceReader, TokenSequence
-from gar.step import Step, read_row
-from gar.types import Verdict
+from gar.step import Step
 from gar.verify import Verifier
 
 
@@ -27,7 +26,7 @@ class GarRewardManager(RewardManagerBase):
         super().__init__(config, tokenizer, compute_score)
         settings = read_settings(OmegaConf.to_container(config, resolve=True))
         self._shaping = read_shaping(settings, quiet=True).outcome_alone()
-        self._reader = SequenceReader.from_settings(tokenizer, self._shaping.signal, settings.verify)
+        self._reader = Reader.from_settings(tokenizer, self._shaping.signal, settings.verify)
         self._verifier = Verifier.from_settings(settings.verify)
 
     async def run_single(self, data: Any) -> dict[str, Any]:
@@ -36,13 +35,12 @@ class GarRewardManager(RewardManagerBase):
         facts = item.non_tensor_batch
         prompt_ids = item.batch["prompts"][: int(facts["prompt_len"])].tolist()
         ids = item.batch["responses"][: int(facts["response_len"])].tolist()
-        gold = str(facts["reward_model"]["ground_truth"])
-        mask = _own_mask(facts["tool_extra_fields"])
-        verdict = await self.loop.run_in_executor(None, self._verdict, prompt_ids, ids, mask, gold)
-        sequence = TokenSequence(context_ids=prompt_ids, ids=ids, positions=(), mask=mask)
-        row = read_row(self._reader, verdict, sequence, group_index=0)
+        problem = self._reader.problem(prompt_ids, facts["reward_model"]["ground_truth"], facts.get("extra_info"))
+        response = self._reader.read(prompt_ids, ids, mask=_own_mask(facts["tool_extra_fields"]))
+        judged = await self.loop.run_in_executor(None, judge, self._verifier, [response], [problem])
+        verdict = judged[0].verdict
         return {
-            "reward_score": float(Step(self._shaping, [row]).finish().rewards[0]),
+            "reward_score": float(Step(self._shaping, judged).finish().rewards[0]),
             "reward_extra_info": {
                 "acc": float(verdict.verified),
                 "verified": verdict.verified,
@@ -50,14 +48,6 @@ class GarRewardManager(RewardManagerBase):
                 "status": verdict.status.value,
             },
         }
-
-    def _verdict(self, prompt_ids: list[int], ids: list[int], mask: list[int], gold: str) -> Verdict:
-        return self._verifier.verify(
-            [self._reader.text(ids, mask)],
-            [gold],
-            prefilled_think=[self._reader.prefilled(prompt_ids)],
-            prompts=[self.tokenizer.decode(prompt_ids)],
-        )[0]
 
 
 def _own_mask(fields: Mapping[str, Any]) -> list[int]:

@@ -8,7 +8,6 @@ into the field that verl's advantages read.
 from collections.abc import Sequence
 from typing import Any
 
-import torch
 import transfer_queue as tq
 from omegaconf import OmegaConf, open_dict
 from torch import Tensor
@@ -19,16 +18,17 @@ from gar.integrations.verl.exchange import MEANS, REQUEST, signal_request
 from gar.integrations.verl.settings import read_settings, read_shaping
 from gar.integrations.verl.transfer import (
     anchor_batch,
+    fetch_responses,
     has_several_position_rows,
     read_means,
-    read_rows,
     require_means,
     write_rewards,
     write_spans,
 )
 from gar.integrations.watchdog import Watchdog
+from gar.reader import Reader, context_of
+from gar.response import TokenSequence
 from gar.rules import AGENT_LOOP_MANAGER
-from gar.sequences import SequenceReader, TokenSequence, context_of
 from gar.step import Step
 
 
@@ -48,31 +48,30 @@ class GarTrainerSync(PPOTrainerSync):
     def _init_tokenizer(self) -> None:
         super()._init_tokenizer()
         model: Any = omega_conf_to_dataclass(self.config.actor_rollout_ref.model)
-        self._reader = SequenceReader.from_settings(
+        self._reader = Reader.from_settings(
             self.tokenizer, self._shaping.signal, self._settings.verify, context=context_of(model.hf_config)
         )
 
     def _compute_old_log_prob(self, batch: Any, metrics: dict[str, Any]) -> Any:
         keys, partition = list(batch.keys), batch.partition_id
         real = [key for key, tag in zip(keys, batch.tags, strict=True) if not tag.get("is_padding", False)]
-        rows = read_rows(real, partition, self._reader, max_response_tokens=self.config.data.max_response_length)
-        step = Step(self._shaping, rows)
-        anchor_means = None
+        limit, end_ids = self.config.data.max_response_length, [self.tokenizer.eos_token_id]
+        responses = fetch_responses(real, partition, self._reader, max_response_tokens=limit, end_ids=end_ids)
+        step, vectors, anchors = Step(self._shaping, responses), None, None
         if step.members:
-            anchor_means = self._anchor_means(step.anchors)
-            write_spans(keys, partition, {real[i]: rows[i].sequence for i in step.members})
+            anchors = self._anchor_means(step.anchors)
+            write_spans(keys, partition, {real[i]: responses[i].sequence for i in step.members})
             batch.extra_info[REQUEST] = signal_request(self._shaping.signal)
         batch = super()._compute_old_log_prob(batch, metrics)
         batch.extra_info.pop(REQUEST, None)  # the reference pass must not see it
-        means = None
-        if anchor_means is not None:
+        if anchors is not None:
             fields = tq.kv_batch_get(keys=real, partition_id=partition, select_fields=[MEANS])
-            response_means = read_means(fields[MEANS])[step.members]
-            means = torch.cat([response_means, anchor_means.to(response_means)])
-        shaped = step.finish(means)
-        metrics.update(shaped.metrics())
+            vectors = read_means(fields[MEANS])[step.members]
+            anchors = anchors.to(vectors)
+        rewards = step.finish(vectors, anchors).rewards
+        metrics.update(step.metrics())
         self._watchdog.look_at(self.global_steps, step)
-        write_rewards(real, partition, shaped.rewards)
+        write_rewards(real, partition, rewards)
         return batch
 
     def _anchor_means(self, anchors: Sequence[TokenSequence]) -> Tensor:

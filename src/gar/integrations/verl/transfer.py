@@ -1,4 +1,4 @@
-"""Convert between verl's TransferQueue or workers and the rows of a step: names, shapes and padding."""
+"""Convert between verl's TransferQueue or workers and the responses of a step: names, shapes and padding."""
 
 # pyright: reportMissingImports=false
 from collections.abc import Mapping, Sequence
@@ -10,9 +10,9 @@ from torch import Tensor
 from verl.utils import tensordict_utils as tu
 
 from gar.errors import ConfigError, DataError
-from gar.integrations.verl.exchange import END, MEANS, START, table_rows
-from gar.sequences import SequenceReader, TokenSequence
-from gar.step import Row
+from gar.integrations.verl.exchange import END, MEANS, START, read_responses
+from gar.reader import Reader
+from gar.response import Response, TokenSequence
 
 OUTCOME_SCORES = "gar_outcome_scores"
 """Field with verl's `rm_scores` before shaping."""
@@ -23,8 +23,8 @@ _ROPE_ROWS = 4
 """Rows of verl's position ids for a model with several rotary axes: the text's, then three axes'."""
 
 
-def read_rows(keys: Sequence[str], partition: str, reader: SequenceReader, *, max_response_tokens: int) -> list[Row]:
-    """The responses under `keys` of verl's rollout, with the anchors of their problems."""
+def fetch_responses(keys: Sequence[str], partition: str, reader: Reader, **limits: Any) -> list[Response]:
+    """The responses under `keys` of verl's rollout, as `read_responses` with its further arguments."""
     several = [key for key in keys if not key.endswith("_0")]  # uid_session_output
     if several:
         raise DataError(
@@ -32,11 +32,8 @@ def read_rows(keys: Sequence[str], partition: str, reader: SequenceReader, *, ma
             "an agent loop that returns one output."
         )
     data = tq.kv_batch_get(keys=list(keys), partition_id=partition, select_fields=_FIELDS)
-    return table_rows(
-        [{name: _plain(data[name][i]) for name in _FIELDS} for i in range(len(keys))],
-        reader,
-        max_response_tokens=max_response_tokens,
-    )
+    outputs = [{name: _plain(data[name][i]) for name in _FIELDS} for i in range(len(keys))]
+    return read_responses(outputs, reader, **limits)
 
 
 def _plain(entry: Any) -> Any:

@@ -4,10 +4,9 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from gar.sequences import (
-    SequenceReader,
+from gar.reader import (
+    Reader,
     SpanRule,
-    TokenSequence,
     ends_in_thinking_tag,
     scored_positions,
     special_ids,
@@ -15,6 +14,7 @@ from gar.sequences import (
     token_pieces,
     without_trailing_special,
 )
+from gar.response import TokenSequence
 from gar.settings import SignalSettings
 from gar.types import Tags
 from tests.support.tiny import word_tokenizer
@@ -194,13 +194,14 @@ def turns_of(tokenizer: PreTrainedTokenizerFast, text: str) -> tuple[list[int], 
 
 
 def test_reader_reads_the_policy_s_own_turns_alone(words, bpe):
-    reader = SequenceReader(words, rule_for(words))
+    reader = Reader(words, rule_for(words))
     ids, mask = turns_of(words, TURNS)
     assert reader.text(ids, mask) == "<think> a\nb </think> c"
     assert reader.text(ids) != reader.text(ids, mask)
-    assert not reader.is_empty(ids, mask)
-    assert reader.is_empty(*turns_of(words, "<eos> | a"))
-    assert reader.text(*turns_of(words, "<eos> | a")) == ""
+    assert not reader.read([3], ids, mask=mask).empty
+    ids_of_tool, mask_of_tool = turns_of(words, "<eos> | a")
+    silent = reader.read([3], ids_of_tool, mask=mask_of_tool)
+    assert (silent.empty, silent.text) == (True, "")
     found = scored_positions(ids, token_pieces(words), rule_for(words), mask=mask)
     assert texts(words, [ids[i] for i in found]) == ["a", "<eos>", "b"]
     ids, mask = turns_of(bpe, "<think>ab</thi | c | nk>")
@@ -227,7 +228,7 @@ def test_ends_in_thinking_tag_sees_the_tag_and_white_space_after_it(bpe):
 
 def anchored(tokenizer: PreTrainedTokenizerFast, prompt: str, text: str, **rule) -> tuple[str, list[str]]:
     """The whole text, and the texts of the scored tokens."""
-    sequence = SequenceReader(tokenizer, rule_for(tokenizer, **rule)).anchor(encode(tokenizer, prompt), text)
+    sequence = Reader(tokenizer, rule_for(tokenizer, **rule)).anchor(encode(tokenizer, prompt), text)
     whole = tokenizer.decode([*sequence.context_ids, *sequence.ids])
     return whole, texts(tokenizer, [sequence.ids[position] for position in sequence.positions])
 
@@ -271,10 +272,11 @@ def test_anchor_is_the_sequence_of_a_response_with_the_same_text(words):
     rule = rule_for(words)
     ids = encode(words, text)
     response = TokenSequence(context_ids=prompt, ids=ids, positions=scored_positions(ids, token_pieces(words), rule))
-    assert SequenceReader(words, rule).anchor(prompt, text) == response
+    assert Reader(words, rule).anchor(prompt, text) == response
 
 
 def test_a_sequence_fits_into_a_context_of_exactly_its_length(words):
     sequence = TokenSequence(context_ids=[1, 2], ids=[3, 4, 5], positions=[0, 1])  # tokens after the last do not count
     for context, fault in ((4, None), (3, "too long"), (None, None)):
-        assert SequenceReader(words, rule_for(words), context=context).fault(sequence) == fault
+        found = Reader(words, rule_for(words), context=context).fault(sequence)
+        assert (found and found.status) == fault

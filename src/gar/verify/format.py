@@ -169,12 +169,13 @@ def _free_answer(text: str, answers: Places, tags: Tags) -> str | None:
 def _announced(text: str, since: int) -> tuple[str, int] | None:
     """The answer in the last line or sentence that announces one from a place on, and where that ends."""
     for match in _phrases(text, since):
-        start = len(text) - len(text[match.end() :].lstrip(" \t\n*:_"))
+        start = next((i for i in range(match.end(), len(text)) if text[i] not in " \t\n*:_"), len(text))
         if match[0][0] in "\"'":
-            return _json_value(text, start)
-        stop = _end_of_announcement(text, start)
-        answer = text[start:stop]
-        answer = (_CALCULATION.sub("", answer) if "<<" in answer else answer).strip().removesuffix(".")
+            answer, stop = _json_value(text, start)
+        else:
+            stop = _end_of_announcement(text, start)
+            answer = text[start:stop]
+            answer = (_CALCULATION.sub("", answer) if "<<" in answer else answer).strip().removesuffix(".")
         if not _LETTER.search(answer):
             continue
         near = text[max(0, match.start() - 500, text.rfind("\n", 0, match.start()) + 1) : match.start()]

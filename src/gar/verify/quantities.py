@@ -79,11 +79,15 @@ _BE = {"is", "are", "was", "were", "be", "been"}
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """A value as text, and the powers of its units. `percent` if a percent sign follows the value."""
+    """A value as text, and the powers of its units. `percent` if a percent sign follows the value.
+
+    `summed` if it was a sum of units: `2 hours and 30 minutes` is 150 minutes.
+    """
 
     value: str
     unit: Unit = field(default_factory=dict)
     percent: bool = False
+    summed: bool = False
 
 
 class Unread(ValueError):
@@ -180,7 +184,8 @@ def sentence_value(text: str) -> str | None:
 
 def _strict(text: str, nouns: frozenset[str] | None, letters: bool) -> Quantity:
     """A value with nothing beside it but a unit, neutral words and words of the problem."""
-    text = _in_one_unit(_spelled_out(text))
+    several = _INCH.sub(r"\1inch", _spelled_out(text))
+    text = _in_one_unit(several)
     words = list(words_in(text, letters=letters))
     spans = _contents(text, words)
     if letters and not words:
@@ -211,7 +216,7 @@ def _strict(text: str, nouns: frozenset[str] | None, letters: bool) -> Quantity:
     for name, power in _unit_after(after, nouns, letters=letters, plain=plain).items():
         unit[name] = power if unit.get(name) == power else unit.get(name, 0) + power  # $78 dollars
     percent = unit.pop("percent", 0) == 1 or percent
-    return Quantity(value, {name: power for name, power in unit.items() if power}, percent)
+    return Quantity(value, {name: power for name, power in unit.items() if power}, percent, summed=text != several)
 
 
 def _without_letters(value: str, *, spaced: bool) -> tuple[str, str]:
@@ -382,7 +387,6 @@ def _spelled_out(text: str) -> str:
 
 def _in_one_unit(text: str) -> str:
     """A sum of units in the smaller one: `2 hours and 30 minutes` is 150 minutes."""
-    text = _INCH.sub(r"\1inch", text)
     while match := _TWO_UNITS.match(text):
         large, small = ("".join(unit_named(match[name]) or ()) for name in ("unit", "smaller"))
         smaller, times = _SMALLER.get(large, ("", 0))

@@ -225,8 +225,8 @@ def _grade_stated(answer: str, gold: Gold, prompt: str) -> Graded | None:
         quantity = _quantity(answer, gold, prompt)
     except Unread as error:
         return _unparsed(str(error))
-    if quantity.summed and not gold.summed:
-        return Graded(status=Status.WRONG, detail="a sum of units where the gold answer is none")
+    if (quantity.summed and not gold.summed) or (gold.summed and not quantity.unit):
+        return Graded(status=Status.WRONG, detail="units are not converted")
     foreign = quantity.unit and quantity.unit != gold.unit and (gold.unit or gold.percent)
     if foreign or (quantity.percent and gold.unit):
         return Graded(status=Status.WRONG, detail="another unit than the gold answer has")

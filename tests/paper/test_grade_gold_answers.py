@@ -31,7 +31,7 @@ def test_gold_answers_verify_and_their_wrong_variants_do_not(data_dir: Path) -> 
         right_verdicts, wrong_verdicts = (script.grade(verifier, given) for given in (right, wrong))
     counts = Counter((a.kind, v.status) for a, v in zip(right, right_verdicts, strict=True))
     assert (counts["as it stands", Status.OK], counts["other notation", Status.OK]) == (400, 398)
-    assert counts["last number as a fraction", Status.OK] == 376
+    assert counts["last number as a fraction", Status.OK] == 377
     assert not any(verdict.verified for verdict in wrong_verdicts)
     for given, verdicts in ((right, right_verdicts), (wrong, wrong_verdicts)):
         errors = [attempt for attempt, v in zip(given, verdicts, strict=True) if v.status is Status.ERROR]

@@ -108,6 +108,7 @@ class Gold:
     value: str
     unit: Unit
     percent: bool
+    summed: bool
     words: list[str]
     letters: bool
     number: Decimal | None
@@ -137,6 +138,7 @@ def read_gold(gold: str) -> Gold:
         value=quantity.value,
         unit=quantity.unit,
         percent=quantity.percent,
+        summed=quantity.summed,
         words=words,
         letters=_has_letters(quantity.value),
         number=number,
@@ -179,7 +181,10 @@ def _grade_special(answer: str, gold: Gold, prompt: str) -> Graded | None:
         return _right_if(right, copied=is_base_copy(digits, prompt)) if gold_value is not None else None
     if _RATIO.fullmatch(answer) and _RATIO.fullmatch(gold.value):
         lowest = _TIME.fullmatch(gold.value) is None
-        return _right_if(_parts(answer, lowest=lowest) == _parts(gold.value, lowest=lowest))
+        written = _parts(answer, lowest=False)
+        copied = any(_parts(ratio[0], lowest=False) == written for ratio in _RATIO.finditer(prompt))
+        right = _parts(answer, lowest=lowest) == _parts(gold.value, lowest=lowest)
+        return _right_if(right, copied=copied and written != _parts(gold.value, lowest=False))
     if _NAMES.fullmatch(gold.value):
         return _right_if(answer == gold.value)
     if _NAME_LIST.fullmatch(gold.value):
@@ -220,6 +225,8 @@ def _grade_stated(answer: str, gold: Gold, prompt: str) -> Graded | None:
         quantity = _quantity(answer, gold, prompt)
     except Unread as error:
         return _unparsed(str(error))
+    if (quantity.summed and not gold.summed) or (gold.summed and not quantity.unit):
+        return Graded(status=Status.WRONG, detail="units are not converted")
     foreign = quantity.unit and quantity.unit != gold.unit and (gold.unit or gold.percent)
     if foreign or (quantity.percent and gold.unit):
         return Graded(status=Status.WRONG, detail="another unit than the gold answer has")

@@ -2,7 +2,7 @@ r"""Find the boxes of a text, \boxed{7}, in linear time, and the answer that the
 
 import re
 
-from gar.verify.words import DOUBTS, NEVER, WORDS
+from gar.verify.words import DOUBTS, NEVER, WORDS, lower_words
 
 MAX_ANSWER_CHARS = 2_000  # the longest of IMO-AnswerBench's 400 has under 200
 
@@ -20,8 +20,7 @@ _NAMED_AFTER = re.compile(
 )
 _AFTER_BOX = re.compile(r"(?:\\[,;:! ]|[\s$}])*(?:\\(?:text|mathrm|mbox|textbf)\s*\{)?\s*(?P<words>[A-Za-z' ]*)")
 _WORDS = re.compile("[A-Za-z' ]*")
-_WORD = re.compile("[a-z]+(?:'[a-z]+)?")
-_SENTENCE_MARK = re.compile("[.!?\\n。！]")
+SENTENCE_MARK = re.compile("[.!?\\n。！]")
 _COPULA = re.compile(r" (?:is|es|ist|est|lautet)\Z")
 _CLAUSE_END = re.compile("[.,:;!?\n]")
 _OPEN = DOUBTS | NEVER | WORDS["conditions"]
@@ -71,11 +70,11 @@ def boxed_answer(text: str, lists: list[list[Box]], *, first: bool = False) -> t
 
 def is_open(before: str) -> bool:
     """Whether the sentence before an answer denies it, or leaves it open."""
-    sentence = before.lower()
-    words = _WORD.findall(sentence)
+    sentence = SENTENCE_MARK.split(before)[-1]
+    words = lower_words(sentence)
     if _OPEN.isdisjoint(words):
         return False
-    clause = _WORD.findall(_CLAUSE_END.split(sentence)[-1])
+    clause = lower_words(_CLAUSE_END.split(sentence)[-1])
     return not (DOUBTS.isdisjoint(clause) and NEVER.isdisjoint(clause[-2:]) and WORDS["conditions"].isdisjoint(words))
 
 
@@ -108,14 +107,14 @@ def _in_context(text: str, box: Box) -> str:
     """The content of a box, or its whole sentence if a word that touches the box denies or changes it."""
     content = text[box[1] : box[2]].strip()
     before = text[max(0, box[0] - 80) : box[0]].rstrip(" \t\r\n}$*({[").rpartition("\n")[2].lower()
-    if _OPEN.isdisjoint(_WORD.findall(f"{before} {text[box[3] : box[3] + 40].lower()}")):
+    if _OPEN.isdisjoint(lower_words(f"{before} {text[box[3] : box[3] + 40]}")):
         return content
     reversed_words, after = _WORDS.match(_COPULA.sub("", before)[::-1]), _AFTER_BOX.match(text, box[3])
     words_before = reversed_words[0][::-1].split()[-3:] if reversed_words else []
     words_after = after["words"].lower().split()[:3] if after else []
     announces, phrase, _ = before.rpartition("answer")
     near = (DOUBTS & {*words_before, *words_after}) | (_TOUCHING & {*words_before[-1:], *words_after[:1]})
-    if not near and not (phrase and is_open(_SENTENCE_MARK.split(announces)[-1])):
+    if not near and not (phrase and is_open(announces)):
         return content
     start = max(text.rfind(mark, 0, box[0]) for mark in ("\n", ". ")) + 1
     end = min((place for mark in ("\n", ". ") if (place := text.find(mark, box[3])) >= 0), default=len(text))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from gar.types import ResponseFormat, Tags
-from gar.verify.boxes import MAX_ANSWER_CHARS, box_lists, boxed_answer, is_open, last_boxed
+from gar.verify.boxes import MAX_ANSWER_CHARS, SENTENCE_MARK, box_lists, boxed_answer, is_open, last_boxed
 from gar.verify.markers import Places, last_tagged, outside_thinking
 from gar.verify.quantities import sentence_value, without_marks
 from gar.verify.words import DATA
@@ -56,7 +56,6 @@ _SENTENCE_END = re.compile(
     rf"(?<=[.!?])[*$)\"]*\s+(?={_POLITE_START})|(?<=[.!?])(?<!\b[A-Za-z]\.)(?<!\b[DMS][rst]\.)(?<!Mrs\.)(?<!\.\.)"
     r"[*$)\"]*\s+(?![a-z])|(?<=[。！])(?=.)",
 )
-_SENTENCE_MARK = re.compile(r"[.!?\n。！]")
 _LETTER = re.compile(r"\w")
 _CALCULATION = re.compile("<<[^<>]*>>")  # as GSM8K's solutions have them
 _DISPLAYS = {"$$": "$$", r"\[": r"\]"}
@@ -170,17 +169,18 @@ def _free_answer(text: str, answers: Places, tags: Tags) -> str | None:
 def _announced(text: str, since: int) -> tuple[str, int] | None:
     """The answer in the last line or sentence that announces one from a place on, and where that ends."""
     for match in _phrases(text, since):
-        start = len(text) - len(text[match.end() :].lstrip(" \t\n*:_"))
+        start = next((i for i in range(match.end(), len(text)) if text[i] not in " \t\n*:_"), len(text))
         if match[0][0] in "\"'":
-            return _json_value(text, start)
-        stop = _end_of_announcement(text, start)
-        answer = text[start:stop]
-        answer = (_CALCULATION.sub("", answer) if "<<" in answer else answer).strip().removesuffix(".")
+            answer, stop = _json_value(text, start)
+        else:
+            stop = _end_of_announcement(text, start)
+            answer = text[start:stop]
+            answer = (_CALCULATION.sub("", answer) if "<<" in answer else answer).strip().removesuffix(".")
         if not _LETTER.search(answer):
             continue
         near = text[max(0, match.start() - 500, text.rfind("\n", 0, match.start()) + 1) : match.start()]
-        sentence = _SENTENCE_MARK.split(near)[-1] if near else ""
-        if sentence and is_open(sentence):
+        if near and is_open(near):
+            sentence = SENTENCE_MARK.split(near)[-1]
             return f"{sentence}{text[match.start() : stop]}".strip()[-MAX_ANSWER_CHARS:], stop
         box = boxed_answer(answer, box_lists(answer), first=True) if "box" in answer else None
         return box[0] if box else answer, stop
@@ -219,7 +219,7 @@ def _end_of_announcement(text: str, start: int) -> int:
     line = text.find("\n", start)
     line = len(text) if line < 0 else line
     stop = min(line, start + MAX_ANSWER_CHARS)
-    mark = _SENTENCE_MARK.search(text, start, stop)
+    mark = SENTENCE_MARK.search(text, start, stop)
     sentence = mark and _SENTENCE_END.search(text, mark.end(), stop)
     return sentence.start() if sentence else line
 

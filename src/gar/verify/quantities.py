@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from gar.verify.words import DATA, DOUBTS, NEUTRAL, NEVER, NUMBER_WORDS, SCALES, WORDS, Unit, read_unit, unit_named
+from gar.verify.words import DATA, DOUBTS, NEVER, NUMBER_WORDS, SCALES, WORDS, Unit, lower_words, read_unit, unit_named
 
 _MATH = re.compile(r"\$\$([^$]+)\$\$|\$([^$]+)\$(?![0-9])|\\\((.+?)\\\)|\\\[(.+?)\\\]", re.DOTALL)
 _MARK = re.compile(r"[*`<$\\]")
@@ -65,7 +65,7 @@ _EQUALS = re.compile(r"(?<![<>!=\\])=(?!=)|\b(?:is|are) equal to\b|\bequals\b(?:
 _BREAK = re.compile(r"[;,](?! *[0-9]{3}(?![0-9]))|\b(?:and|so|or|but|then|because|while)\b", re.IGNORECASE)
 # After a value: it is a part of an expression or of a range.
 _GOES_ON = re.compile(r" *(?:[-+*^=_<>]|/(?! *[A-Za-z]))|[ )*$]*to (?:\\?[$\u20ac\u00a3])?[0-9]", re.IGNORECASE)
-_REASON = re.compile(r"(?<=[0-9}$)])(?: [a-z]+)?,? (?:since|because)\b.*", re.DOTALL)
+_REASON = re.compile(r"(?<=[0-9}$)])(?: [a-z]+)?,? (?:since|because)\b *[^ .].*", re.DOTALL)
 # The sentence goes on to change its value, or to state it anew.
 _RESTATES = re.compile(
     r"\b(?:but|however)\b|, now\b|\bbefore *\Z|\b(?:which|that) (?:is|are|was|rounds?|equals?|makes)\b[^.]*[0-9]"
@@ -79,11 +79,15 @@ _BE = {"is", "are", "was", "were", "be", "been"}
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """A value as text, and the powers of its units. `percent` if a percent sign follows the value."""
+    """A value as text, and the powers of its units. `percent` if a percent sign follows the value.
+
+    `summed` if it was a sum of units: `2 hours and 30 minutes` is 150 minutes.
+    """
 
     value: str
     unit: Unit = field(default_factory=dict)
     percent: bool = False
+    summed: bool = False
 
 
 class Unread(ValueError):
@@ -154,17 +158,17 @@ def sentence_value(text: str) -> str | None:
 
     The last side of its equation, if it has one chain of equations. Else its only value.
     """
-    low = text.lower()
+    words = lower_words(text)
     chain = _EQUALS.search(text) is not None
     leave_open = WORDS["guesses"] if chain else DOUBTS
-    if "?" in text or ".." in text or not leave_open.isdisjoint(re.findall(r"[a-z]+(?:'[a-z]+)?", low)):
+    if "?" in text or ".." in text or not leave_open.isdisjoint(words):
         return None
     if chain:
         return _chain_value(text)
     if _PREMISE.match(text):
         return None
     spans = _contents(text, words_in(text))
-    if len(spans) != 1 or not (NUMBER_WORDS.keys() - {"one"}).isdisjoint(re.findall("[a-z]+", low)):
+    if len(spans) != 1 or not (NUMBER_WORDS.keys() - {"one"}).isdisjoint(words):
         return None
     start, end = spans[0]
     before, value, after = text[:start], text[start:end], text[end:]
@@ -180,7 +184,8 @@ def sentence_value(text: str) -> str | None:
 
 def _strict(text: str, nouns: frozenset[str] | None, letters: bool) -> Quantity:
     """A value with nothing beside it but a unit, neutral words and words of the problem."""
-    text = _in_one_unit(_spelled_out(text))
+    several = _INCH.sub(r"\1inch", _spelled_out(text))
+    text = _in_one_unit(several)
     words = list(words_in(text, letters=letters))
     spans = _contents(text, words)
     if letters and not words:
@@ -211,7 +216,7 @@ def _strict(text: str, nouns: frozenset[str] | None, letters: bool) -> Quantity:
     for name, power in _unit_after(after, nouns, letters=letters, plain=plain).items():
         unit[name] = power if unit.get(name) == power else unit.get(name, 0) + power  # $78 dollars
     percent = unit.pop("percent", 0) == 1 or percent
-    return Quantity(value, {name: power for name, power in unit.items() if power}, percent)
+    return Quantity(value, {name: power for name, power in unit.items() if power}, percent, summed=text != several)
 
 
 def _without_letters(value: str, *, spaced: bool) -> tuple[str, str]:
@@ -252,7 +257,7 @@ def _unit_after(rest: str, nouns: frozenset[str] | None, *, letters: bool, plain
         if match is None:
             return unit
         word = match[0].lower()
-        if not (known or word in NEVER or word in NEUTRAL or match[0].isupper()) and (
+        if not (known or word in NEVER or word in WORDS["neutral"] or match[0].isupper()) and (
             nouns is None or _is_noun(word, nouns) or (plain and not unit and _is_plural(word))
         ):
             unit = {word.removesuffix("s"): 1}
@@ -272,7 +277,7 @@ def _is_noun(word: str, nouns: frozenset[str]) -> bool:
 
 def _judge(word: str, nouns: frozenset[str], *, units: bool = True) -> None:
     """`Unread` if a word beside a value may change it."""
-    if word in NEVER or not (word in NEUTRAL or _is_noun(word, nouns) or (units and unit_named(word))):
+    if word in NEVER or not (word in WORDS["neutral"] or _is_noun(word, nouns) or (units and unit_named(word))):
         raise Unread(f"the answer does not state one value: {word!r}")
 
 
@@ -301,8 +306,8 @@ def _is_stated(before: str) -> bool:
     """Whether the words before a value state it."""
     before = re.sub(r"\badds? up to\b|\bout of\b", "equals", before.rstrip().rstrip("(").rstrip())
     if before.endswith((":", "=")):
-        return NEVER.isdisjoint(re.findall("[a-z]+", before.lower()))
-    words = [word.lower() for word in re.findall(r"[A-Za-z']+", before)]
+        return NEVER.isdisjoint(lower_words(before))
+    words = lower_words(before)
     while len(words) > 1 and words[-1] in WORDS["adverbs"]:
         words.pop()
     if not words or not before[-1].isalpha() or words[0] in _TIMES:
@@ -382,7 +387,6 @@ def _spelled_out(text: str) -> str:
 
 def _in_one_unit(text: str) -> str:
     """A sum of units in the smaller one: `2 hours and 30 minutes` is 150 minutes."""
-    text = _INCH.sub(r"\1inch", text)
     while match := _TWO_UNITS.match(text):
         large, small = ("".join(unit_named(match[name]) or ()) for name in ("unit", "smaller"))
         smaller, times = _SMALLER.get(large, ("", 0))

@@ -7,7 +7,7 @@ from importlib.resources import files
 
 DATA = tomllib.loads(files("gar.verify").joinpath("words.toml").read_text(encoding="utf-8"))
 WORDS = {name: frozenset(words.split()) for name, words in DATA["words"].items()}
-NEVER, DOUBTS, NEUTRAL = WORDS["never"], WORDS["doubts"], WORDS["neutral"]
+NEVER, DOUBTS = WORDS["never"], WORDS["doubts"]
 SCALES: dict[str, int] = DATA["scales"]
 NUMBER_WORDS = {word: value for value, word in enumerate(DATA["numerals"]["units"])} | {
     word: 10 * value for value, word in enumerate(DATA["numerals"]["tens"], start=2)
@@ -19,12 +19,18 @@ _PREFIXES = ("kilo", "mega", "giga", "tera", "centi", "deci", "milli", "micro", 
 _POWERS = {"square": 2, "sq": 2, "squared": 2, "cubic": 3, "cu": 3, "cubed": 3}
 _TIMES = {"s", "min", "h", "day", "night", "week", "month", "year", "time", "piece", "person"}
 _NOT_COUNTED = NEVER | SCALES.keys() | {"mil", "mille"}
+_LOWER = re.compile("[a-z]+(?:'[a-z]+)?")
 _FACTOR = re.compile(
     r"[\s(]*(?:(?P<over>/|(?i:per)\b|(?i:an?|each|every)\b(?=\s+[A-Za-z]))|\\cdot(?![a-z])|\\times(?![a-z])|[*·⋅])?[\s(]*"
     r"(?:(?P<power>(?i:square|sq|cubic|cu)\b)\.?\s+)?"
     r"(?P<name>\\?%|(?:US\s*)?\\?\$|[$€£¥¢]|\^?\\circ(?:\s*[CF]\b)?|(?:US\s+)?[A-Za-zµμΩ°]+(?:-hour|-year)?\.?)"
     r"(?:\s*\^\{?\s*(?P<raised>-?[0-9])\s*\}?|(?P<digit>[23])(?![0-9.,])|\s+(?P<word>squared|cubed)\b)?\)?"
 )
+
+
+def lower_words(text: str) -> list[str]:
+    """The words of a text in lower case, `isn't` as one."""
+    return _LOWER.findall(text.lower())
 
 
 def _spellings() -> dict[str, Unit]:

@@ -61,7 +61,9 @@ def test_doctor_finds_an_engines_environment_ready_without_trl(tmp_path, monkeyp
     assert main(["doctor"]) == 0
     printed = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     assert "missing nosuch not installed, expected >=3 pip install '.[train]'" in printed
-    assert any(re.fullmatch(r"missing transformers \S+, expected >=99 pip install '\.\[train\]'", row) for row in printed)
+    assert any(
+        re.fullmatch(r"missing transformers \S+, expected >=99 pip install '\.\[train\]'", row) for row in printed
+    )
     last = "Ready for verl and slime. The other commands need in a separate environment: pip install '.[train]'"
     assert printed[-1] == last
     (tmp_path / "verl-0.9.1.dist-info" / "METADATA").unlink()

@@ -54,7 +54,9 @@ def main(arguments: list[str]) -> int:
         return 1
     if any(status == "missing" for status, *_ in training):
         place = " in a separate environment" if _installed("verl") else ""
-        show(f"Ready for verl and slime. The other commands need{place}: {install_command('train')}", style="bold green")
+        show(
+            f"Ready for verl and slime. The other commands need{place}: {install_command('train')}", style="bold green"
+        )
         return 0
     show("Ready. Start with: gar train --preset demo", style="bold green")
     return 0

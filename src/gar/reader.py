@@ -11,7 +11,7 @@ from itertools import groupby
 from typing import Any
 
 from gar.errors import ModelError
-from gar.response import NO_ANCHORS, Anchors, ScoringFault, Response, SignalStatus, TokenSequence
+from gar.response import NO_ANCHORS, Anchors, Response, ScoringFault, SignalStatus, TokenSequence
 from gar.settings import MAX_TOKENS, SignalSettings, VerifySettings
 from gar.types import Problem, Prompt, ResponseVerifier, Tags, problem_text
 
@@ -317,7 +317,9 @@ class Reader:
         if len(self._known(context)) + len(self._known(ids)) < sequence.num_tokens:
             unknown = next(token for token in (*context, *ids) if not self._known([token]))
             where = f"token id {unknown} lies outside the model's vocabulary of {self._vocabulary}"
-            return ScoringFault(SignalStatus.UNKNOWN_TOKENS, f"{where}. Do the tokenizer and the model belong together?")
+            return ScoringFault(
+                SignalStatus.UNKNOWN_TOKENS, f"{where}. Do the tokenizer and the model belong together?"
+            )
         length = len(context) + positions[-1] + 1
         if self._context is None or length <= self._context:
             return None

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
         token_pieces,
         without_trailing_special,
     )
-    from gar.response import Anchors, ScoringFault, Response, SignalStatus
+    from gar.response import Anchors, Response, ScoringFault, SignalStatus
     from gar.scoring.anchors import check_anchors
     from gar.scoring.forward import batches_by_length, signal_means, step_means
     from gar.scoring.scorer import GARScorer
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Anchors",
-    "ScoringFault",
     "GARScorer",
     "Reader",
     "Response",
     "ResponseGroup",
     "ResponseScore",
+    "ScoringFault",
     "Shaping",
     "SignalStatus",
     "SpanRule",

@@ -104,7 +104,7 @@ def test_formulas_reject_what_is_not_finite_or_does_not_fit():
         (lambda: core.alignment_scores(torch.ones(3, 2), torch.ones(1, 2)), "anchors"),
         (lambda: core.gradient_aligned_bonuses(right[:1], x, g), "eligible"),
         (lambda: core.gradient_aligned_bonuses(right, x, g, scored=right[:1]), "scored"),
-        (lambda: core.gradient_aligned_bonuses(right, x, g, bonus_weight=math.nan), "beta"),
+        (lambda: core.gradient_aligned_bonuses(right, x, g, bonus_weight=math.nan), "bonus_weight"),
         (lambda: core.novelty_rewards(right, x, x[:1], g), "penalty"),
         (lambda: core.novelty_scores(torch.tensor([[1.0], [math.inf]]), right, g), "vectors"),
         (lambda: core.novelty_scores(torch.ones(2, 1), right[:1], g), "eligible"),

@@ -17,7 +17,7 @@ def test_gradient_aligned_bonuses_by_hand():
     alignment, groups = f64(0.7, 0.5, 0.9, 0.3, 0.4, 0.1, math.nan), torch.tensor([3, 3, 3, 3, 0, 8, 0])
     for options, expected in (
         ({}, (0.1, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)),  # 0.5 * 0.2; at the mean; wrong; below it; alone; alone; no anchor
-        ({"beta": 2.0}, (0.4, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)),
+        ({"bonus_weight": 2.0}, (0.4, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)),
         ({"clip": False}, (0.1, 0.0, 0.0, -0.1, 0.0, 0.0, 0.0)),
         ({"center": False}, (0.35, 0.25, 0.0, 0.15, 0.2, 0.05, 0.0)),
     ):

@@ -98,7 +98,8 @@ def test_vectors_under_long_rope_do_not_depend_on_the_batch(make_trainer: Traine
     class Noting(GARTrainer):
         def _calculate_rewards(self, *args, **kwargs):
             rewards, batch = super()._calculate_rewards(*args, **kwargs), self._batch
-            found.extend((s, mean) for s, mean in zip(batch.sequences, batch.means, strict=True) if s.positions)
+            sequences = [response.sequence for response in batch.responses]
+            found.extend((s, mean) for s, mean in zip(sequences, batch.means, strict=True) if s.positions)
             return rewards
 
     args = {"num_iterations": num_iterations, "max_completion_length": 12}

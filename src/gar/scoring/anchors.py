@@ -14,7 +14,7 @@ from gar.response import Anchors, SignalStatus
 from gar.types import Problem
 
 _SAMPLE = 64
-_KEPT = 4096
+_KEPT = 512
 _FAULTS = {
     SignalStatus.NO_TOKENS: "have no token to score",
     SignalStatus.TOO_LONG: "exceed the model's context with their prompt",

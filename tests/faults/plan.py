@@ -72,9 +72,9 @@ def damaged_reading(kind: str, lab: Lab) -> Iterator[Try]:
 
 
 def damaged_models(kind: str, job: Job, folder: str, lab: Lab) -> Iterator[Try]:
-    """A file of the final weights is damaged, and the model evaluated."""
+    """A file of the final weights is damaged, and the model evaluated. It reads neither card nor training arguments."""
     for path in sorted((lab.base(job, 0) / jobs.RUN / folder).iterdir()):
-        for how in ("flip", "half") if path.name != "README.md" else ():
+        for how in ("flip", "half") if path.suffix not in (".md", ".bin") else ():
             change = (f"{jobs.RUN}/{folder}/{path.name}", how)
             reads = jobs.read_model(folder)
             yield Try(kind=kind, name=" ".join(change), job=job, base=0, change=change, reads=reads, rejects=True)

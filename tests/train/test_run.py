@@ -2,6 +2,7 @@
 
 import json
 import re
+import resource
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -19,6 +20,7 @@ from gar.config import make_config, with_template
 from gar.data.arithmetic import load_arithmetic
 from gar.errors import ConfigError, DataError, LostRankError, RecordError
 from gar.integrations.trl.arguments import grpo_arguments
+from gar.models.embedded import load_embedded
 from gar.models.load import load_policy
 from gar.records import RunFolder, open_run
 from gar.records.checkpoints import seal_checkpoint
@@ -133,9 +135,16 @@ def test_watchdog_stops_a_run_whose_responses_are_all_cut_off(tmp_path: Path, ca
     assert open_run(folder.path).read_json("watchdog.json")["kind"] == "cut off"
 
 
-def test_a_full_disk_in_torch_save_is_a_sentence(tmp_path):
+def test_a_full_disk_in_torch_save_or_a_tokenizer_is_a_sentence(tmp_path):
     with raises(RecordError), _status_of(RunFolder(tmp_path), print):
         raise RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 576 vs 534")
+    tokenizer, before = load_embedded()[1], resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+    try:
+        with raises(RecordError), _status_of(RunFolder(tmp_path), print):
+            tokenizer.backend_tokenizer.save(str(tmp_path / "tokenizer.json"))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_a_failed_run_says_why_and_where(tmp_path):

@@ -22,7 +22,7 @@ help:
 	@echo "make test-newest   install the newest of everything that pyproject.toml allows, apart, and run the tests that depend on it"
 	@echo "make test-slow     the tests that take long, and those in a browser where chromium is installed"
 	@echo "make test-engines  install Megatron, DeepSpeed, verl and an older transformers apart, then run their tests"
-	@echo "make test-faults   kill commands, damage files, fill the disk: no loss goes unreported (Linux, ten minutes)"
+	@echo "make test-faults   kill commands, damage files, fill the disk: no loss goes unreported (Linux, half an hour)"
 	@echo "make test-all      make test plus the slow tests, those in a browser, and make test-faults"
 	@echo "make docs          build the documentation into site/ and check its links; open site/index.html"
 	@echo "make prose         report long sentences and words that CONTRIBUTING.md advises against"

@@ -84,9 +84,8 @@ class SampleReader:
         ]
         known = [(sample.metadata or {}).get(_VERDICT) for sample in samples]
         missing = [i for i, verdict in enumerate(known) if verdict is None]
-        problems = [
-            self._reader.problem(_prompt_ids(s), s.label, s.metadata) for s in map(samples.__getitem__, missing)
-        ]
+        asked = [samples[i] for i in missing]
+        problems = [self._reader.problem(_prompt_ids(each), each.label, each.metadata) for each in asked]
         judged = iter(judge(self._verifier, [responses[i] for i in missing], problems))
         return [
             next(judged) if verdict is None else replace(response, verdict=verdict)

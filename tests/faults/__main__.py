@@ -8,6 +8,7 @@ python -m tests.faults --sample             one try of some kinds
 """
 
 import argparse
+import gc
 import os
 import platform
 import shlex
@@ -32,6 +33,7 @@ import PIL.Image
 import torch
 import transformers.models.qwen3.modeling_qwen3  # noqa: F401  every fork loads a model of it
 import typeguard  # noqa: F401  every fork imports it
+from transformers.conversion_mapping import get_checkpoint_conversion_mapping
 
 import gar.analysis.curves
 import gar.analysis.rollouts
@@ -66,7 +68,9 @@ def main() -> int:
     os.environ["COLUMNS"] = "120"
     torch.set_num_threads(1)
     PIL.Image.init()
-    load_arithmetic("test")  # made once, and kept
+    load_arithmetic("test")  # made once, and kept, as are these patterns
+    get_checkpoint_conversion_mapping("qwen3")
+    gc.freeze()  # no fork looks through what is here already
     if options.reference:
         folder, *names = options.reference
         for name in names:
@@ -95,6 +99,7 @@ def main() -> int:
             print(f"Folders in {lab.path}")
         else:
             lab.close()
+        gc.unfreeze()
     _print(ended, time.monotonic() - start)
     return int(any(verdict.outcome == "wrong" for _, verdict in ended))
 

@@ -11,7 +11,7 @@ import yaml
 from gar.data.arithmetic import load_arithmetic
 
 _TINY = {
-    "evaluate": {"num_samples": 2, "max_problems": 2, "eval_steps": 3, "pass_at_k": [1, 2]},
+    "evaluate": {"sources": ["test"], "num_samples": 2, "max_problems": 2, "eval_steps": 3, "pass_at_k": [1, 2]},
     "preflight": {"mode": "off"},
     "trl": {
         "max_steps": 6,
@@ -52,10 +52,9 @@ def _train(name: str, *flags: str) -> Job:
         (folder / "run.yaml").write_text(yaml.safe_dump(_TINY))
 
     records = ["--records.output_dir", "runs", "--records.name", "run"]
-    sources = ["--evaluate.sources", "test", "harder"]
     return Job(
         name=name,
-        start=["train", "run.yaml", *sources, *records, *flags],
+        start=["train", "run.yaml", *records, *flags],
         go_on=["train", "--resume", _RUN],
         prepare=prepare,
     )
@@ -74,7 +73,7 @@ def _write_responses(folder: Path) -> None:
 
 def _write_comparison(folder: Path) -> None:
     base = _TINY | {"trl": _TINY["trl"] | {"max_steps": 2, "save_steps": 1}}
-    base["evaluate"] = _TINY["evaluate"] | {"sources": ["test"], "eval_on_start": False}
+    base["evaluate"] = _TINY["evaluate"] | {"eval_on_start": False}
     comparison = {"name": "tiny", "base": base, "runs": ["grpo", "gar-grpo"], "seeds": [0]}
     (folder / "tiny.yaml").write_text(yaml.safe_dump(comparison))
 

@@ -40,10 +40,10 @@ def at_share(operations: Sequence[Operation], share: float) -> int:
     return operations[min(int(share * len(operations)), len(operations) - 1)].at
 
 
-def kills(kind: str, job: Job, lab: Lab, within: str = "", action: Action = "kill") -> Iterator[Try]:
+def kills(kind: str, job: Job, lab: Lab, within: str = "", action: Action = "kill", every: int = 1) -> Iterator[Try]:
     """SIGKILL at an operation, or with "tear" in the middle of a write: half of it is there."""
     operations = [operation for operation in lab.operations(job) if action == "kill" or operation.event == "write"]
-    for at in moments(operations, within):
+    for at in moments(operations, within)[::every]:
         yield Try(kind=kind, name=f"{action} {at}", job=job, fault=Fault(at=at, action=action))
 
 
@@ -65,7 +65,7 @@ def damage(kind: str, job: Job, number: int, after: str, lab: Lab) -> Iterator[T
 
 def damaged_reading(kind: str, lab: Lab) -> Iterator[Try]:
     """Every kind of file of a finished run is damaged before it is read. `tests/report/test_read.py` tries more."""
-    for change in _changes(lab.base(jobs.TRAIN, 0), ("half", "flip", "delete"), 2):
+    for change in _changes(lab.base(jobs.TRAIN, 0), ("half", "flip", "delete"), 1):
         if not change[0].startswith(f"{jobs.RUN}/checkpoints"):
             reads = jobs.REPORT.start
             yield Try(kind=kind, name=" ".join(change), job=jobs.TRAIN, base=0, change=change, reads=reads)
@@ -97,8 +97,8 @@ def signals(kind: str, lab: Lab) -> Iterator[Try]:
     steps = [operation.at for operation in lab.operations(job) if re.search(r"step-0*[1-4]\.parquet", operation.path)]
     actions: tuple[Action, ...] = ("term", "interrupt")
     for action in actions:
-        for number in range(10):
-            at, again = draw.choice(steps), draw.uniform(0, 1) if number >= 8 else None
+        for number in range(6):
+            at, again = draw.choice(steps), draw.uniform(0, 1) if number == 5 else None
             fault = Fault(at=at, action=action, delay_seconds=round(draw.uniform(0, 0.2), 3), again=again)
             name = f"{action} {number} {fault.at} {fault.delay_seconds}"
             yield Try(kind=kind, name=name, job=job, fault=fault, saves=again is None)
@@ -164,7 +164,7 @@ def lost_output(kind: str, lab: Lab) -> Iterator[Try]:
     lab.refer_to([jobs.TRAIN, jobs.EVAL, jobs.TABLE, jobs.REPORT])
     actions: tuple[Action, ...] = ("lose-stdout", "lose-pipes", "lose-terminal")
     for action in actions:
-        for share in (0, 0.3, 0.6, 1.0):
+        for share in (0, 0.5, 1.0):
             at = at_share(lab.operations(jobs.TRAIN), share) if share else 0
             yield Try(kind=kind, name=f"train {action} {at}", job=jobs.TRAIN, fault=Fault(at=at, action=action))
         for job in (jobs.EVAL, jobs.TABLE, jobs.REPORT):
@@ -181,12 +181,12 @@ def _changes(folder: Path, hows: Sequence[str], number: int) -> list[Change]:
 
 PLAN: dict[str, list[Callable[..., Iterator[Try]]]] = {
     "kill train": [partial(kills, job=jobs.TRAIN)],
-    "kill train, one checkpoint kept": [partial(kills, job=jobs.TRAIN_ONE, within="checkpoints")],
-    "kill train with an adapter": [partial(kills, job=jobs.TRAIN_LORA, within="adapter")],
-    "kill train inside a write": [partial(kills, job=jobs.TRAIN, action="tear")],
-    "kill a resume": [partial(resume_kills, job=jobs.TRAIN, every=22)],
+    "kill train, one checkpoint kept": [partial(kills, job=jobs.TRAIN_ONE, within="checkpoints", every=2)],
+    "kill train with an adapter": [partial(kills, job=jobs.TRAIN_LORA, within="adapter", every=2)],
+    "kill train inside a write": [partial(kills, job=jobs.TRAIN, action="tear", every=2)],
+    "kill a resume": [partial(resume_kills, job=jobs.TRAIN, every=44)],
     "damage, then resume": [
-        partial(damage, job=jobs.TRAIN, number=2, after="step-000005.parquet"),
+        partial(damage, job=jobs.TRAIN, number=1, after="step-000005.parquet"),
         partial(damage, job=jobs.TRAIN, number=1, after="learning-curve.svg"),
     ],
     "damage, then report": [damaged_reading],
@@ -195,7 +195,7 @@ PLAN: dict[str, list[Callable[..., Iterator[Try]]]] = {
         partial(damaged_models, job=jobs.TRAIN_LORA, folder="adapter"),
     ],
     "disk full": [
-        partial(full_disks, job=jobs.TRAIN, number=6),
+        partial(full_disks, job=jobs.TRAIN, number=5),
         partial(full_disks, job=jobs.SCORE, number=4),
         partial(full_disks, job=jobs.EVAL, number=4),
     ],
@@ -216,7 +216,7 @@ PLAN: dict[str, list[Callable[..., Iterator[Try]]]] = {
         partial(kills, job=jobs.SCORE_PARQUET, within="parquet|partial"),
     ],
     "kill eval": [partial(kills, job=jobs.EVAL, action=action) for action in ("kill", "tear")],
-    "kill compare": [partial(kills, job=jobs.COMPARE, within="lock|yaml|log|run.json|result|after.json")],
+    "kill compare": [partial(kills, job=jobs.COMPARE, within="lock|yaml|log|run.json|result|after.json", every=2)],
     "unreadable runs of compare": [unreadable_runs],
 }
 """Kinds of tries, each a row of the table."""

@@ -61,6 +61,8 @@ def save_figure(figure: Figure, stem: str | Path) -> list[Path]:
     """
     paths = []
     with matplotlib.rc_context(STYLE):
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")  # arranged once, not before each format
         for ending in ("png", "svg"):
             path = Path(f"{stem}.{ending}")
             with atomic_file(path) as file:

@@ -78,7 +78,7 @@ def collapse(config: RunConfig) -> Any:
     wrong = Response(verdict=Verdict(status=Status.WRONG, grade=0.0, verified=False, well_formatted=True))
     try:
         for step in range(1, 5):
-            watchdog.look_at(step, Step(plan_shaping(SLIME, "grpo"), [wrong]))
+            watchdog.watch(step, Step(plan_shaping(SLIME, "grpo"), [wrong]))
     except CollapseError:
         told.append("stop")
     return told

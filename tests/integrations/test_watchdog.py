@@ -33,8 +33,8 @@ def watch(steps, *, mode="warn", patience=3) -> list[Collapse]:
     of_facts: list[Collapse] = []
     watchdog, another = (Watchdog(WatchdogSettings(mode=mode, steps=patience), to.append) for to in (told, of_facts))
     for step, rows in steps:
-        another.look_at(step, Step(plan_shaping(SLIME, "grpo"), [response_of(row) for row in rows]))
-        watchdog.look(step, rows)
+        another.watch(step, Step(plan_shaping(SLIME, "grpo"), [response_of(row) for row in rows]))
+        watchdog.watch_records(step, rows)
     assert told == of_facts
     return told
 
@@ -69,6 +69,6 @@ def test_a_fault_since_the_start_is_reported_after_three_steps_and_each_kind_onc
 
 def test_stop_ends_the_run():
     watchdog = Watchdog(WatchdogSettings(mode="stop", steps=1))
-    watchdog.look(1, [])
+    watchdog.watch_records(1, [])
     with pytest.warns(UserWarning, match="WATCHDOG"), raises(CollapseError):
-        watchdog.look(1, [EMPTY])
+        watchdog.watch_records(1, [EMPTY])

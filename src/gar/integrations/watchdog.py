@@ -65,12 +65,12 @@ class Watchdog:
         self._first: int | None = None
         self._told: set[str] = set()
 
-    def look(self, step: int, rows: "Sequence[RolloutRecord]") -> None:
+    def watch_records(self, step: int, rows: "Sequence[RolloutRecord]") -> None:
         """Count the rollouts of all ranks for one step under TRL. With mode "stop", raise `CollapseError`."""
         self._count(step, [(not row.response.strip(), row.truncated, row.status, row.eligible) for row in rows])
 
-    def look_at(self, step: int, responses: Step) -> None:
-        """`look` for the responses of all ranks under any engine."""
+    def watch(self, step: int, responses: Step) -> None:
+        """`watch_records` for the responses of all ranks under any engine."""
         pairs = zip(responses.facts, responses.eligible.tolist(), strict=True)
         self._count(step, [(fact.empty, fact.truncated, fact.verdict.status, right) for fact, right in pairs])
 

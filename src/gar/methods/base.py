@@ -1,12 +1,13 @@
 """A method: arithmetic on a batch of responses, and a declaration of what it needs."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor
 
+from gar.config import RunConfig
 from gar.settings import RewardSettings, Settings
 
 AlignmentSource = Literal["anchor", "shuffled-anchor", "random-anchor", "text", "length"]
@@ -58,6 +59,20 @@ class ShapedRewards:
     penalties: Tensor
 
 
+class Trainer(Protocol):
+    """What a run asks of a method's trainer: what transformers' `Trainer` has."""
+
+    state: Any
+
+    def train(self, resume_from_checkpoint: str | None = None) -> Any:
+        """Train to the end, from a checkpoint's state if there is one."""
+        ...
+
+    def save_model(self, output_dir: str | None = None) -> None:
+        """Write the model to a folder."""
+        ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class Method:
     """One row of the paper's tables. Drivers compute only what it declares.
@@ -76,11 +91,10 @@ class Method:
         trl: Fields of `trl.GRPOConfig` that belong to the method. A run with different values is rejected.
         settings: A section of the configuration, under the method's own name (`-` becomes `_`).
         trainer: Makes a trainer from `gar.integrations.trl.RunParts`, or an iterator over the trainers of several
-            phases, each made when the one before has ended. A trainer has `train`, `state` and `save_model`, like
-            transformers' trainer. None: `GARTrainer`.
+            phases, each made when the one before has ended. None: `GARTrainer`.
         trains_on_experts: The expert solutions are trained on, so they are required.
         samples: Every optimizer step has responses, so that runs can be paired by their prompts.
-        check: Takes a run's configuration and TRL's arguments before anything is loaded. Raises `ConfigError`.
+        check: Takes a run's configuration and TRL's `GRPOConfig` before anything is loaded. Raises `ConfigError`.
         reads: For a method with a trainer: the settings of signal, reward, advantage, watchdog, trl and the method's
             section that a run with these sections reads, as "section.name". The fields of transformers'
             `TrainingArguments` are always read and not listed. None: what the fields above imply.
@@ -99,10 +113,10 @@ class Method:
     gate: Callable[[Tensor, Tensor, Tensor], Tensor] | None = None
     trl: Mapping[str, Any] = field(default_factory=dict)
     settings: type[Settings] | None = None
-    trainer: Callable[[Any], Any] | None = None
+    trainer: Callable[[Any], Trainer | Iterable[Trainer]] | None = None
     trains_on_experts: bool = False
     samples: bool = True
-    check: Callable[[Any, Any], None] | None = None
+    check: Callable[[RunConfig, Any], None] | None = None
     reads: Callable[[Mapping[str, Any]], Collection[str]] | None = None
     cannot_resume: str = ""
 

@@ -70,8 +70,7 @@ def run_facts(method: Method, sections: Mapping[str, Any]) -> dict[str, Any]:
                 chosen.append(f"{section}.{name}")
     source, path = facts.get("data.source", ""), facts.get("model.path", "")
     data = "generated" if source in EMBEDDED_TASKS else "a file" if Path(source).is_file() else "on the Hub"
-    embedded = path.partition(":")[0] == "embedded"
-    model = "embedded" if embedded else "a folder" if Path(path).is_dir() else "on the Hub"
+    model = "embedded" if path == "embedded" else "a folder" if Path(path).is_dir() else "on the Hub"
     return facts | {"chosen": chosen, "data": data, "model": model}
 
 

@@ -305,7 +305,7 @@ class _Run:
                 step += callback.steps_before
                 rows = [dataclasses.replace(row, step=step) for row in rows]
             folder.write_rollouts(step, rows)
-            watchdog.look(step, rows)
+            watchdog.watch_records(step, rows)
 
         return receive
 

@@ -50,7 +50,7 @@ def postprocess(args: Any, rollout_id: int, rollout_data: dict[str, Any]) -> Non
     seen = captured_pass() if capture_of(args) == "logprob" else None
     vectors, anchors = _means(args, rollout_data, step, seen) if bool(step.needed.any()) else (None, None)
     watchdog = read_settings(args).watchdog
-    _watchdog(watchdog.mode, watchdog.steps).look_at(rollout_id, step)
+    _watchdog(watchdog.mode, watchdog.steps).watch(rollout_id, step)
     if not mpu.is_pipeline_last_stage(ignore_virtual=True):
         return  # slime keeps advantages, rewards and logs on the last stage
     rewards = step.finish(vectors, anchors).rewards

@@ -360,7 +360,7 @@ class GARTrainer(ResumableTrainer):
         rows = gathered_on_main(batch.records(step=self.state.global_step + 1))
         if self._on_rollouts is not None and self.accelerator.is_main_process:
             self._on_rollouts(self.state.global_step + 1, rows)
-        self._watchdog.look_at(self.state.global_step + 1, batch.step)
+        self._watchdog.watch(self.state.global_step + 1, batch.step)
 
     def _is_training(self) -> bool:
         return self.model is not None and self.model.training

@@ -70,7 +70,7 @@ class GarTrainerSync(PPOTrainerSync):
             anchors = anchors.to(vectors)
         rewards = step.finish(vectors, anchors).rewards
         metrics.update(step.metrics())
-        self._watchdog.look_at(self.global_steps, step)
+        self._watchdog.watch(self.global_steps, step)
         write_rewards(real, partition, rewards)
         return batch
 

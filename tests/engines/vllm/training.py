@@ -1,0 +1,107 @@
+"""A training with vLLM in the trainer's own process, as a program: vLLM ends with its process.
+
+python -m tests.engines.vllm.training OUT.json [--adapter] [--without-sync]
+"""
+
+import argparse
+import json
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from peft import LoraConfig
+from trl import GRPOConfig
+from trl.generation.vllm_generation import VLLMGeneration
+
+from gar import GARScorer, ResponseGroup
+from gar.data.arithmetic import load_arithmetic
+from gar.integrations.trl.ranks import leave_ranks
+from gar.integrations.trl.trainer import GARTrainer
+from gar.models.embedded import load_embedded
+from gar.verify import Verifier
+
+NUM_STEPS = 10
+
+
+class ComparedTrainer(GARTrainer):
+    """Scores each step's responses a second time, by `GARScorer` and the weights of the step."""
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        self.rewards: list[list[float]] = []
+        self.expected: list[list[float]] = []
+
+    def _calculate_rewards(self, *args: Any, **kwargs: Any) -> torch.Tensor:
+        rewards = super()._calculate_rewards(*args, **kwargs)
+        batch = self._batch
+        places = defaultdict(list)
+        for place, group in enumerate(batch.group_index):
+            places[group].append(place)
+        groups = [_group([batch.responses[i] for i in members], batch.problems[members[0]]) for members in places.values()]
+        scorer = GARScorer(self.accelerator.unwrap_model(self.model), self.processing_class, verifier=Verifier())
+        scores = scorer.score(groups)
+        self.rewards.append(batch.step.shaped.rewards[sum(places.values(), [])].tolist())
+        self.expected.append([score.reward for score in scores])
+        return rewards
+
+
+def _group(responses: list[Any], problem: Any) -> ResponseGroup:
+    return ResponseGroup(
+        prompt=responses[0].sequence.context_ids,
+        responses=[response.ids for response in responses],
+        anchors=[anchor.text for anchor in problem.anchors],
+        answer=problem.answer,
+        question=problem.question,
+    )
+
+
+def main() -> None:
+    """Train, and write what was seen."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--adapter", action="store_true")
+    parser.add_argument("--without-sync", action="store_true")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    if options.without_sync:
+        VLLMGeneration.sync_weights = lambda self: None
+    model, tokenizer = load_embedded()
+    args = GRPOConfig(
+        output_dir=str(options.out.with_suffix("")),
+        per_device_train_batch_size=32,
+        num_generations=8,
+        max_completion_length=64,
+        max_steps=NUM_STEPS,
+        learning_rate=2e-2 if options.adapter else 2e-3,
+        logging_steps=1,
+        beta=0.0,
+        use_vllm=True,
+        vllm_mode="colocate",
+        vllm_max_model_length=128,
+        bf16=False,
+        report_to="none",
+        save_strategy="no",
+        use_cpu=True,
+    )
+    trainer = ComparedTrainer(
+        model,
+        args=args,
+        train_dataset=load_arithmetic("train")[:64],
+        verifier=Verifier(),
+        processing_class=tokenizer,
+        peft_config=LoraConfig(r=4, target_modules="all-linear") if options.adapter else None,
+    )
+    trainer.train()
+    ratio = "sampling/importance_sampling_ratio/mean"
+    seen = {
+        "ratios": [row[ratio] for row in trainer.state.log_history if ratio in row],
+        "rewards": trainer.rewards,
+        "expected": trainer.expected,
+    }
+    options.out.write_text(json.dumps(seen))
+    leave_ranks()
+
+
+if __name__ == "__main__":
+    main()

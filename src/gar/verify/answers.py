@@ -325,23 +325,20 @@ def _same_notation(text: str) -> str:
 
 
 def _parse(text: str) -> "Parsed":
-    """Parse the whole of a text as math-verify does."""
     from gar.verify.expressions import parse  # imports SymPy: only where it is needed
 
-    return parse(_ELLIPSIS.sub(" ", text))  # math-verify ignores some ellipses and cannot parse others
+    return parse(text)
 
 
 _parse_gold = lru_cache(maxsize=256)(_parse)  # the responses of a group share a gold answer
 
 
 def _grade_expression(text: str, gold: Gold, prompt: str) -> Graded:
-    from gar.verify.expressions import alike  # a broken library must not count as a bad answer
-
     answer = without_marks(_tidy(text))
     quantity = Quantity(without_lead(answer)) if gold.words else _quantity(_tidy(text), gold, prompt)
     if gold.words and (changing := _CHANGING & {word[0].lower() for word in words_in(answer)} - {*gold.words}):
         return _unparsed(f"the answer does not state one value: {min(changing)!r}")
-    answer, value = alike(quantity.value, gold.value)
+    answer, value = quantity.value, gold.value
     if bool(_ELLIPSIS.search(answer)) != bool(_ELLIPSIS.search(value)):
         return _unparsed("what an ellipsis leaves out cannot be compared")
     try:
@@ -369,13 +366,13 @@ def _grade_expression(text: str, gold: Gold, prompt: str) -> Graded:
 def _grade_parsed(parsed: "Parsed", gold: "Parsed", prompt: str, percent: tuple[bool, bool]) -> Graded:
     from gar.verify.copies import is_copy
     from gar.verify.expressions import equal, lists_values
-    from gar.verify.operations import undone
+    from gar.verify.shapes import undone
 
     if not gold.value.free_symbols and not re.search("[0-9]", parsed.text) and parsed.value.free_symbols:
         return _unparsed("the gold answer is numeric, and the answer holds no number")
     if lists_values(parsed, gold):
         return _unparsed("the answer lists several values, and the gold answer is one")
-    if left := undone(parsed.tree, gold.tree):
+    if left := undone(parsed.shape, gold.shape):
         return Graded(status=Status.WRONG, detail=f"arithmetic left undone: {', '.join(sorted(left))}")
     try:
         right = equal(parsed, gold, percent)

@@ -25,7 +25,7 @@ _BASED = re.compile(
     r"|,? *\(?(?:in )?base *(?P<base>[0-9]{1,2})\)?)"
 )
 _SPACING = r"(?:\s|\\[ ,;:!]|~|\\quad)"
-_OPERATOR = r"(?:[-+*/×÷·⋅]|\\times|\\cdot|\\div)"
+_OPERATOR = r"(?:[-+*/:×÷·⋅]|\\times|\\cdot|\\div)"
 _ARITHMETIC = re.compile(rf"(?:[0-9.()]|{_SPACING}|{_OPERATOR})+")
 _UNDONE = re.compile(rf"[0-9)](?:{_SPACING}*{_OPERATOR}.*[0-9]|{_SPACING}+[0-9]|{_SPACING}*\()")
 

@@ -10,7 +10,8 @@ _ASCII = str.maketrans({
     "≠": r"\ne ", "≈": r"\approx ", "∞": r"\infty ", "∪": r"\cup ", "∩": r"\cap ", "∈": r"\in ", "≡": r"\equiv ",
     "±": r"\pm ", "∅": r"\emptyset ", "°": r"^\circ ", "º": r"^\circ ", "’": "'", "‘": "'", "→": r"\to ",
     "\ufe0f": "",
-    **{char: "\\frac{" + unicodedata.normalize("NFKC", char).replace("\u2044", "}{") + "}" for char in "¼½¾⅐⅑⅒⅓⅔⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞"},
+    **{char: "\\frac{" + unicodedata.normalize("NFKC", char).replace("\u2044", "}{") + "}"
+       for char in "¼½¾⅐⅑⅒⅓⅔⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞"},
 })  # fmt: skip  # a table
 _POWERS = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
 _NESTED = r"(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*"

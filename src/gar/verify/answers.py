@@ -20,6 +20,7 @@ from gar.verify.latex import plain_latex
 from gar.verify.notations import compare_notations
 from gar.verify.numbers import equal_values, is_undone_arithmetic, plain_number, ratio
 from gar.verify.quantities import Quantity, Unread, is_prose, read_quantity, without_lead, without_marks, words_in
+from gar.verify.sentences import read_answer
 from gar.verify.words import DOUBTS, NEVER
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def read_gold(gold: str) -> Gold:
     for of_letters in dict.fromkeys((False, letters)):  # `78 h` has a unit, `2 h + 1` has letters
         with contextlib.suppress(Unread):
             nouns = frozenset[str]() if of_letters else None  # beside letters an unknown word is no unit
-            read = read_quantity(text, nouns=nouns, letters=of_letters, sentence=False)
+            read = read_quantity(text, nouns, letters=of_letters)
             if of_letters or not _has_letters(read.value):
                 quantity, words = read, []
                 break
@@ -147,7 +148,7 @@ def _grade_stated(answer: str, gold: Gold, prompt: str) -> Graded | None:
 
 
 def _quantity(answer: str, gold: Gold, prompt: str) -> Quantity:
-    quantity = read_quantity(answer, nouns=_nouns(prompt), letters=gold.letters)
+    quantity = read_answer(answer, _nouns(prompt), letters=gold.letters)
     if "," in quantity.value and "," not in gold.value:
         value = _THOUSANDS.sub(lambda number: number[0].replace(",", ""), quantity.value)
         return replace(quantity, value=value)
@@ -213,38 +214,23 @@ def _same_notation(text: str) -> str:
     return _IDLE_SPACE.sub("", text)
 
 
-def _parse(text: str) -> "Parsed":
+def _grade_expression(answer: str, gold: Gold, prompt: str) -> Graded:
     from gar.verify.expressions import parse  # imports SymPy: only where it is needed
 
-    return parse(text)
-
-
-_parse_gold = lru_cache(maxsize=256)(_parse)  # the responses of a group share a gold answer
-
-
-def _grade_expression(text: str, gold: Gold, prompt: str) -> Graded:
-    answer = _tidy(text)
+    answer = _tidy(answer)
     quantity = Quantity(without_lead(answer)) if gold.words else _quantity(answer, gold, prompt)
     if gold.words and (changing := _CHANGING & {word[0].lower() for word in words_in(answer)} - {*gold.words}):
         return unparsed(f"the answer does not state one value: {min(changing)!r}")
-    answer, value = quantity.value, gold.value
-    if bool(_ELLIPSIS.search(answer)) != bool(_ELLIPSIS.search(value)):
+    if bool(_ELLIPSIS.search(quantity.value)) != bool(_ELLIPSIS.search(gold.value)):
         return unparsed("what an ellipsis leaves out cannot be compared")
-    try:
-        gold_parsed = _parse_gold(value)
-    except Exception as error:
-        return failed(f"the gold answer {gold.text!r} cannot be parsed: {error_text(error)}")
-    try:
-        parsed = _parse(answer)
-    except Exception as error:
-        return unparsed(error_text(error))
+    parsed, gold_parsed = parse(quantity.value), parse(gold.value)
     same = parsed.text and parsed.text.casefold() == gold_parsed.text.casefold()
     if same and quantity.percent == gold.percent:
         return right_if(True)
     if gold_parsed.value is None:
         return failed(f"the gold answer {gold.text!r} cannot be parsed")
-    if gold.words and gold.words != [word.lower() for word in _prose_words(answer)]:
-        return right_if(False)  # the parser would multiply the letters of words, in any order
+    if gold.words and gold.words != [word.lower() for word in _prose_words(quantity.value)]:
+        return wrong()  # the parser would multiply the letters of words, in any order
     if parsed.value is None:
         return unparsed("not a mathematical expression")
     return _grade_parsed(parsed, gold_parsed, prompt, (quantity.percent, gold.percent))

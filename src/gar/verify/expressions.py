@@ -11,6 +11,7 @@ Importing this module imports SymPy, which takes half a second: only worker proc
 import re
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 import math_verify
@@ -60,6 +61,7 @@ class Parsed:
     shape: Shape = None
 
 
+@lru_cache(maxsize=256)  # the responses of a group share a gold answer
 def parse(text: str) -> Parsed:
     r"""Parse the whole of a text, never an expression somewhere inside it.
 

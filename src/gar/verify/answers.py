@@ -36,6 +36,7 @@ WARM_UP = (
 )
 """Answers and gold answers that make SymPy import and cache what ordinary ones need: 1.5 seconds of work."""
 
+_DIGITS = re.compile("-?[0-9]+(?:[,.][0-9]+)*")
 # Not between letters or digits, nor after a comma that could then stand in a number.
 _IDLE_SPACE = re.compile(r"(?<![0-9A-Za-z,]) +| +(?![0-9A-Za-z])|(?<=,) +(?![0-9])")
 _ELLIPSIS = re.compile(r"(?:\\[lcd]?dots[a-z]?(?![A-Za-z])|\.\.\.|\u2026) *,? *")
@@ -87,7 +88,8 @@ def read_gold(gold: str) -> Gold:
     text = _tidy(gold)
     quantity, words = Quantity(text), [word.lower() for word in _prose_words(text)]
     letters = _has_letters(text)
-    for of_letters in dict.fromkeys((False, letters)):  # `78 h` has a unit, `2 h + 1` has letters
+    kinds = () if _DIGITS.fullmatch(text) else dict.fromkeys((False, letters))
+    for of_letters in kinds:  # `78 h` has a unit, `2 h + 1` has letters
         with contextlib.suppress(Unread):
             nouns = frozenset[str]() if of_letters else None  # beside letters an unknown word is no unit
             read = read_quantity(text, nouns, letters=of_letters)
@@ -163,10 +165,11 @@ def _nouns(prompt: str) -> frozenset[str]:
 
 def _grade_number(answer: Quantity, gold: Gold, prompt: str) -> Graded | None:
     """The verdict where the gold answer is an integer, a decimal or a fraction, and the answer one too."""
-    number, fraction = plain_number(answer.value.removesuffix("/1")), ratio(answer.value)
+    number = plain_number(answer.value.removesuffix("/1"))
     if number is not None and gold.number is not None:
         percent, decimal = (answer.percent, gold.percent), "." in answer.value + gold.value
         return right_if(equal_values(number, gold.number, percent, decimal=decimal))
+    fraction = ratio(answer.value)
     integer = gold.number is not None and gold.number.denominator == 1
     exact = gold.number if gold.fraction is None and (gold.percent or not integer) else gold.fraction
     if fraction is not None and exact is not None and not answer.percent:

@@ -5,6 +5,7 @@ from fractions import Fraction
 
 DECIMAL_TOLERANCE = Fraction(2, 10**6)
 """A decimal is a rounded value: 0.333333 is 1/3 to 1e-6 relative, 0.33333 is not."""
+MAX_CHARS = 4_000
 
 # 1234  1,234  1{,}234  1\,234  1 234  +7  -$7.50  $-7  \$7  1.2e3  1.2\times 10^{3}
 NUMBER = re.compile(
@@ -27,6 +28,10 @@ _UNDONE = re.compile(rf"[0-9)](?:{_SPACING}*{_OPERATOR}.*[0-9]|{_SPACING}+[0-9]|
 
 def plain_number(text: str) -> Fraction | None:
     """The exact value of a text that is a number and nothing else. None for any other text."""
+    if len(text) > MAX_CHARS:  # Python refuses to read 4,300 digits
+        return None
+    if text.isascii() and text.isdigit():
+        return Fraction(int(text))
     match = NUMBER.fullmatch(text)
     return None if match is None else _value(match)
 
@@ -46,8 +51,9 @@ def ratio(text: str) -> Fraction | None:
 
 def equal_rationals(answer: Fraction, gold: Fraction, *, decimal: bool) -> bool:
     """Whether two values are equal. A decimal may differ a little from a gold answer that is no integer."""
-    close = abs(answer - gold) <= DECIMAL_TOLERANCE * abs(gold)
-    return answer == gold or (decimal and gold.denominator > 1 and close)
+    if answer == gold or not decimal or gold.denominator == 1:
+        return answer == gold
+    return abs(answer - gold) <= DECIMAL_TOLERANCE * abs(gold)
 
 
 def equal_values(answer: Fraction, gold: Fraction, percent: tuple[bool, bool], *, decimal: bool) -> bool:
@@ -56,6 +62,8 @@ def equal_values(answer: Fraction, gold: Fraction, percent: tuple[bool, bool], *
     `15%` is 0.15. Without a fraction of 1 to compare with, the sign may be missing on one side: `15` for `15%`, and
     `15%` for 15, but not `0.15%` for 0.15.
     """
+    if percent == (False, False):
+        return equal_rationals(answer, gold, decimal=decimal)
     scales = tuple(Fraction(1, 100) if is_percent else Fraction(1) for is_percent in percent)
     if equal_rationals(answer * scales[0], gold * scales[1], decimal=decimal):
         return True

@@ -150,7 +150,7 @@ def _is_list(parsed: Parsed) -> bool:
 
 def _solutions(value: Any, text: str) -> Any:
     r"""The set of numbers that an inequality, or several between semicolons, describes. Another value itself."""
-    members = _members(value) if isinstance(value, FiniteSet) and ";" in text else [value]
+    members: list[Any] = _members(value) if isinstance(value, FiniteSet) and ";" in text else [value]
     inequalities = all(isinstance(member, sympy.Rel | sympy.And) and not member.has(sympy.Eq) for member in members)
     if not inequalities or len(value.free_symbols) != 1:
         return value

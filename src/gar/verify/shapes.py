@@ -180,7 +180,7 @@ def _factors(shape: Shape) -> tuple[Fraction, list[Shape], list[Shape]]:
     if not isinstance(shape, sympy.Mul):
         return Fraction(1), [shape], []
     signs, over, under = zip(*map(_inner_factors, shape.args), strict=True)
-    return math.prod(signs), list(chain(*over)), list(chain(*under))
+    return math.prod(signs, start=Fraction(1)), list(chain(*over)), list(chain(*under))
 
 
 def _inner_factors(shape: Shape) -> tuple[Fraction, list[Shape], list[Shape]]:
@@ -192,9 +192,10 @@ def _inner_factors(shape: Shape) -> tuple[Fraction, list[Shape], list[Shape]]:
 def _fraction(over: list[Shape], under: list[Shape]) -> Fraction | None:
     """The value of a fraction of two integers, which may be written as fractions. None for another one."""
     values = [number(factor) if isinstance(factor, sympy.Symbol | sympy.Mul) else None for factor in (*over, *under)]
-    if len(over) > 1 or len(under) != 1 or not all(value is not None and value.denominator == 1 for value in values):
+    whole = [value for value in values if value is not None and value.denominator == 1]
+    if len(over) > 1 or len(under) != 1 or len(whole) < len(values) or not whole[-1]:
         return None
-    return Fraction(values[0] if over else 1, values[-1]) if values[-1] else None
+    return (whole[0] if over else 1) / whole[-1]
 
 
 def _parts(shape: Shape, equation: bool) -> list[Shape]:
@@ -207,7 +208,7 @@ def _parts(shape: Shape, equation: bool) -> list[Shape]:
             return [sides[0], sides[-1]] if equation else sides[-1:]
         return [side for side in sides if not isinstance(side, sympy.Symbol)]  # x in x < 3 is a name
     if isinstance(shape, sympy.MatrixBase):
-        return list(shape)
+        return list(shape.flat())
     if isinstance(shape, sympy.Interval):
         return [shape.start, shape.end]
     return list(getattr(shape, "_unsorted_args", shape.args))

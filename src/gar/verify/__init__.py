@@ -1,7 +1,8 @@
 """Check whether a response is right and well formatted. Importing this imports neither torch nor SymPy."""
 
-from gar.verify.answers import Graded, grade_answer
+from gar.verify.answers import grade_answer
 from gar.verify.format import ParsedResponse, ResponseFormat, answer_line, last_boxed, parse_response
+from gar.verify.grades import Graded
 from gar.verify.verifier import Verifier
 from gar.verify.workers import WorkerError
 

@@ -6,36 +6,27 @@ unless the prompt holds it.
 """
 
 import contextlib
-import math
 import re
-from dataclasses import dataclass, replace
-from decimal import Decimal
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from functools import lru_cache
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from gar.types import Status
 from gar.verify.choices import chosen_letters, is_choice
 from gar.verify.format import MAX_ANSWER_CHARS
+from gar.verify.grades import Graded, error_text, failed, right_if, unparsed, wrong
 from gar.verify.latex import plain_latex
-from gar.verify.numbers import (
-    based,
-    equal_values,
-    is_base_copy,
-    is_undone_arithmetic,
-    plain_number,
-    ratio,
-    value_in_base,
-)
+from gar.verify.notations import compare_notations
+from gar.verify.numbers import equal_values, is_undone_arithmetic, plain_number, ratio
 from gar.verify.quantities import Quantity, Unread, is_prose, read_quantity, without_lead, without_marks, words_in
-from gar.verify.words import DOUBTS, NEVER, Unit
+from gar.verify.sentences import read_answer
+from gar.verify.words import DOUBTS, NEVER
 
 if TYPE_CHECKING:
     from gar.verify.expressions import Parsed
 
 MAX_NESTING = 30  # math-verify needs a second for 100 fractions in one another
-MAX_DETAIL_CHARS = 500
 WARM_UP = (
     (r"\frac{1}{2}", "0.5"),
     ("x(x+3)-2", "x^2+3x-2"),
@@ -48,30 +39,10 @@ WARM_UP = (
 _DIGITS = re.compile("-?[0-9]+(?:[,.][0-9]+)*")
 # Not between letters or digits, nor after a comma that could then stand in a number.
 _IDLE_SPACE = re.compile(r"(?<![0-9A-Za-z,]) +| +(?![0-9A-Za-z])|(?<=,) +(?![0-9])")
-_AROUND = (("**", "**"), ("`", "`"), ("<b>", "</b>"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"), ("{", "}"))
 _ELLIPSIS = re.compile(r"(?:\\[lcd]?dots[a-z]?(?![A-Za-z])|\.\.\.|\u2026) *,? *")
 _THOUSANDS = re.compile(r"(?<![0-9,.])[0-9]{1,3}(?:,[0-9]{3})+(?![0-9,])")
 _CLOCK = re.compile(r"\b0?([0-9]{1,2})(?::00|(:[0-9]{2}))? *([ap])\.? ?m\b\.?", re.IGNORECASE)
 _CHANGING = DOUBTS | {"or", "about", "approximately"}  # beside a gold answer in words
-_RATIO = re.compile(r"[0-9]{1,50}(?: *(?::|\bto\b) *[0-9]{1,50})+")
-_TIME = re.compile("[0-9]{1,2}:[0-5][0-9]")
-_NAMES = re.compile("[A-Z]{2,}")
-_NAME_LIST = re.compile(r"[A-Z](?:(?: *[,;] *| and )[A-Z])+")
-_CONGRUENCE = re.compile(
-    r"(?P<of>.+?) *\\equiv *(?P<rest>[^()]+?) *,?(?:\( *)?\\?[pb]?mod *\{? *(?P<modulus>[^{}()]+?) *\}? *\)?"
-)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Graded:
-    """The outcome of grading one answer: a verdict without the response's format.
-
-    Example: Graded(status=Status.WRONG, grade=0.0)
-    """
-
-    status: Status
-    grade: float = 0.0
-    detail: str = ""
 
 
 def grade_answer(answer: str, gold: str, prompt: str = "") -> Graded:
@@ -100,143 +71,86 @@ def grade_answer(answer: str, gold: str, prompt: str = "") -> Graded:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gold:
+class Gold(Quantity):
     """A gold answer as it is read once. `words` is empty, except for a gold answer in words, such as `odd n`."""
 
     text: str
     choice: bool
-    value: str
-    unit: Unit
-    percent: bool
-    summed: bool
     words: list[str]
     letters: bool
-    number: Decimal | None
-    integer: bool
-    ratio: Fraction | None
+    number: Fraction | None
+    fraction: Fraction | None
 
 
 @lru_cache(maxsize=256)  # the responses of a group share a gold answer
 def read_gold(gold: str) -> Gold:
     """What a gold answer consists of."""
     text = _tidy(gold)
-    plain = without_marks(text)
-    quantity, words = Quantity(plain), [word.lower() for word in _prose_words(plain)]
-    letters = _has_letters(plain)
-    kinds = () if _DIGITS.fullmatch(plain) else dict.fromkeys((False, letters))
+    quantity, words = Quantity(text), [word.lower() for word in _prose_words(text)]
+    letters = _has_letters(text)
+    kinds = () if _DIGITS.fullmatch(text) else dict.fromkeys((False, letters))
     for of_letters in kinds:  # `78 h` has a unit, `2 h + 1` has letters
         with contextlib.suppress(Unread):
             nouns = frozenset[str]() if of_letters else None  # beside letters an unknown word is no unit
-            read = read_quantity(plain, nouns=nouns, letters=of_letters, sentence=False)
+            read = read_quantity(text, nouns, letters=of_letters)
             if of_letters or not _has_letters(read.value):
                 quantity, words = read, []
                 break
-    number = plain_number(quantity.value)
     return Gold(
+        **{field.name: getattr(quantity, field.name) for field in fields(Quantity)},
         text=text,
         choice=is_choice(text),
-        value=quantity.value,
-        unit=quantity.unit,
-        percent=quantity.percent,
-        summed=quantity.summed,
         words=words,
         letters=_has_letters(quantity.value),
-        number=number,
-        integer=number is not None and number == number.to_integral_value(),
-        ratio=ratio(quantity.value),
+        number=plain_number(quantity.value),
+        fraction=ratio(quantity.value),
     )
 
 
 def grade_exactly(answer: str, gold: str, prompt: str = "") -> Graded | None:
     """The verdict of `grade_answer` if it needs no parser, else None. Takes microseconds. Safe in any thread."""
     if not gold.strip():
-        return Graded(status=Status.ERROR, detail="the gold answer is empty")
+        return failed("the gold answer is empty")
     if len(answer) > MAX_ANSWER_CHARS:
-        return _unparsed(f"the answer has {len(answer)} characters, more than {MAX_ANSWER_CHARS}")
+        return unparsed(f"the answer has {len(answer)} characters, more than {MAX_ANSWER_CHARS}")
     if (depth := _nesting(answer)) > MAX_NESTING:
-        return _unparsed(f"brackets nested {depth} deep, more than {MAX_NESTING}")
+        return unparsed(f"brackets nested {depth} deep, more than {MAX_NESTING}")
     read = read_gold(gold)
     bare = not (read.unit or read.percent or read.choice) and plain_number(answer) is not None
     if bare and (graded := _grade_number(Quantity(answer), read, prompt)):
         return graded  # most answers
     answer = _tidy(answer)
     if not answer:
-        return _unparsed("the answer is empty")
+        return unparsed("the answer is empty")
     if _is_same(answer, read.text):
-        return _right_if(True)
+        return right_if(True)
     if read.choice:
         return _grade_choice(answer, read.text, prompt)
-    return _grade_special(answer, read, prompt) or _grade_stated(answer, read, prompt)
-
-
-def _grade_special(answer: str, gold: Gold, prompt: str) -> Graded | None:
-    """The verdict where digits have a base, letters are names, or numbers are congruent: a parser would lose it."""
-    answer = without_lead(without_marks(answer))
-    digits, gold_digits = based(answer), based(gold.value)
-    if gold_digits:
-        return _right_if(digits == gold_digits)
-    if digits:
-        value, gold_value = value_in_base(*digits), plain_number(gold.value)
-        right = value is not None and gold_value == value
-        return _right_if(right, copied=is_base_copy(digits, prompt)) if gold_value is not None else None
-    if _RATIO.fullmatch(answer) and _RATIO.fullmatch(gold.value):
-        lowest = _TIME.fullmatch(gold.value) is None
-        written = _parts(answer, lowest=False)
-        copied = any(_parts(ratio[0], lowest=False) == written for ratio in _RATIO.finditer(prompt))
-        right = _parts(answer, lowest=lowest) == _parts(gold.value, lowest=lowest)
-        return _right_if(right, copied=copied and written != _parts(gold.value, lowest=False))
-    if _NAMES.fullmatch(gold.value):
-        return _right_if(answer == gold.value)
-    if _NAME_LIST.fullmatch(gold.value):
-        answer = answer.strip("\\{}() ")
-        return _right_if(_capitals(answer) == _capitals(gold.value)) if _NAME_LIST.fullmatch(answer) else None
-    if answer.count(r"\equiv") == gold.value.count(r"\equiv") == 1:
-        congruence, gold_congruence = _CONGRUENCE.fullmatch(answer), _CONGRUENCE.fullmatch(gold.value)
-        if not (congruence and gold_congruence):
-            return None
-        return _right_if(_residue(congruence) == _residue(gold_congruence))
-    if r"\equiv" in answer and r"\equiv" not in gold.value:
-        return Graded(status=Status.WRONG, detail="a congruence")
-    return None
-
-
-def _parts(ratio: str, *, lowest: bool) -> list[int]:
-    parts = [int(digits) for digits in re.findall("[0-9]+", ratio)]
-    return [part // (math.gcd(*parts) or 1) for part in parts] if lowest else parts
-
-
-def _capitals(text: str) -> list[str]:
-    return sorted(re.findall("[A-Z]", text))
-
-
-def _residue(match: re.Match[str]) -> tuple[str, ...]:
-    parts = [_same_notation(match[name].strip()) for name in ("of", "rest", "modulus")]
-    if all(re.fullmatch("-?[0-9]{1,50}", part) for part in parts[1:]) and int(parts[2]):
-        parts[1] = str(int(parts[1]) % int(parts[2]))
-    return tuple(parts)
+    special = compare_notations(without_lead(answer), read.value, prompt)
+    return _grade_stated(answer, read, prompt) if special is None else special
 
 
 def _grade_stated(answer: str, gold: Gold, prompt: str) -> Graded | None:
     """The verdict on the value that an answer states, or why it states none. None if it needs the parser."""
     if gold.words:
-        same = without_lead(without_marks(answer)).casefold().split() == gold.text.casefold().split()
-        return _right_if(True) if same else None
+        same = without_lead(answer).casefold().split() == gold.text.casefold().split()
+        return right_if(True) if same else None
     try:
         quantity = _quantity(answer, gold, prompt)
     except Unread as error:
-        return _unparsed(str(error))
+        return unparsed(str(error))
     if (quantity.summed and not gold.summed) or (gold.summed and not quantity.unit):
-        return Graded(status=Status.WRONG, detail="units are not converted")
+        return wrong("units are not converted")
     foreign = quantity.unit and quantity.unit != gold.unit and (gold.unit or gold.percent)
     if foreign or (quantity.percent and gold.unit):
-        return Graded(status=Status.WRONG, detail="another unit than the gold answer has")
+        return wrong("another unit than the gold answer has")
     if _is_same(quantity.value, gold.value) and quantity.percent == gold.percent:
-        return _right_if(True)
+        return right_if(True)
     return _grade_number(quantity, gold, prompt)
 
 
 def _quantity(answer: str, gold: Gold, prompt: str) -> Quantity:
-    quantity = read_quantity(without_marks(answer), nouns=_nouns(prompt), letters=gold.letters)
+    quantity = read_answer(answer, _nouns(prompt), letters=gold.letters)
     if "," in quantity.value and "," not in gold.value:
         value = _THOUSANDS.sub(lambda number: number[0].replace(",", ""), quantity.value)
         return replace(quantity, value=value)
@@ -251,42 +165,27 @@ def _nouns(prompt: str) -> frozenset[str]:
 
 def _grade_number(answer: Quantity, gold: Gold, prompt: str) -> Graded | None:
     """The verdict where the gold answer is an integer, a decimal or a fraction, and the answer one too."""
-    value, gold_value, gold_number = ratio(answer.value), gold.ratio, gold.number
-    if gold_value is None and value is not None and gold_number is not None and not gold.integer:
-        gold_value = Fraction(gold_number)
-    if gold_value is not None and value is not None and not (answer.percent or gold.percent):
-        reduced = [int(digits) for digits in re.findall("[0-9]+", answer.value)]
-        reduced = reduced == [abs(value.numerator), value.denominator]
-        return None if prompt and not reduced and value == gold_value else _right_if(value == gold_value)
     number = plain_number(answer.value.removesuffix("/1"))
-    if value is not None and gold_number is not None and gold.percent and not answer.percent:
-        return _right_if(value == Fraction(gold_number) / 100)
-    if number is not None and gold_number is not None:
-        if gold.integer and not (answer.percent or gold.percent):
-            return _right_if(number == gold_number)
+    if number is not None and gold.number is not None:
         percent, decimal = (answer.percent, gold.percent), "." in answer.value + gold.value
-        return _right_if(equal_values(Fraction(number), Fraction(gold_number), percent, decimal=decimal))
-    if not gold.integer:
-        return None
-    undone = is_undone_arithmetic(answer.value)
-    return Graded(status=Status.WRONG, detail="arithmetic left undone") if undone else None
+        return right_if(equal_values(number, gold.number, percent, decimal=decimal))
+    fraction = ratio(answer.value)
+    integer = gold.number is not None and gold.number.denominator == 1
+    exact = gold.number if gold.fraction is None and (gold.percent or not integer) else gold.fraction
+    if fraction is not None and exact is not None and not answer.percent:
+        right = fraction == exact / (100 if gold.percent else 1)
+        reduced = re.findall("[0-9]+", answer.value) == [str(abs(fraction.numerator)), str(fraction.denominator)]
+        return None if right and prompt and not reduced else right_if(right)
+    if integer and is_undone_arithmetic(answer.value):
+        return wrong("arithmetic left undone")
+    return None
 
 
 def _grade_choice(answer: str, gold: str, prompt: str) -> Graded:
     letters = chosen_letters(answer, prompt)
     if len(letters) == 1:
-        return _right_if(letters == chosen_letters(gold, gold))
-    return _unparsed(f"names several choices: {', '.join(letters)}" if letters else "names no choice")
-
-
-def _unparsed(why: str) -> Graded:
-    return Graded(status=Status.UNPARSED, detail=why)
-
-
-def _right_if(right: bool, *, copied: bool = False) -> Graded:
-    if right and copied:
-        return Graded(status=Status.WRONG, detail="an expression copied from the prompt")
-    return Graded(status=Status.OK, grade=1.0) if right else Graded(status=Status.WRONG)
+        return right_if(letters == chosen_letters(gold, gold))
+    return unparsed(f"names several choices: {', '.join(letters)}" if letters else "names no choice")
 
 
 def _nesting(text: str) -> int:
@@ -296,17 +195,11 @@ def _nesting(text: str) -> int:
 
 
 def _tidy(text: str) -> str:
-    """A text in one notation, without a full stop, and math delimiters or bold around the whole."""
+    """A text in one notation, without marks, a full stop, and braces around the whole."""
     text = _CLOCK.sub(lambda time: f"{time[1]}{time[2] or ''} {time[3].lower()}m", plain_latex(text))
-    if text.count("**") == 1:  # half of a bold "**Answer: 7**"
-        text = text.removeprefix("**").removesuffix("**").strip()
-    if text[:1].isalnum() and text[-1:].isalnum():
-        return text
-    for opening, closing in _AROUND:
-        text = _without_full_stop(text)
-        inner = text[len(opening) : -len(closing)]
-        if text == opening + inner + closing and opening not in inner and closing not in inner:
-            text = inner.strip()
+    text = _without_full_stop(without_marks(text))
+    if text.startswith("{") and text.endswith("}") and "{" not in text[1:-1]:
+        text = text[1:-1].strip()
     if text.startswith("]") and text.endswith("["):  # an open interval, as in French
         text = f"({text[1:-1]})"
     return _without_full_stop(text)
@@ -324,65 +217,45 @@ def _same_notation(text: str) -> str:
     return _IDLE_SPACE.sub("", text)
 
 
-def _parse(text: str) -> "Parsed":
-    """Parse the whole of a text as math-verify does."""
+def _grade_expression(answer: str, gold: Gold, prompt: str) -> Graded:
     from gar.verify.expressions import parse  # imports SymPy: only where it is needed
 
-    return parse(_ELLIPSIS.sub(" ", text))  # math-verify ignores some ellipses and cannot parse others
-
-
-_parse_gold = lru_cache(maxsize=256)(_parse)  # the responses of a group share a gold answer
-
-
-def _grade_expression(text: str, gold: Gold, prompt: str) -> Graded:
-    from gar.verify.expressions import alike  # a broken library must not count as a bad answer
-
-    answer = without_marks(_tidy(text))
-    quantity = Quantity(without_lead(answer)) if gold.words else _quantity(_tidy(text), gold, prompt)
+    answer = _tidy(answer)
+    quantity = Quantity(without_lead(answer)) if gold.words else _quantity(answer, gold, prompt)
     if gold.words and (changing := _CHANGING & {word[0].lower() for word in words_in(answer)} - {*gold.words}):
-        return _unparsed(f"the answer does not state one value: {min(changing)!r}")
-    answer, value = alike(quantity.value, gold.value)
-    if bool(_ELLIPSIS.search(answer)) != bool(_ELLIPSIS.search(value)):
-        return _unparsed("what an ellipsis leaves out cannot be compared")
-    try:
-        gold_parsed = _parse_gold(value)
-    except Exception as error:
-        return Graded(
-            status=Status.ERROR, detail=f"the gold answer {gold.text!r} cannot be parsed: {error_text(error)}"
-        )
-    try:
-        parsed = _parse(answer)
-    except Exception as error:
-        return _unparsed(error_text(error))
+        return unparsed(f"the answer does not state one value: {min(changing)!r}")
+    if bool(_ELLIPSIS.search(quantity.value)) != bool(_ELLIPSIS.search(gold.value)):
+        return unparsed("what an ellipsis leaves out cannot be compared")
+    parsed, gold_parsed = parse(quantity.value), parse(gold.value)
     same = parsed.text and parsed.text.casefold() == gold_parsed.text.casefold()
     if same and quantity.percent == gold.percent:
-        return _right_if(True)
+        return right_if(True)
     if gold_parsed.value is None:
-        return Graded(status=Status.ERROR, detail=f"the gold answer {gold.text!r} cannot be parsed")
-    if gold.words and gold.words != [word.lower() for word in _prose_words(answer)]:
-        return _right_if(False)  # the parser would multiply the letters of words, in any order
+        return failed(f"the gold answer {gold.text!r} cannot be parsed")
+    if gold.words and gold.words != [word.lower() for word in _prose_words(quantity.value)]:
+        return wrong()  # the parser would multiply the letters of words, in any order
     if parsed.value is None:
-        return _unparsed("not a mathematical expression")
+        return unparsed("not a mathematical expression")
     return _grade_parsed(parsed, gold_parsed, prompt, (quantity.percent, gold.percent))
 
 
 def _grade_parsed(parsed: "Parsed", gold: "Parsed", prompt: str, percent: tuple[bool, bool]) -> Graded:
     from gar.verify.copies import is_copy
     from gar.verify.expressions import equal, lists_values
-    from gar.verify.operations import undone
+    from gar.verify.shapes import undone
 
     if not gold.value.free_symbols and not re.search("[0-9]", parsed.text) and parsed.value.free_symbols:
-        return _unparsed("the gold answer is numeric, and the answer holds no number")
+        return unparsed("the gold answer is numeric, and the answer holds no number")
     if lists_values(parsed, gold):
-        return _unparsed("the answer lists several values, and the gold answer is one")
-    if left := undone(parsed.tree, gold.tree):
-        return Graded(status=Status.WRONG, detail=f"arithmetic left undone: {', '.join(sorted(left))}")
+        return unparsed("the answer lists several values, and the gold answer is one")
+    if left := undone(parsed.shape, gold.shape):
+        return wrong(f"arithmetic left undone: {', '.join(sorted(left))}")
     try:
         right = equal(parsed, gold, percent)
     except Exception as error:
-        return Graded(status=Status.ERROR, detail=error_text(error))
+        return failed(error_text(error))
     written_alike = _same_notation(parsed.text) == _same_notation(gold.text)
-    return _right_if(right, copied=right and not written_alike and is_copy(parsed, gold, prompt))
+    return right_if(right, copied=right and not written_alike and is_copy(parsed, gold, prompt))
 
 
 def _has_letters(text: str) -> bool:
@@ -394,12 +267,3 @@ def _prose_words(text: str) -> list[str]:
     """The words of a text that is prose. Letters with a vowel and not in alphabetical order are not a product `abc`."""
     words = [match[0] for match in words_in(text)]
     return words if any(map(is_prose, words)) else []
-
-
-def error_text(error: BaseException) -> str:
-    """The kind and text of an error, at most `MAX_DETAIL_CHARS` long. SymPy's errors can fail to print themselves."""
-    try:
-        text = str(error)
-    except Exception:
-        text = "(its text cannot be shown)"
-    return f"{type(error).__name__}: {text}"[:MAX_DETAIL_CHARS]

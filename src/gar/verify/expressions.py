@@ -11,17 +11,19 @@ Importing this module imports SymPy, which takes half a second: only worker proc
 import re
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 import math_verify
 import sympy
-from latex2sympy2_extended.latex2sympy2 import ConversionConfig, _Latex2Sympy
+from latex2sympy2_extended.latex2sympy2 import ConversionConfig
 from latex2sympy2_extended.math_normalization import NormalizationConfig, normalize_latex
+from latex2sympy2_extended.sets import FiniteSet
 from math_verify.grader import is_assignment_relation, should_treat_as_complex
 from math_verify.parser import get_last_eq
 
 from gar.verify.numbers import DECIMAL_TOLERANCE, equal_rationals, equal_values
-from gar.verify.operations import Tree, is_list, number
+from gar.verify.shapes import Converter, Shape, number, shape_of
 
 _DIGITS = 300
 """Two exact values that agree to this many digits are equal. A difference of large powers may need many."""
@@ -31,123 +33,95 @@ _NORMALIZATION = NormalizationConfig(
     basic_latex=True, units=False, malformed_operators=True, nits=True, boxed="last", equations=False
 )
 _BRACKETED = (sympy.Set, sympy.Tuple, sympy.MatrixBase)  # how sets, tuples, intervals and matrices are read
-_PM = r"\pm"
-_BUILDER = re.compile(r"^\\\{ *[a-z] *(?:\||\\mid|:|\\colon) *(.+?) *\\\}$")
-_INTERVAL = re.compile(r"[(\[][^()\[\]]*,[^()\[\]]*[)\]]$")
-_LOWER_E = re.compile(r"(?<![A-Za-z0-9.])([0-9]+(?:\.[0-9]*)?|\.[0-9]+)e([-+]?[0-9]{1,4})(?![A-Za-z0-9.])")
+_INEQUALITY = re.compile(r"[<>]|\\[lg]e(?![a-z])")
+_OR = re.compile(r"\\(?:cup|lor|vee)(?![a-z])|\bor\b")
+_LAST_SIDE = re.compile(r".*(?:=|\\in(?![a-z]))", re.DOTALL)
+_SETS = re.compile(r"\\\}\s*[,;]\s*\\\{")
+_MIXED = re.compile(r"(?<![0-9.])([0-9]+) *\\frac\{([0-9]+)\}\{([0-9]+)\}")
+# What the grammar does not read, or reads as something else. In this order.
+_REWRITES = tuple((re.compile(pattern), spelling) for pattern, spelling in (
+    (r"(?:\\[lcd]?dots[a-z]?(?![A-Za-z])|\.\.\.|\u2026) *,? *", " "),  # math-verify ignores some of them
+    (r"^\\\{ *[a-z] *(?:\||\\mid|:|\\colon) *(.+?) *\\\}$", r"\1"),  # {x | x > 3}
+    (r"([a-z])_\{?[0-9]\}?(?= *=)", r"\1"),  # x_1 = 3, x_2 = 5
+    (r"(?<=[0-9]) +(?=[a-z](?![a-z]))", ""),
+    (
+        r"(?<![0-9.^_{])([1-9](?:\.[0-9]+)?) *(?:\\times|\\cdot|[*×]) *10 *\^ *\{? *([-+]?[0-9]{1,4})(?![0-9.]) *\}?",
+        r"\1E\2",
+    ),
+    (r"(?<![A-Za-z0-9.])([0-9]+(?:\.[0-9]*)?|\.[0-9]+)e([-+]?[0-9]{1,4})(?![A-Za-z0-9.])", r"\1E\2"),
+))  # fmt: skip  # a table
 
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """A text, normalized as math-verify does: without units, with braces. Its value and tree, None if there is none."""
+    """A text as math-verify normalizes it, its value and its shape, if it is an expression."""
 
     text: str
     value: Any = None  # a SymPy object
-    tree: Tree = None  # the grammar's, for `gar.verify.operations`
+    shape: Shape = None
 
 
-class _Converter(_Latex2Sympy):
-    """Keeps the tree of the text: the conversion to SymPy evaluates some operations, such as binomials."""
-
-    tree: Tree = None
-
-    def create_parser(self, latex_str: str) -> Any:
-        parser = super().create_parser(latex_str)
-        read = parser.math
-
-        def math() -> Tree:
-            tree = read()
-            self.tree = self.tree or tree  # the parser reads arguments of functions once more, on their own
-            return tree
-
-        parser.math = math
-        return parser
-
-
+@lru_cache(maxsize=256)  # the responses of a group share a gold answer
 def parse(text: str) -> Parsed:
     r"""Parse the whole of a text, never an expression somewhere inside it.
 
     Gives the same value as `math_verify.parse` of the text in a \boxed{}, except for `6.02e23`, which math-verify takes
     for a product with Euler's number.
     """
-    text = re.sub(r"(?<=[0-9]) +(?=[a-z](?![a-z]))", "", _LOWER_E.sub(r"\1E\2", text))
+    for pattern, spelling in _REWRITES:
+        text = pattern.sub(spelling, text)
+    if _INEQUALITY.search(text):
+        text = _OR.sub(";", text)
     for form in dict.fromkeys((text, _both_signs(text))):
-        normal = normalize_latex(rf"\boxed{{{form}}}", _NORMALIZATION)
+        normal = _MIXED.sub(_fraction, normalize_latex(rf"\boxed{{{form}}}", _NORMALIZATION))
         for latex in dict.fromkeys((normal, get_last_eq(normal))):
-            converter = _Converter(None, not should_treat_as_complex(latex), False, config=ConversionConfig())
             try:
-                value = converter.parse(latex)
+                value = Converter(None, not should_treat_as_complex(latex), config=ConversionConfig()).parse(latex)
+                shape = shape_of(latex)
             except Exception:
                 continue  # not an expression
-            if isinstance(value, sympy.Basic | sympy.MatrixBase):
-                return Parsed(normal, value, converter.tree)
+            if all(isinstance(read, sympy.Basic | sympy.MatrixBase) for read in (value, shape)):
+                return Parsed(normal, value, shape)
     return Parsed(normalize_latex(rf"\boxed{{{text}}}", _NORMALIZATION))
+
+
+def _fraction(mixed: re.Match[str]) -> str:
+    r"""A mixed number such as `2\frac{1}{2}` as a fraction. A product stays one."""
+    whole, over, under = map(int, mixed.groups())
+    return rf"\frac{{{whole * under + over}}}{{{under}}}" if 0 < over < under else mixed[0]
 
 
 def _both_signs(text: str) -> str:
     r"""Two values in place of one with `\pm` in it, which the grammar reads only between terms."""
     if r"\pm" not in text or text.count(",") or r"\mp" in text:
         return text
-    return f"{text.replace(_PM, '+')}, {text.replace(_PM, '-')}"
+    return ", ".join(text.replace(r"\pm", sign) for sign in "+-")
 
 
-def alike(answer: str, gold: str) -> tuple[str, str]:
-    r"""An answer and a gold answer in the same notation: inequalities as intervals where the other is one.
-
-    `x \le -3 or x \ge 3` is `(-\infty,-3]\cup[3,\infty)`. Numbered solutions such as `x_1` lose their index.
-    """
-    answer, gold = (_BUILDER.sub(r"\1", text) for text in (answer, gold))
-    if "_" not in gold:
-        answer = re.sub(r"([a-z])_\{?[0-9]\}?(?= *=)", r"\1", answer)
-    if any(r"\cup" in text or re.search(r"\bor\b", text) or _INTERVAL.match(text) for text in (answer, gold)):
-        intervals = [_intervals(text) for text in (answer, gold)]
-        answer, gold = intervals[0] or answer, intervals[1] or gold
-    return answer, gold
-
-
-def _intervals(text: str) -> str:
-    """The union of intervals that inequalities of one variable state. Empty for another text."""
-    found = []
-    for part in re.split(r"\\cup|\\lor|\\vee|\bor\b", text):
-        sides = re.split(r"(\\le(?![a-z])|\\ge(?![a-z])|<|>)", part)
-        names = [index for index in range(0, len(sides), 2) if re.fullmatch(r" *[a-zA-Z] *", sides[index])]
-        if len(sides) not in (3, 5) or len(names) != 1:
-            return ""
-        if r"\ge" in sides or ">" in sides:
-            if r"\le" in sides or "<" in sides:
-                return ""
-            sides, names = sides[::-1], [len(sides) - 1 - names[0]]
-        at = names[0]
-        opening, low = ("[" if "e" in sides[at - 1] else "(", sides[at - 2]) if at else ("(", r"-\infty")
-        high, closing = (
-            (sides[at + 2], "]" if "e" in sides[at + 1] else ")") if at + 1 < len(sides) else (r"\infty", ")")
-        )
-        found.append(f"{opening}{low.strip()},{high.strip()}{closing}")
-    return r"\cup".join(found)
-
-
-def parse_tree(text: str) -> Tree:
-    """The grammar's tree of a text that may hold any expression, unevaluated. None if there is none."""
+def parse_shape(text: str) -> Shape:
+    """The shape of a text that may hold any expression. None if there is none."""
     try:
-        latex = normalize_latex(rf"\boxed{{{text}}}", _NORMALIZATION)
-        return _Converter(None, config=ConversionConfig()).create_parser(latex).math()
+        return shape_of(normalize_latex(rf"\boxed{{{text}}}", _NORMALIZATION))
     except Exception:
         return None
 
 
 def equal(answer: Parsed, gold: Parsed, percent: tuple[bool, bool] = (False, False)) -> bool:
     """Whether the values are equal. Both must have one. `percent`: whether a percent sign follows each."""
-    answer_number, gold_number = number(answer.tree), number(gold.tree)
+    answer_number, gold_number = number(answer.shape), number(gold.shape)
     if answer_number is not None and gold_number is not None:
         return equal_values(answer_number, gold_number, percent, decimal="." in answer.text + gold.text)
     if percent[0] != percent[1]:
         return False
     answer_value, gold_value = _values(answer.value, gold.value)
-    if isinstance(gold_value, sympy.Interval | sympy.Union) and isinstance(answer_value, sympy.Rel | sympy.And):
-        return bool(answer_value.as_set() == gold_value)  # x != 2
+    if any(isinstance(value, sympy.Set) for value in (answer_value, gold_value)):
+        solved = _solutions(answer_value, answer.text), _solutions(gold_value, gold.text)
+        if solved != (answer_value, gold_value):
+            answer, gold = Parsed(answer.text, solved[0]), Parsed(gold.text, solved[1])
+            answer_value, gold_value = solved
     if _is_number(answer_value) and _is_number(gold_value):
         return _equal_numbers(answer_value, gold_value)
-    if isinstance(gold_value, sympy.Expr) and isinstance(answer_value, _BRACKETED) and not is_list(answer.tree):
+    if isinstance(gold_value, sympy.Expr) and isinstance(answer_value, _BRACKETED) and not _is_list(answer):
         return False  # a set or an interval is no number
     if not math_verify.verify(gold.value, answer.value, timeout_seconds=0, raise_on_error=True):
         return False
@@ -159,12 +133,28 @@ def lists_values(answer: Parsed, gold: Parsed) -> bool:
 
     A list of the members of a gold answer in brackets is one value: `3, 7` for `(3, 7)`. `(3, 7), 9` is not.
     """
-    if not is_list(answer.tree) or is_list(gold.tree):
+    if not _is_list(answer) or _is_list(gold):
         return False
     answer_value, gold_value = _right_hand_side(answer.value), _right_hand_side(gold.value)
     if isinstance(answer_value, sympy.FiniteSet) and len(answer_value) == 1:  # 78, 78
         return False
     return not isinstance(gold_value, _BRACKETED) or (_has_brackets(answer_value) and not _has_brackets(gold_value))
+
+
+def _is_list(parsed: Parsed) -> bool:
+    r"""Whether a text lists values without brackets: `3, 7`, `3 or 7`, `x = 1, 2`, `\pm 7`."""
+    value, text = _right_hand_side(parsed.value), _LAST_SIDE.sub("", parsed.text).strip()
+    braced = text.startswith(r"\{") and text.endswith(r"\}") and _SETS.search(text) is None
+    return isinstance(value, FiniteSet) and not braced
+
+
+def _solutions(value: Any, text: str) -> Any:
+    r"""The set of numbers that an inequality, or several between semicolons, describes. Another value itself."""
+    members: list[Any] = _members(value) if isinstance(value, FiniteSet) and ";" in text else [value]
+    inequalities = all(isinstance(member, sympy.Rel | sympy.And) and not member.has(sympy.Eq) for member in members)
+    if not inequalities or len(value.free_symbols) != 1:
+        return value
+    return sympy.Union(*(member.as_set() for member in members))
 
 
 def _has_brackets(value: Any) -> bool:

@@ -12,7 +12,8 @@ from functools import lru_cache
 from gar.types import ResponseFormat, Tags
 from gar.verify.boxes import MAX_ANSWER_CHARS, SENTENCE_MARK, box_lists, boxed_answer, is_open, last_boxed
 from gar.verify.markers import Places, last_tagged, outside_thinking
-from gar.verify.quantities import sentence_value, without_marks
+from gar.verify.quantities import without_marks
+from gar.verify.sentences import sentence_value
 from gar.verify.words import DATA
 
 DEFAULT_TAGS = Tags()

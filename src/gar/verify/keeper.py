@@ -24,7 +24,7 @@ from typing import Any
 
 from gar.interrupts import end_with_parent
 from gar.types import Status
-from gar.verify.answers import Graded, error_text
+from gar.verify.grades import Graded, error_text
 
 START_SECONDS = 60.0  # time to import math-verify, or the module of a user's grader, on a busy machine
 _FROM_OUTSIDE = {signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT}

@@ -3,14 +3,17 @@ r"""One spelling for each notation: `\dfrac12`, `½` and `{1 \over 2}` become `\
 import re
 import unicodedata
 
-# Brackets and marks as Chinese texts have them. Digits of other scripts stay what they are: no numbers.
-_FULL_WIDTH = str.maketrans({
+# Brackets and marks as Chinese texts have them, fractions, powers. Digits of other scripts stay: they are no numbers.
+_ASCII = str.maketrans({
     **{char: unicodedata.normalize("NFKC", char) for char in "（）［］｛｝，：；＝＋－＜＞％｜＄"},
     "。": ".", "、": ",", "【": "[", "】": "]", "−": "-", "–": "-", "—": "-", "≤": r"\le ", "≥": r"\ge ",
     "≠": r"\ne ", "≈": r"\approx ", "∞": r"\infty ", "∪": r"\cup ", "∩": r"\cap ", "∈": r"\in ", "≡": r"\equiv ",
     "±": r"\pm ", "∅": r"\emptyset ", "°": r"^\circ ", "º": r"^\circ ", "’": "'", "‘": "'", "→": r"\to ",
     "\ufe0f": "",
+    **{char: "\\frac{" + unicodedata.normalize("NFKC", char).replace("\u2044", "}{") + "}"
+       for char in "¼½¾⅐⅑⅒⅓⅔⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞"},
 })  # fmt: skip  # a table
+_POWERS = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
 _NESTED = r"(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*"
 _FONTS = (
     "mathbf|mathit|mathsf|mathtt|mathnormal|mathrm|text|textrm|textbf|textit|textsf|textnormal|mbox|boldsymbol|bm|pmb"
@@ -21,21 +24,14 @@ _STYLES = (
 )
 _INVERSE = {name: rf"\arc{name}" for name in ("sin", "cos", "tan", "cot", "sec", "csc")}
 _BARE_NAMES = r"(?<![\\A-Za-z])(sqrt|ln|log|sin|cos|tan|cot|sec|csc|arcsin|arccos|arctan|exp)(?= *[(0-9_\\{])"
-_VULGAR = re.compile("([0-9]?) *([¼-¾⅐-⅞↉])")
-_SUPERSCRIPTS = re.compile("[\u207b\u2070\u00b9\u00b2\u00b3\u2074-\u2079]+")
-_OVER = re.compile(rf"\{{({_NESTED})\\(over|choose)(?![A-Za-z])({_NESTED})\}}")
-_TAKES = {r"\frac": 2, r"\binom": 2, r"\sqrt": 1}
-_COMMAND = re.compile(r"\\(?:frac|binom|sqrt)(?![A-Za-z])")
-_ARGUMENT = re.compile(
-    r"(?P<index> *\[[^][]*\])? *(?:(?P<group>\{)|(?P<bare>\\(?!frac|sqrt|binom)[A-Za-z]+|[0-9A-Za-z]))"
-)
-_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
+_BARE = r"(\\(?!frac|sqrt|binom)[A-Za-z]+|[0-9A-Za-z])"  # an argument without braces
 _REPEATING = re.compile(r"(?<![0-9.])([0-9]*)\.([0-9]*)\\(?:overline|bar|dot) *\{?([0-9]+)\}?")
 _FONT = re.compile(rf"\\({_FONTS})(?![A-Za-z]) *(?:\{{({_NESTED})\}}|([0-9A-Za-z]))")
 _SPACING = r"(?:\s|(?<=\S)~|(?<!\\)\\[ ,;:!>]|\\(?:q?quad|enspace|thinspace|hspace\*? *\{[^{}]*\}|hfill)(?![A-Za-z]))"
 
 # In this order.
 _RULES = tuple((re.compile(pattern), spelling) for pattern, spelling in (
+    ("[⁻⁰¹²³⁴-⁹]+", lambda power: f"^{{{power[0].translate(_POWERS)}}}"),
     (r"\\(?:left|right) *\.", ""),
     (r"(?<=[0-9])(?:\{,\}|,?\\!|,?\\[,;:]|,~|~|,\\! *)\s*(?=[0-9]{3}(?![0-9]))", ","),
     (r"\{ *([,:]) *\}", r"\1"),
@@ -58,6 +54,10 @@ _RULES = tuple((re.compile(pattern), spelling) for pattern, spelling in (
     (r", *and\b", ","),
     (r" *\bper ?cent\b", r"\\%"),
     (_SPACING + "+", " "),
+    (rf"\{{({_NESTED})\\over(?![A-Za-z])({_NESTED})\}}", r"\\frac{\1}{\2}"),
+    (rf"\{{({_NESTED})\\choose(?![A-Za-z])({_NESTED})\}}", r"\\binom{\1}{\2}"),
+    (rf"\\(frac|binom|sqrt)(?![A-Za-z])( *\[[^][]*\])? *{_BARE}", r"\\\1\2{\3}"),
+    (rf"\\(frac|binom) *(\{{{_NESTED}\}}) *{_BARE}", r"\\\1\2{\3}"),
 ))  # fmt: skip  # a table
 
 
@@ -69,27 +69,15 @@ def plain_latex(text: str) -> str:
     if text.isascii() and "\\" not in text and "{" not in text and "~" not in text and not _MAY_CHANGE.search(text):
         return text
     if not text.isascii():
-        text = _ascii(text)
+        text = "".join(char for char in text.translate(_ASCII) if unicodedata.category(char) not in ("Cf", "So"))
     for _ in range(3):  # fonts within fonts
         text = _FONT.sub(_without_font, text)
     for pattern, spelling in _RULES:
         text = pattern.sub(spelling, text)
-    text = _OVER.sub(lambda match: rf"\{'frac' if match[2] == 'over' else 'binom'}{{{match[1]}}}{{{match[3]}}}", text)
-    return _braced(_REPEATING.sub(_fraction, text)).strip()
+    return _REPEATING.sub(_fraction, text).strip()
 
 
 _MAY_CHANGE = re.compile(rf"{_BARE_NAMES}|(?<![A-Za-z])pi(?![A-Za-z])|, *and\b|per ?cent")
-
-
-def _ascii(text: str) -> str:
-    text = "".join(char for char in text.translate(_FULL_WIDTH) if unicodedata.category(char) not in ("Cf", "So"))
-    text = _VULGAR.sub(lambda match: match[1] + _vulgar(match[2]), text)
-    return _SUPERSCRIPTS.sub(lambda power: f"^{{{unicodedata.normalize('NFKC', power[0]).replace('−', '-')}}}", text)
-
-
-def _vulgar(char: str) -> str:
-    over, _, under = unicodedata.normalize("NFKC", char).partition("\u2044")
-    return rf"\frac{{{over}}}{{{under}}}"
 
 
 def _without_font(match: re.Match[str]) -> str:
@@ -105,34 +93,3 @@ def _fraction(match: re.Match[str]) -> str:
         return match[0]
     under = (10 ** len(repeats) - 1) * 10 ** len(fixed)
     return rf"\frac{{{int(whole + fixed + repeats) - int(whole + fixed or 0)}}}{{{under}}}"
-
-
-def _braced(text: str) -> str:
-    r"""Braces around the arguments of fractions, roots and binomials: `\frac\pi3`, `\sqrt3`, `\frac{11}2`."""
-    pieces, start = [], 0
-    for command in _COMMAND.finditer(text):
-        if command.start() < start:
-            continue
-        pieces.append(text[start : command.end()])
-        start = command.end()
-        for _ in range(_TAKES[command[0]]):
-            argument = _ARGUMENT.match(text, start)
-            if argument is None:
-                break
-            start = argument.end()
-            if argument["group"]:
-                start = _group_end(text, start)
-                pieces.append(f"{argument[0]}{_braced(text[argument.end() : start])}")
-            else:
-                pieces.append(f"{argument['index'] or ''}{{{argument['bare']}}}")
-    return "".join([*pieces, text[start:]])
-
-
-def _group_end(text: str, start: int) -> int:
-    """Where the group that is open at `start` ends: after its brace, or with the text."""
-    depth = 1
-    for brace in _BRACE.finditer(text, start):
-        depth += {"{": 1, "}": -1}.get(brace[0], 0)
-        if depth == 0:
-            return brace.end()
-    return len(text)

@@ -3,14 +3,12 @@
 import re
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import groupby
 
 from gar.types import Tags
 from gar.verify.words import DATA
 
-# Angle brackets are searched alone where the others cannot be: `re` is five times as fast with one first character.
-_IN_ANGLES = r"<[|/A-Za-z][^<>\s]{0,32}>"
-_IN_OTHERS = r"[\[◁]/?(?i:think)[\]▷]"
-_CHANNEL = re.compile(r"\s*(?:(?P<final>final)|analysis|commentary)\b(?:[^<]*<\|message\|>)?")  # of gpt-oss
+_CHANNEL = r"<\|channel\|>\s*(?P<channel>final|analysis|commentary)\b(?:[^<]*<\|message\|>)?"  # of gpt-oss
 _ANALYSIS = re.compile("analysis(?=[A-Z])")  # gpt-oss without its special tokens
 _FINAL = "assistantfinal"
 
@@ -72,21 +70,20 @@ def last_tagged(text: str, places: Places, only: str = "") -> str | None:
 
 
 def _markers(text: str, tags: Tags) -> Places:
-    known, quick, thorough = _known_markers(tags)
+    known, pattern = _known_markers(tags)
     found: Places = []
-    others = "◁" in text or ("[" in text and "think]" in text.lower())
-    for match in (thorough if others else quick).finditer(text):
-        name, end = match[0].lower(), match.end()
-        if name == "<|channel|>" and (channel := _CHANNEL.match(text, end)):
-            name, end = f"{name}{'final' if channel['final'] else 'analysis'}", channel.end()
-        if marker := known.get(name):
-            found.append((match.start(), end, marker))
+    for match in pattern.finditer(text):
+        name = match[0].lower()
+        if channel := match["channel"]:
+            name = "<|channel|>final" if channel.lower() == "final" else "<|channel|>analysis"
+        if name in known:  # IGNORECASE takes the long s for an s
+            found.append((*match.span(), known[name]))
     return found
 
 
 @lru_cache(maxsize=32)
-def _known_markers(tags: Tags) -> tuple[dict[str, _Marker], re.Pattern[str], re.Pattern[str]]:
-    """All markers by their text in lower case, and two patterns of what may be one: in angle brackets, or in any."""
+def _known_markers(tags: Tags) -> tuple[dict[str, _Marker], re.Pattern[str]]:
+    """All markers by their text in lower case, and a pattern that finds them."""
     own = {"thinking": (tags.think_open, tags.think_close), "answer": (tags.answer_open, tags.answer_close)}
     known = {
         text.lower(): _Marker(pair[0].lower(), part == "thinking", closes)
@@ -94,6 +91,7 @@ def _known_markers(tags: Tags) -> tuple[dict[str, _Marker], re.Pattern[str], re.
         for pair in (*DATA[part]["pairs"], its_own)
         for text, closes in zip(pair, (False, True), strict=True)
     }
-    unusual = [re.escape(text) for pair in own.values() for text in pair if not re.fullmatch(_IN_ANGLES, text)]
-    quick = "|".join([*unusual, _IN_ANGLES])
-    return known, re.compile(quick), re.compile(f"{quick}|{_IN_OTHERS}")
+    # Grouped by the first character, which `re` then finds three times as fast.
+    by_first = groupby(sorted(known, reverse=True), key=lambda text: text[:1])
+    groups = [re.escape(first) + f"(?:{'|'.join(re.escape(text[1:]) for text in texts)})" for first, texts in by_first]
+    return known, re.compile("|".join([_CHANNEL, *groups]), re.IGNORECASE)

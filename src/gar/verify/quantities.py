@@ -1,7 +1,6 @@
-r"""Read the one value that an answer states, and its unit: `The answer is $78$ km.`, `x = 78`, `She has 78 apples.`
+r"""Read the one value that an answer states, and its unit: `The answer is $78$ km.`, `x = 78`, `78 apples`.
 
-Only units, a few neutral words, and words of the problem may be beside the value. Of a sentence only the words that
-touch the value are judged, but a condition or a doubt anywhere leaves it unread. The word lists are in `words.toml`.
+Only units, a few neutral words, and words of the problem may be beside the value. The word lists are in `words.toml`.
 """
 
 import re
@@ -9,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from gar.verify.words import DATA, DOUBTS, NEVER, NUMBER_WORDS, SCALES, WORDS, Unit, lower_words, read_unit, unit_named
+from gar.verify.words import DATA, DOUBTS, NEVER, NUMBER_WORDS, SCALES, WORDS, Unit, read_unit, unit_named
 
 _MATH = re.compile(r"\$\$([^$]+)\$\$|\$([^$]+)\$(?![0-9])|\\\((.+?)\\\)|\\\[(.+?)\\\]", re.DOTALL)
 _MARK = re.compile(r"[*`<$\\]")
@@ -37,7 +36,6 @@ _LEAD = re.compile(
     r"|(?:we|i) (?:get|have|obtain|find)\b|=>?) *:?(?: *(?:exactly|simply|just)\b)? *",
     re.IGNORECASE,
 )
-_CHANGES = (NEVER - WORDS["compares"]) | SCALES.keys() | {"point"}
 _RUN_TOGETHER = re.compile("[0-9] +[0-9]+-[A-Za-z]|^[^'\"]*[0-9]'")  # 12 200-page books, 7'
 _LITTLE = {"or", "and", "no", "if", "is"}
 _NEUTRAL_PHRASES = re.compile("|".join(rf"\b{phrase}\b" for phrase in DATA["neutral"]["phrases"]), re.IGNORECASE)
@@ -60,21 +58,7 @@ _INCH = re.compile(r"((?:[0-9}]|square|cubic) *)in(?:\.|(?= *(?:\Z|[\^/])))")
 _TWO_UNITS = re.compile(
     r"(?P<large>[0-9]+) *(?P<unit>[A-Za-z]+)(?:,? and |, | )(?P<small>[0-9]+(?:\.[0-9]+)?) *(?P<smaller>[A-Za-z]+)"
 )
-_LEADING_NUMBER = re.compile(r"[-+]?(?:\\?[$€£¥] *)?[-+]?(?:[0-9][0-9,]*(?:\.[0-9]+)?|\.[0-9]+)")
-_EQUALS = re.compile(r"(?<![<>!=\\])=(?!=)|\b(?:is|are) equal to\b|\bequals\b(?: to)?|\\approx|\\Rightarrow|\u21d2")
-_BREAK = re.compile(r"[;,](?! *[0-9]{3}(?![0-9]))|\b(?:and|so|or|but|then|because|while)\b", re.IGNORECASE)
-# After a value: it is a part of an expression or of a range.
-_GOES_ON = re.compile(r" *(?:[-+*^=_<>]|/(?! *[A-Za-z]))|[ )*$]*to (?:\\?[$\u20ac\u00a3])?[0-9]", re.IGNORECASE)
-_REASON = re.compile(r"(?<=[0-9}$)])(?: [a-z]+)?,? (?:since|because)\b *[^ .].*", re.DOTALL)
-# The sentence goes on to change its value, or to state it anew.
-_RESTATES = re.compile(
-    r"\b(?:but|however)\b|, now\b|\bbefore *\Z|\b(?:which|that) (?:is|are|was|rounds?|equals?|makes)\b[^.]*[0-9]"
-)
-# A premise whose conclusion holds no number.
-_PREMISE = re.compile(r"\W*(?:since|because|although|though)\b[^,]*(?:,[^,0-9]*)?\Z", re.IGNORECASE)
-_VERB = re.compile(r"[a-z]{2,}(?:ed|[^siu]s)")
-_TIMES = {"half", "twice", "double", "triple", "thrice"}  # the answer
-_BE = {"is", "are", "was", "were", "be", "been"}
+LEADING_NUMBER = re.compile(r"[-+]?(?:\\?[$€£¥] *)?[-+]?(?:[0-9][0-9,]*(?:\.[0-9]+)?|\.[0-9]+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,30 +90,6 @@ def without_marks(text: str) -> str:
     return " ".join(text.replace("$", r"\$").replace(r"\\$", r"\$").split())
 
 
-def read_quantity(
-    text: str, *, nouns: frozenset[str] | None = frozenset(), letters: bool = False, sentence: bool = True
-) -> Quantity:
-    """The value and unit of an answer, which may be a sentence.
-
-    Args:
-        text: As `plain_latex` and `without_marks` leave it.
-        nouns: Words that may be beside a value, in lower case: the problem's. None: any that change nothing.
-        letters: The gold answer has letters, so that single letters and short words are no units.
-        sentence: A sentence may state the value.
-
-    Raises:
-        Unread: It does not state one value.
-    """
-    text = _REASON.sub("", text)
-    try:
-        return _strict(without_lead(text), nouns, letters)
-    except Unread as error:
-        stated = sentence_value(text) if sentence else None
-        if stated is None:
-            raise error
-        return _strict(stated, nouns, letters)
-
-
 def without_lead(text: str) -> str:
     """A text without an introduction such as `The answer is`, and without a full stop."""
     rest = text
@@ -153,43 +113,21 @@ def is_prose(word: str) -> bool:
     return low in _LITTLE or (len(low) > 2 and (spoken or low in NEVER or low in DOUBTS))
 
 
-def sentence_value(text: str) -> str | None:
-    """The value of a sentence with the unit that touches it. None if it states none, several, or leaves it open.
+def read_quantity(text: str, nouns: frozenset[str] | None = frozenset(), *, letters: bool = False) -> Quantity:
+    """A value with nothing beside it but an introduction, a unit, neutral words and words of the problem.
 
-    The last side of its equation, if it has one chain of equations. Else its only value.
+    Args:
+        text: As `plain_latex` and `without_marks` leave it.
+        nouns: Words that may be beside a value, in lower case: the problem's. None: any that change nothing.
+        letters: The gold answer has letters, so that single letters and short words are no units.
+
+    Raises:
+        Unread: It does not state one value.
     """
-    words = lower_words(text)
-    chain = _EQUALS.search(text) is not None
-    leave_open = WORDS["guesses"] if chain else DOUBTS
-    if "?" in text or ".." in text or not leave_open.isdisjoint(words):
-        return None
-    if chain:
-        return _chain_value(text)
-    if _PREMISE.match(text):
-        return None
-    spans = _contents(text, words_in(text))
-    if len(spans) != 1 or not (NUMBER_WORDS.keys() - {"one"}).isdisjoint(words):
-        return None
-    start, end = spans[0]
-    before, value, after = text[:start], text[start:end], text[end:]
-    if re.search(r"[0-9] *[*×+] *[0-9]", value):  # arithmetic without its result
-        return None
-    subject = before.split()
-    stated = _is_stated(before) and (len(subject) > 1 or re.search(r"(?::|\b(?:is|are)) *$", before) is not None)
-    verb = re.match(r"[^.;]*\b(?:is|are|was|were|remain)\b *(?P<next>[a-z]*)", after)
-    if not stated and (subject or verb is None or verb["next"] in NEVER):
-        return None
-    return _with_touching(value, after)
-
-
-def _strict(text: str, nouns: frozenset[str] | None, letters: bool) -> Quantity:
-    """A value with nothing beside it but a unit, neutral words and words of the problem."""
-    several = _INCH.sub(r"\1inch", _spelled_out(text))
+    several = _INCH.sub(r"\1inch", _spelled_out(without_lead(text)))
     text = _in_one_unit(several)
     words = list(words_in(text, letters=letters))
-    spans = _contents(text, words)
-    if letters and not words:
-        spans = [(0, len(text))]
+    spans = [(0, len(text))] if letters and not words else contents(text, words)
     if len(spans) != 1 or _RUN_TOGETHER.search(text):
         raise Unread("the answer does not state one value" if spans else "the answer holds no number")
     start, end = spans[0]
@@ -202,21 +140,30 @@ def _strict(text: str, nouns: frozenset[str] | None, letters: bool) -> Quantity:
     if not letters:
         value, letter_unit = _without_letters(value, spaced=nouns is None)
         after = f" {letter_unit} {after}" if letter_unit else after
-    unit: Unit = {}
-    side = _LAST_SIDE.sub("", value)
-    if currency := _CURRENCY.match(side):
-        unit = dict(unit_named(currency["currency"]) or {})
-        value = f"{currency['sign'].strip()}{currency['late']}{side[currency.end() :]}"
+    value, unit = _without_currency(value)
     if value.count("{") != value.count("}"):  # words within a formula
         raise Unread("the answer does not state one value")
     value, after = _scaled(value, after)
     percent = _PERCENT.search(value) is not None
     value = _PERCENT.sub("", value).strip()
-    plain = _LEADING_NUMBER.fullmatch(value) is not None
-    for name, power in _unit_after(after, nouns, letters=letters, plain=plain).items():
+    for name, power in _unit_after(after, nouns, letters=letters, plain=_is_plain(value)).items():
         unit[name] = power if unit.get(name) == power else unit.get(name, 0) + power  # $78 dollars
     percent = unit.pop("percent", 0) == 1 or percent
     return Quantity(value, {name: power for name, power in unit.items() if power}, percent, summed=text != several)
+
+
+def _is_plain(value: str) -> bool:
+    return LEADING_NUMBER.fullmatch(value) is not None
+
+
+def _without_currency(value: str) -> tuple[str, Unit]:
+    """A value without the sign of a currency before it, and this unit. The last side of an equation, if it has one."""
+    side = _LAST_SIDE.sub("", value)
+    currency = _CURRENCY.match(side)
+    if currency is None:
+        return value, {}
+    number = f"{currency['sign'].strip()}{currency['late']}{side[currency.end() :]}"
+    return number, dict(unit_named(currency["currency"]) or {})
 
 
 def _without_letters(value: str, *, spaced: bool) -> tuple[str, str]:
@@ -233,7 +180,7 @@ def _without_letters(value: str, *, spaced: bool) -> tuple[str, str]:
 def _scaled(value: str, after: str) -> tuple[str, str]:
     """A number times the word such as `million` that follows it, and the rest."""
     scale = re.match(r"[ -]*([a-z]+)\b", after, re.IGNORECASE)
-    if scale is None or scale[1].lower() not in SCALES or not _LEADING_NUMBER.fullmatch(value):
+    if scale is None or scale[1].lower() not in SCALES or not _is_plain(value):
         return value, after
     power = SCALES[scale[1].lower()]
     whole, _, part = value.replace(",", "").partition(".")
@@ -281,7 +228,7 @@ def _judge(word: str, nouns: frozenset[str], *, units: bool = True) -> None:
         raise Unread(f"the answer does not state one value: {word!r}")
 
 
-def _contents(text: str, words: Iterable[re.Match[str]]) -> list[tuple[int, int]]:
+def contents(text: str, words: Iterable[re.Match[str]]) -> list[tuple[int, int]]:
     """The parts of a text between its words that hold a number or a formula. `3 or 7` is one part."""
     spans: list[tuple[int, int]] = []
     start, joins = 0, False
@@ -300,66 +247,6 @@ def _contents(text: str, words: Iterable[re.Match[str]]) -> list[tuple[int, int]
             spans.append((left, right))
         joins, start = holds and word in ("or", "and"), end
     return spans
-
-
-def _is_stated(before: str) -> bool:
-    """Whether the words before a value state it."""
-    before = re.sub(r"\badds? up to\b|\bout of\b", "equals", before.rstrip().rstrip("(").rstrip())
-    if before.endswith((":", "=")):
-        return NEVER.isdisjoint(lower_words(before))
-    words = lower_words(before)
-    while len(words) > 1 and words[-1] in WORDS["adverbs"]:
-        words.pop()
-    if not words or not before[-1].isalpha() or words[0] in _TIMES:
-        return False
-    last = words[-1]
-    if last == "of" and words[-2:-1] and words[-2] not in WORDS["heads"]:
-        return False
-    if last in SCALES or (words[-2:-1] and words[-2] in _BE and _VERB.fullmatch(last) and last not in WORDS["states"]):
-        return False
-    if last in NEVER or not (last in WORDS["states"] or last in WORDS["transparent"] or _VERB.fullmatch(last)):
-        return False
-    while len(words) > 1 and words[-1] in WORDS["transparent"]:
-        words.pop()
-    return words[-1] not in NEVER or words[-1] in WORDS["heads"]
-
-
-def _chain_value(text: str) -> str | None:
-    """The last side of the one chain of equations in a sentence. A second chain must use the first one's result."""
-    parts = _EQUALS.split(text.partition(r"\approx")[0])
-    for part in parts[1:-1]:
-        if not (broken := _BREAK.search(part)):
-            continue
-        result = _LEADING_NUMBER.match(part.strip())
-        after = _LEADING_NUMBER.findall(part, broken.start())
-        if result is None or _digits(result[0]) not in map(_digits, after):
-            return None
-    last = parts[-1].strip()
-    spans = _contents(last, words_in(last))
-    if len(parts) < 2 or not spans or spans[0][0] > 1:
-        return None
-    value, after = last[: spans[0][1]], last[spans[0][1] :]
-    if re.search(r"(?:,(?! ?[0-9]{3}(?![0-9]))|;).*[0-9]", value) and not value.startswith(("(", "\\{", "[")):
-        return None
-    return _with_touching(value, after)
-
-
-def _digits(number: str) -> str:
-    return re.sub(r"[^0-9.]", "", number)
-
-
-def _with_touching(value: str, after: str) -> str | None:
-    """A value and the unit after it. None if a word that touches them may change the value."""
-    scale = re.match(r" *([a-z]+)\b", after.lower())
-    start = scale.end() if scale and scale[1] in SCALES else 0
-    _, end = read_unit(after, start)
-    touching = re.match(r"[ )*$]*(and (?:an? )?)?([a-z]*)", after[end:].lower())
-    word, joined = (touching[2], touching[1]) if touching else ("", "")
-    if word in _CHANGES or (joined and word in NUMBER_WORDS):
-        return None
-    if _GOES_ON.match(after, end) or _RESTATES.search(after, end):
-        return None
-    return f"{value}{after[:end]}".strip()
 
 
 def _spelled_out(text: str) -> str:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from gar.errors import ConfigError
 from gar.types import Status, Tags, Verdict
-from gar.verify.answers import WARM_UP, Graded, grade_answer, grade_exactly
+from gar.verify.answers import WARM_UP, grade_answer, grade_exactly
 from gar.verify.format import DEFAULT_TAGS, ParsedResponse, ResponseFormat, parse_response
+from gar.verify.grades import Graded
 from gar.verify.keeper import Setup
 from gar.verify.workers import WorkerPool
 

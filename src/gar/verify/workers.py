@@ -20,7 +20,7 @@ from multiprocessing.connection import Connection, wait
 
 from gar.errors import GarError
 from gar.types import Status
-from gar.verify.answers import Graded
+from gar.verify.grades import Graded
 from gar.verify.keeper import START_SECONDS, Setup, timed_pair
 
 BUDGET_LIMITS = 6  # killed items may cost a batch this many time limits, and as much time as its other items take

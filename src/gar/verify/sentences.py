@@ -1,0 +1,123 @@
+"""Find the value that a sentence states: `She has 78 apples left.`, `So 3 * 26 = 78 dollars.`
+
+Only the words that touch the value are judged, but a condition or a doubt anywhere leaves it unread.
+"""
+
+import re
+
+from gar.verify.quantities import LEADING_NUMBER, Quantity, Unread, contents, read_quantity, words_in
+from gar.verify.words import DOUBTS, NEVER, NUMBER_WORDS, SCALES, WORDS, lower_words, read_unit
+
+_CHANGES = (NEVER - WORDS["compares"]) | SCALES.keys() | {"point"}
+_EQUALS = re.compile(r"(?<![<>!=\\])=(?!=)|\b(?:is|are) equal to\b|\bequals\b(?: to)?|\\approx|\\Rightarrow|\u21d2")
+_BREAK = re.compile(r"[;,](?! *[0-9]{3}(?![0-9]))|\b(?:and|so|or|but|then|because|while)\b", re.IGNORECASE)
+# After a value: it is a part of an expression or of a range.
+_GOES_ON = re.compile(r" *(?:[-+*^=_<>]|/(?! *[A-Za-z]))|[ )*$]*to (?:\\?[$\u20ac\u00a3])?[0-9]", re.IGNORECASE)
+# The sentence goes on to change its value, or to state it anew.
+_RESTATES = re.compile(
+    r"\b(?:but|however)\b|, now\b|\bbefore *\.?\Z|\b(?:which|that) (?:is|are|was|rounds?|equals?|makes)\b[^.]*[0-9]"
+)
+# A premise whose conclusion holds no number.
+_PREMISE = re.compile(r"\W*(?:since|because|although|though)\b[^,]*(?:,[^,0-9]*)?\Z", re.IGNORECASE)
+_VERB = re.compile(r"[a-z]{2,}(?:ed|[^siu]s)")
+_TIMES = {"half", "twice", "double", "triple", "thrice"}  # the answer
+_BE = {"is", "are", "was", "were", "be", "been"}
+_TOUCHING = re.compile(r"[ )*$]*(?P<joined>and (?:an? )?)?(?P<word>[a-z]*)")
+
+
+_REASON = re.compile(r"(?<=[0-9}$)])(?: [a-z]+)?,? (?:since|because)\b *[^ .].*", re.DOTALL)
+
+
+def read_answer(text: str, nouns: frozenset[str], *, letters: bool) -> Quantity:
+    """The value and unit of an answer, which may be a sentence. `Unread` if it does not state one value."""
+    text = _REASON.sub("", text)
+    try:
+        return read_quantity(text, nouns, letters=letters)
+    except Unread as error:
+        stated = sentence_value(text)
+        if stated is None:
+            raise error
+        return read_quantity(stated, nouns, letters=letters)
+
+
+def sentence_value(text: str) -> str | None:
+    """The value of a sentence with the unit that touches it. None if it states none, several, or leaves it open.
+
+    The last side of its equation, if it has one chain of equations. Else its only value.
+    """
+    words = lower_words(text)
+    chain = _EQUALS.search(text) is not None
+    leave_open = WORDS["guesses"] if chain else DOUBTS
+    if "?" in text or ".." in text or not leave_open.isdisjoint(words):
+        return None
+    if chain:
+        return _chain_value(text)
+    if _PREMISE.match(text):
+        return None
+    spans = contents(text, words_in(text))
+    if len(spans) != 1 or not (NUMBER_WORDS.keys() - {"one"}).isdisjoint(words):
+        return None
+    start, end = spans[0]
+    before, value, after = text[:start], text[start:end], text[end:]
+    if re.search(r"[0-9] *[*×+] *[0-9]", value):  # arithmetic without its result
+        return None
+    subject = before.split()
+    stated = _is_stated(before) and (len(subject) > 1 or re.search(r"(?::|\b(?:is|are)) *$", before) is not None)
+    verb = re.match(r"[^.;]*\b(?:is|are|was|were|remain)\b *(?P<next>[a-z]*)", after)
+    if not stated and (subject or verb is None or verb["next"] in NEVER):
+        return None
+    return _with_touching(value, after)
+
+
+def _is_stated(before: str) -> bool:
+    """Whether the words before a value state it."""
+    before = re.sub(r"\badds? up to\b|\bout of\b", "equals", before.rstrip().rstrip("(").rstrip())
+    if before.endswith((":", "=")):
+        return NEVER.isdisjoint(lower_words(before))
+    words = lower_words(before)
+    while len(words) > 1 and words[-1] in WORDS["adverbs"]:
+        words.pop()
+    if not words or not before[-1].isalpha() or words[0] in _TIMES:
+        return False
+    last = words[-1]
+    if last == "of" and words[-2:-1] and words[-2] not in WORDS["heads"]:
+        return False
+    if last in SCALES or (words[-2:-1] and words[-2] in _BE and _VERB.fullmatch(last) and last not in WORDS["states"]):
+        return False
+    if last in NEVER or not (last in WORDS["states"] or last in WORDS["transparent"] or _VERB.fullmatch(last)):
+        return False
+    while len(words) > 1 and words[-1] in WORDS["transparent"]:
+        words.pop()
+    return words[-1] not in NEVER or words[-1] in WORDS["heads"]
+
+
+def _chain_value(text: str) -> str | None:
+    """The last side of the one chain of equations in a sentence. A second chain must use the first one's result."""
+    parts = _EQUALS.split(text.partition(r"\approx")[0])
+    for part in parts[1:-1]:
+        if not (broken := _BREAK.search(part)):
+            continue
+        result = LEADING_NUMBER.match(part.strip())
+        after = LEADING_NUMBER.findall(part, broken.start())
+        if result is None or _digits(result[0]) not in map(_digits, after):
+            return None
+    last = parts[-1].strip()
+    spans = contents(last, words_in(last))
+    if not spans or spans[0][0] > 1:
+        return None
+    return _with_touching(last[: spans[0][1]], last[spans[0][1] :])
+
+
+def _digits(number: str) -> str:
+    return re.sub(r"[^0-9.]", "", number)
+
+
+def _with_touching(value: str, after: str) -> str | None:
+    """A value and the unit after it. None if a word that touches them may change the value."""
+    scale = re.match(r" *([a-z]+)\b", after.lower())
+    _, end = read_unit(after, scale.end() if scale and scale[1] in SCALES else 0)
+    touching = _TOUCHING.match(after.lower(), end)
+    changes = touching and (touching["word"] in _CHANGES or (touching["joined"] and touching["word"] in NUMBER_WORDS))
+    if changes or _GOES_ON.match(after, end) or _RESTATES.search(after, end):
+        return None
+    return f"{value}{after[:end]}".strip()

@@ -9,7 +9,7 @@ import pytest
 
 from gar.config import RunConfig, make_config, merge, with_template
 from gar.data.arithmetic import load_arithmetic
-from gar.data.problems import load_run_problems
+from gar.data.load import load_run_problems
 from gar.errors import CollapseError, DataError, PreflightError
 from gar.evaluation.evaluate import evaluate_policy
 from gar.integrations.slime.settings import SLIME

@@ -15,7 +15,8 @@ from gar.cli.outcomes import DEGENERATE, DONE, REFUSED
 from gar.data.check import DataReport, Usability, check_problems
 from gar.data.guide import WORDING, guide_problems
 from gar.data.prepare import draw_subset, problem_row, write_json_lines, write_problems
-from gar.data.problems import LoadedProblems, iter_problems, load_problems, prompt_text
+from gar.data.load import LoadedProblems, load_problems
+from gar.data.problems import iter_problems, prompt_text
 from gar.data.prompts import PromptTemplate, render_problems
 from gar.data.rows import check_source, check_suffix
 from gar.errors import ConfigError

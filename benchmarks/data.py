@@ -34,10 +34,13 @@ from pathlib import Path
 from typing import Any
 
 SIZES, WORDS = [10_000, 100_000, 1_000_000], [60, 250]
-TRAIN = """--data.template plain --evaluate.eval_on_start false --evaluate.max_problems 2 --evaluate.num_samples 1 --evaluate.pass_at_k 1
-    --preflight.mode off --trl.max_steps 1 --trl.use_cpu true
-    --trl.bf16 false --trl.per_device_train_batch_size 16 --trl.num_generations 8 --trl.max_completion_length 16
-    --trl.save_steps 1 --trl.gradient_checkpointing false --records.name run""".split()
+SETTINGS = {
+    "data.template": "plain", "evaluate.eval_on_start": False, "evaluate.max_problems": 2, "evaluate.num_samples": 1,
+    "evaluate.pass_at_k": 1, "preflight.mode": "off", "trl.max_steps": 1, "trl.use_cpu": True, "trl.bf16": False,
+    "trl.per_device_train_batch_size": 16, "trl.num_generations": 8, "trl.max_completion_length": 16,
+    "trl.save_steps": 1, "trl.gradient_checkpointing": False, "records.name": "run",
+}  # fmt: skip
+TRAIN = [part for name, value in SETTINGS.items() for part in (f"--{name}", str(value).lower())]
 
 
 def write_data(folder: Path, size: int, words: list[int]) -> None:

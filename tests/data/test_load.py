@@ -60,15 +60,18 @@ def test_a_table_gives_the_problems_that_its_source_has(write_rows, monkeypatch:
     monkeypatch.setattr(load, "_BATCH", 2)
     table = stored(source)
     assert list(table) == expected == load_problems(source).problems
-    assert [table[i] for i in range(-5, 5)] == 2 * expected and table[1:3] == expected[1:3]
+    assert [table[i] for i in range(-5, 5)] == 2 * expected
+    assert table[1:3] == expected[1:3]
     assert table.anchored.tolist() == [0, 2, 3, 4]
     assert table.with_messages == "p-2"
     some = table.chosen(np.array([1, 2, 4]))
-    assert list(some) == [expected[i] for i in (1, 2, 4)] and some[-1] == expected[4]
+    assert list(some) == [expected[i] for i in (1, 2, 4)]
+    assert some[-1] == expected[4]
     assert some.anchored.tolist() == [1, 2]
     assert list(some.chosen(np.array([0, 2]))) == [expected[1], expected[4]]
     shown = some.rendered(Renderer(template="boxed", chat=True, all_messages=True))
-    assert shown[0].prompt[0]["content"].endswith("boxed{}.") and shown[0].question == "1+1="
+    assert shown[0].prompt[0]["content"].endswith("boxed{}.")
+    assert shown[0].question == "1+1="
     with pytest.raises(IndexError):
         table[5]
 
@@ -78,7 +81,8 @@ def test_another_process_opens_the_file_which_is_gone_for_later_ones(write_rows)
     held = pickle.dumps(table)
     other = pickle.loads(held)
     table.path.unlink()
-    assert list(other) == list(table) and other.data_hash() == table.data_hash()
+    assert list(other) == list(table)
+    assert other.data_hash() == table.data_hash()
     with pytest.raises(RecordError, match="No such file"):
         pickle.loads(held)
 
@@ -107,7 +111,7 @@ def test_a_failure_leaves_no_file(write_rows, tmp_path, monkeypatch: pytest.Monk
     folder = tmp_path / "files"
     folder.mkdir()
     source = write_rows(row(0), row(1), row(2, id="p-0"))
-    with pytest.raises(DataError, match=":3: the problem id 'p-0' was already used at .*:1"):
+    with pytest.raises(DataError, match=r":3: the problem id 'p-0' was already used at .*:1"):
         store_problems(source, folder=folder)
     with raises(DataError):
         store_problems(write_rows(row(0, answer="")), folder=folder)

@@ -171,7 +171,10 @@ def test_a_lack_of_memory_lowers_the_batch_with_a_message_and_a_record(tmp_path:
     (folder,) = generate(job, load_sets(job))
     assert sizes == [6, 3, 3, 3, 3]  # what was lowered stays lowered
     lines = list(folder.responses)
-    assert len(lines) == 9 and {line["lowered_to"] for line in lines} == {3}
-    monkeypatch.setattr(TransformersEngine, "respond", lambda *_: (_ for _ in ()).throw(ModelError("no", code="memory")))
+    assert len(lines) == 9
+    assert {line["lowered_to"] for line in lines} == {3}
+    monkeypatch.setattr(
+        TransformersEngine, "respond", lambda *_: (_ for _ in ()).throw(ModelError("no", code="memory"))
+    )
     with raises(ModelError, "memory"):
         generate(job.model_copy(update={"out": tmp_path / "none"}), load_sets(job))

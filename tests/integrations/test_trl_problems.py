@@ -7,6 +7,7 @@ import pytest
 from datasets import Dataset
 
 from gar.data import table
+from gar.data.problems import problem_of
 from gar.data.table import DatasetProblems
 from gar.errors import ConfigError, DataError
 from gar.integrations.trl import problems
@@ -25,8 +26,7 @@ def row(number: int, **columns) -> dict:
 def test_a_large_data_set_is_read_row_by_row(policy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     read = []
     for module in (table, problems):
-        original = module.problem_of
-        monkeypatch.setattr(module, "problem_of", lambda *a, **k: (read.append(k["number"]), original(*a, **k))[1])
+        monkeypatch.setattr(module, "problem_of", lambda *a, **k: (read.append(k["number"]), problem_of(*a, **k))[1])
     rows = Dataset.from_list([row(i) for i in range(5000)]).shuffle(seed=3)
     held_out = {"test": Dataset.from_list([row(i) for i in range(5000)])}
     data = {"train_dataset": rows, "eval_dataset": held_out, "args": {"max_steps": 2}}
@@ -100,5 +100,6 @@ def test_rows_carry_the_problem_in_every_schema(policy: Path):
         (completed,) = read.training
         assert completed["prompt"] == "3+4="
         given, numbers, found = read.taken([completed])
-        assert numbers == [0] and PROBLEM not in given[0]
+        assert numbers == [0]
+        assert PROBLEM not in given[0]
         assert found == list(read.all)

@@ -3,7 +3,6 @@
 The preflight and the evaluations need only these inputs and are here too. `gar.train.run` has the steps of a run.
 """
 
-import dataclasses
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -235,4 +234,3 @@ def _fewer(settings: PreflightSettings) -> PreflightSettings:
     if (settings.num_problems, settings.num_samples) != (16, 8):
         return settings
     return settings.model_copy(update={"num_problems": 8, "num_samples": 4})
-

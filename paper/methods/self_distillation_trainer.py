@@ -165,7 +165,7 @@ class _Recorded(_Trainer):
         **kwargs: Any,
     ):
         args, tokenizer = kwargs["args"], kwargs["processing_class"]
-        check_batch(args, problems)
+        check_batch(args, len(problems))
         if is_adapted(model):
             raise ConfigError("self-distillation trains all weights here, and the policy has an adapter: merge it")
         prompts = [teacher_prompt(args, problem) for problem in problems]

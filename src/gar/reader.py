@@ -227,6 +227,40 @@ class Reader:
         """Token ids of a prompt, as `encode_prompt`."""
         return encode_prompt(self._tokenizer, prompt, chat_template_kwargs=self._chat_template_kwargs)
 
+    def encode_all(self, prompts: Sequence[Prompt]) -> list[list[int]]:
+        """Token ids of several prompts, all text or all chat messages."""
+        if not prompts:
+            return []
+        if isinstance(prompts[0], str):
+            return self._tokenizer(text=list(prompts))["input_ids"]
+        several: Any = list(prompts)
+        ids: Any = encode_prompt(self._tokenizer, several, chat_template_kwargs=self._chat_template_kwargs)
+        return ids
+
+    def bytes_around(self, render: Callable[[Prompt], Prompt]) -> int | None:
+        """How many tokens more than bytes of its text a rendered prompt has at most. None if it may have any number.
+
+        It is known for byte-level tokenizers: a token has at least one byte. The text is that before NFC, if it is
+        ASCII, which NFC leaves alone.
+        """
+        backend = getattr(self._tokenizer, "backend_tokenizer", None)
+        if "ByteLevel" not in repr(getattr(backend, "pre_tokenizer", None)):
+            return None
+        if repr(backend.normalizer) not in ("None", "NFC()"):
+            return None
+        sizes = {self._size(render(probe)) - len(probe) for probe in ("x", 100 * "xy")}  # a template may repeat it
+        special = self._tokenizer.num_special_tokens_to_add() + 1  # and a space before the text
+        return sizes.pop() + special if len(sizes) == 1 else None
+
+    def _size(self, prompt: Prompt) -> int:
+        """Bytes of a prompt with the chat template's markup."""
+        text = prompt
+        if not isinstance(prompt, str):
+            text = self._tokenizer.apply_chat_template(
+                prompt, add_generation_prompt=True, tokenize=False, **(self._chat_template_kwargs or {})
+            )
+        return len(str(text).encode())
+
     def prompt_text(self, prompt_ids: Sequence[int]) -> str:
         """Text of a prompt's ids, with the chat template's markup."""
         return self._tokenizer.decode(self._known(prompt_ids))

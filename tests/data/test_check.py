@@ -1,7 +1,7 @@
 import re
 
 from gar.data.check import check_problems
-from gar.data.problems import load_problems
+from gar.data.load import load_problems
 from gar.errors import DataError
 from gar.settings import SourceSettings
 

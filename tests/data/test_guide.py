@@ -4,8 +4,8 @@ from gar.cli.data import main
 from gar.data import iter_rows
 from gar.data.arithmetic import load_arithmetic
 from gar.data.guide import guide_problems, split_solution
+from gar.data.load import load_problems
 from gar.data.prepare import write_problems
-from gar.data.problems import load_problems
 from gar.types import Anchor, Problem, Tags
 
 STEPS = "First, 2 + 2 = 4.\nThen 4 * 3 = 12.\nThen 12 - 5 = 7.\nThen 7 + 1 = 8.\n#### 8"

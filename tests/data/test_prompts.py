@@ -5,7 +5,7 @@ import re
 import pytest
 from tokenizers import processors
 
-from gar.data.prompts import drop_long_prompts, format_instruction, render_problems, render_prompt
+from gar.data.prompts import format_instruction, render_problems, render_prompt
 from gar.errors import DataError, ModelError
 from gar.types import Anchor, Problem, Tags
 from tests.support.errors import raises
@@ -75,14 +75,3 @@ def test_render_problems_changes_prompts_alone_and_makes_all_messages_where_some
         render_problems([problem(TALK)], "plain", tokenizer)
     with raises(DataError, None, "'n-7'", "['system']"):
         render_problems([problem([{"role": "system", "content": "3+4="}])], "boxed", chat_tokenizer)
-
-
-def test_drop_long_prompts_counts_what_an_engine_would_encode(tokenizer, chat_tokenizer):
-    # <eos> after text, "role user" before messages, "role assistant" after
-    for prompt, length in (("a b c", 4), ([{"role": "user", "content": "a b c"}], 7), ("a", 2)):
-        given = [problem(prompt)]
-        assert drop_long_prompts(given, chat_tokenizer, length) == (given, 0)
-        with raises(DataError):
-            drop_long_prompts(given, chat_tokenizer, length - 1)
-    problems = [problem("w " * length) for length in (3, 5, 4, 9)]
-    assert drop_long_prompts(problems, tokenizer, 4) == ([problems[0], problems[2]], 2)

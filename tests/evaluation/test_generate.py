@@ -2,13 +2,15 @@
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from types import SimpleNamespace
 
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gar.errors import ConfigError, DataError
+from gar.errors import ConfigError, DataError, ModelError
 from gar.evaluation.benchmarks.load import load_sets
 from gar.evaluation.evaluate import Sampling
 from gar.evaluation.folder import EvaluationFolder
@@ -32,11 +34,7 @@ def test_plan_batches_holds_every_sample_once_longest_first(lengths, num_samples
     assert all(1 <= len(batch) <= batch_size for batch in batches)
     found = [lengths[i] for i, _ in samples]
     assert found == sorted(found, reverse=True)
-    # At most twice as many batches as needed, and one more.
-    assert len(batches) <= 2 * -(-len(samples) // batch_size) + 1
-    # Nothing is padded if the samples of a problem fill half a batch.
-    lengths = [7, 5, 5, 9, 3]
-    assert all(len({lengths[i] for i, _ in batch}) == 1 for batch in plan_batches(lengths, 32, 64))
+    assert len(batches) == -(-len(samples) // batch_size)  # all but the last are full
 
 
 def test_batch_seed_differs_by_batch_set_and_seed():
@@ -152,3 +150,31 @@ def test_engines_raise_what_they_lack(monkeypatch):
     for backend, device in (("vllm", None), ("transformers", "tpu")):
         with raises(ConfigError):
             ENGINES[backend](JOB.model_copy(update={"device": device}))
+
+
+def test_a_lack_of_memory_lowers_the_batch_with_a_message_and_a_record(tmp_path: Path, monkeypatch, capsys):
+    job = JOB.model_copy(update={"out": tmp_path, "limit": 3, "samples": 3, "max_new_tokens": 8, "batch_size": 6})
+    respond, sizes = TransformersEngine.respond, []
+
+    def little_memory(engine, prompts, sampling):
+        sizes.append(len(prompts))
+        if len(prompts) > 3:
+            raise ModelError("too little memory.", code="memory")
+        if len(sizes) == 3:
+            raise KeyboardInterrupt
+        return respond(engine, prompts, sampling)
+
+    monkeypatch.setattr(TransformersEngine, "respond", little_memory)
+    with pytest.raises(KeyboardInterrupt):
+        generate(job, load_sets(job))
+    assert "too little memory. Going on with at most 3" in capsys.readouterr().out
+    (folder,) = generate(job, load_sets(job))
+    assert sizes == [6, 3, 3, 3, 3]  # what was lowered stays lowered
+    lines = list(folder.responses)
+    assert len(lines) == 9
+    assert {line["lowered_to"] for line in lines} == {3}
+    monkeypatch.setattr(
+        TransformersEngine, "respond", lambda *_: (_ for _ in ()).throw(ModelError("no", code="memory"))
+    )
+    with raises(ModelError, "memory"):
+        generate(job.model_copy(update={"out": tmp_path / "none"}), load_sets(job))

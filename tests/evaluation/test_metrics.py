@@ -6,7 +6,7 @@ from itertools import combinations
 from math import comb
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gar.evaluation.metrics import default_ks, majority_at_k, pass_at_k
@@ -49,6 +49,17 @@ def by_all_draws(num_right, wrong_votes, num_abstained, k):
 def test_majority_at_k_of_all_samples_is_the_plain_vote():
     votes = {(13, 12): 1.0, (12, 13): 0.0, (12, 12): 0.5}
     assert {(right, most): majority_at_k(right, (most, 7), 0, right + most + 7) for right, most in votes} == votes
+
+
+@settings(max_examples=300)
+@given(st.integers(0, 40), st.lists(st.integers(1, 40), max_size=20).map(tuple), st.integers(0, 20))
+@example(0, (), 3)
+@example(5, (5, 5, 4), 2)
+def test_majority_at_k_of_all_samples_needs_no_draws(num_right, wrong_votes, num_abstained):
+    n = num_right + sum(wrong_votes) + num_abstained
+    if n:
+        expected = by_all_draws(num_right, wrong_votes, num_abstained, n)  # one draw
+        assert majority_at_k(num_right, wrong_votes, num_abstained, n) == expected
 
 
 @given(st.integers(0, 4), st.lists(st.integers(1, 3), max_size=3).map(tuple), st.integers(0, 2), st.data())

@@ -64,7 +64,7 @@ def gradients(model, loss: Tensor) -> Tensor:
 def test_maspo_loss_and_gradient_are_those_of_its_formula(make_trainer: TrainerFactory):
     trainer, _ = make_trainer(args={"num_iterations": 2} | TRL_LOSS, method="maspo")
     trainer.model.train()
-    rows = [{"prompt": trainer._problems[i].prompt, "problem_index": i} for i in range(4) for _ in range(8)]
+    rows = [trainer.train_dataset[i] for i in range(4) for _ in range(8)]
     trainer.current_gradient_accumulation_steps = 1
     inputs = trainer._generate_and_score_completions(rows)
     generator = torch.Generator().manual_seed(0)

@@ -3,7 +3,7 @@ import re
 
 import pytest
 
-from gar.data.problems import load_run_problems
+from gar.data.load import load_run_problems
 from gar.settings import DataSettings, VerifySettings
 from gar.verify import Verifier
 from paper.tasks.__main__ import write_task

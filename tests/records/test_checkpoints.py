@@ -159,6 +159,19 @@ def test_rotation_keeps_the_newest_and_removes_leftovers(run: RunFolder):
     assert names(run) == {"checkpoint-11", "checkpoint-12"}
 
 
+def test_rotation_does_not_walk_over_the_files_of_the_whole_run(run: RunFolder):
+    class NotWalked(dict):
+        def __iter__(self):
+            raise AssertionError("a run of 100,000 steps would walk over as many names at each checkpoint")
+
+    sealed(run, 1, 2, 3)
+    run.manifest._now.files = NotWalked(run.manifest.entries)
+    rotate_checkpoints(run, 2)
+    assert names(run) == {"checkpoint-2", "checkpoint-3"}
+    assert find_checkpoint(RunFolder(run.path), num_ranks=1).step == 3
+    assert not RunFolder(run.path).manifest.listed_below("checkpoints/checkpoint-1")
+
+
 def test_a_checkpoint_of_an_interrupt_stays_until_there_is_a_newer_one(run: RunFolder):
     sealed(run, 2, 4)
     for step in (5, 7):

@@ -50,7 +50,7 @@ def test_another_problems_anchor_stands_after_its_prompt_as_the_run_renders_it(t
     messages = ([{"role": "user", "content": "3+4="}], [{"role": "user", "content": "5+6="}])
     problems = [problem("a", "7", prompt=messages[0]), problem("b", "1", prompt=messages[1])]
     reader = AnchorReader(problems, reader_of(tokenizer, shout=True), source="shuffled-anchor", seed=0)
-    (sequence,) = reader.anchors(0, prompt_ids=[1]).usable
+    (sequence,) = reader.anchors(0, problems[0], prompt_ids=[1]).usable
     expected = tokenizer.apply_chat_template(messages[1], tokenize=False, shout=True)
     assert expected == "995+6="
     assert sequence.context_ids == tokenizer(expected, add_special_tokens=False)["input_ids"]
@@ -60,7 +60,9 @@ def test_another_problems_anchor_stands_after_its_prompt_as_the_run_renders_it(t
 
 
 def test_an_anchor_is_read_when_it_is_first_asked_for_and_then_kept(tokenizer):
-    reader = AnchorReader([problem("a", "7"), problem("b", "1")], reader_of(tokenizer), source="anchor", seed=0)
-    first = reader.anchors(1, prompt_ids=[1, 2])
-    assert reader.anchors(1, prompt_ids=[1, 2]) is first
-    assert reader.anchors(1, prompt_ids=[2]).usable[0].context_ids == [2]
+    problems = [problem("a", "7"), problem("b", "1")]
+    reader = AnchorReader(problems, reader_of(tokenizer), source="anchor", seed=0)
+    first = reader.anchors(1, problems[1], prompt_ids=[1, 2])
+    assert reader.anchors(1, problems[1], prompt_ids=[1, 2]) is first
+    assert reader.anchors(1, problems[1], prompt_ids=[2]).usable[0].context_ids == [2]
+    assert reader.anchors(1, problems[0], prompt_ids=[1, 2]) != first  # a stream numbers other rows in another epoch

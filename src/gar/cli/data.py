@@ -4,7 +4,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 from pydantic import Field
@@ -15,12 +15,15 @@ from gar.cli.outcomes import DEGENERATE, DONE, REFUSED
 from gar.data.check import DataReport, Usability, check_problems
 from gar.data.guide import WORDING, guide_problems
 from gar.data.prepare import draw_subset, problem_row, write_json_lines, write_problems
-from gar.data.problems import LoadedProblems, iter_problems, load_problems, prompt_text
+from gar.data.problems import iter_problems, prompt_text
 from gar.data.prompts import PromptTemplate, render_problems
 from gar.data.rows import check_source, check_suffix
 from gar.errors import ConfigError
 from gar.settings import ModelSettings, SourceSettings
 from gar.types import Problem, Status, Tags
+
+if TYPE_CHECKING:
+    from gar.data.load import LoadedProblems
 
 _NUM_EXAMPLES = 5
 _STATUSES: dict[Usability, int] = {"usable": DONE, "usable for GRPO only": DEGENERATE, "not usable": REFUSED}
@@ -122,8 +125,10 @@ class _Prompts(_Files):
     """Which response format the prompts ask for."""
     tags: tyro.conf.OmitArgPrefixes[Tags] = Tags()
 
-    def load(self) -> LoadedProblems:
+    def load(self) -> "LoadedProblems":
         """All problems. Prints how many there are."""
+        from gar.data.load import load_problems  # with pyarrow.compute, which the other commands do without
+
         loaded = load_problems(self.source, options=self)
         for note in loaded.notes:
             show(note)

@@ -8,8 +8,9 @@ from gar.lazy import lazy_names
 
 if TYPE_CHECKING:
     from gar.data.guide import guided_copy
+    from gar.data.load import load_problems, load_run_problems
     from gar.data.prepare import write_problems
-    from gar.data.problems import load_problems, load_run_problems, prompt_text
+    from gar.data.problems import prompt_text
     from gar.data.prompts import render_problems
     from gar.data.rows import iter_rows
     from gar.reader import encode_prompt

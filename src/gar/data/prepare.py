@@ -14,7 +14,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from gar.data.problems import distinct_problems, iter_problems, no_problems, prompt_hash
+from gar.data.problems import iter_problems, no_problems, prompt_hash, repeated_id
 from gar.data.rows import check_suffix
 from gar.records.files import atomic_file
 from gar.settings import DEFAULT_SOURCE, SourceSettings
@@ -60,7 +60,9 @@ def draw_subset(
     drawn = heapq.nsmallest(num_problems, usable(), key=itemgetter(0))
     if not drawn:
         raise no_problems(source, options, dropped)
-    problems = distinct_problems((place, problem) for _, place, problem in drawn)
+    problems = [problem for *_, problem in drawn]
+    if len({problem.id for problem in problems}) < len(problems):
+        raise repeated_id((place, problem.id) for _, place, problem in drawn)
     return Subset(problems=problems, num_usable=len(ranks), dropped=dropped)
 
 

@@ -1,4 +1,4 @@
-"""Load training problems with their expert solutions (anchors) from a file, a folder or the Hub.
+"""Read training problems with their expert solutions (anchors) from a file, a folder or the Hub.
 
 A row becomes a `Problem`. A row without an answer, or one that its own data set marks invalid, is dropped and counted.
 A malformed row, a wrong type or an id used twice is an error with a line number. A problem without an anchor is legal:
@@ -8,8 +8,6 @@ its responses earn no bonus.
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any, cast, get_args
 
@@ -24,22 +22,6 @@ from gar.types import Problem, Prompt, prompt_text
 
 OnDrop = Callable[[str, str], None]
 """Called with the place of a dropped row, and the reason."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LoadedProblems:
-    """The problems of a source, to be iterated like a list. `notes` names what was dropped and what lacks an anchor."""
-
-    problems: list[Problem]
-    notes: list[str]
-
-    def __iter__(self) -> Iterator[Problem]:
-        """The problems in order."""
-        return iter(self.problems)
-
-    def __len__(self) -> int:
-        """Number of problems."""
-        return len(self.problems)
 
 
 def iter_problems(
@@ -96,36 +78,6 @@ def _rows(source: str, options: SourceSettings, on_error: OnError) -> Iterator[t
     return iter_rows(source, split=options.split, subset=options.subset, revision=options.revision, on_error=on_error)
 
 
-def load_problems(
-    source: str, *, options: SourceSettings = DEFAULT_SOURCE, max_problems: int | None = None
-) -> LoadedProblems:
-    """Load every problem of a source into memory. (`iter_problems` streams them.)
-
-    Args:
-        source: As in `iter_problems`.
-        options: Columns, split and revision. None detects the schema.
-        max_problems: Stop after this many problems.
-
-    Raises:
-        DataError: As `iter_problems`, or an id is used twice, or no row gives a problem.
-    """
-    dropped: list[tuple[str, str]] = []
-    problems = iter_problems(source, options, on_drop=lambda place, reason: dropped.append((place, reason)))
-    found = list(islice(problems, max_problems))
-    if not found:
-        raise no_problems(source, options, Counter(reason for _, reason in dropped))
-    return LoadedProblems(problems=distinct_problems(found), notes=_notes(found, dropped))
-
-
-def load_run_problems(settings: DataSettings) -> LoadedProblems:
-    """The first `max_problems` problems of a run, not yet rendered as prompts.
-
-    Raises:
-        DataError: As `load_problems`.
-    """
-    return load_problems(settings.source, options=settings, max_problems=settings.max_problems)
-
-
 def evaluation_data(data: DataSettings, source: str) -> DataSettings:
     """Data settings of an evaluation set: the run's, with another source or another split of a generated task."""
     if source not in get_args(Split) or Path(source).exists():
@@ -140,37 +92,44 @@ def problems_of(rows: Iterable[Problem | Mapping[str, Any]], options: SourceSett
     A `DataError` names a row that is anything else or gives no problem, and an id that is used twice. The name of the
     answer's column may be "", which leaves the answers empty.
     """
-    found: list[tuple[str, Problem]] = []
+    found: list[Problem] = []
     schema: ColumnSchema | None = None
     for number, row in enumerate(rows, start=1):
-        place, item = f"row {number}", row
+        item = row
         if isinstance(row, Mapping):
             schema = schema or choose_schema(row, options, source="the rows")
-            item = read_problem(dict(row), schema, place=place, default_id=place, default_source="")
-            if isinstance(item, str):
-                raise DataError(f"{place}: {item}. Leave out such rows.")
+            item = problem_of(row, schema, number=number)
         if not isinstance(item, Problem):
             raise DataError(
                 f"problem {number} is {type(row).__name__}, expected a gar.types.Problem or a row with the columns "
                 "prompt, answer and expert_solution. For a file: gar.data.load_problems(PATH)."
             )
-        found.append((place, item))
-    return distinct_problems(found) if schema else [problem for _, problem in found]
+        found.append(item)
+    if schema and len({problem.id for problem in found}) < len(found):
+        raise repeated_id((f"row {number}", problem.id) for number, problem in enumerate(found, start=1))
+    return found
 
 
-def distinct_problems(found: Iterable[tuple[str, Problem]]) -> list[Problem]:
-    """The problems among places and problems. A `DataError` if two have the same id."""
+def problem_of(row: Mapping[str, Any], schema: ColumnSchema, *, number: int) -> Problem:
+    """The problem of a row of a Python user's data set. A `DataError` if it gives none."""
+    place = f"row {number}"
+    item = read_problem(dict(row), schema, place=place, default_id=place, default_source="")
+    if isinstance(item, str):
+        raise DataError(f"{place}: {item}. Leave out such rows.")
+    return item
+
+
+def repeated_id(found: Iterable[tuple[str, str]]) -> DataError:
+    """The error for the first id that is used twice among places and ids."""
     places: dict[str, str] = {}
-    problems = []
-    for place, problem in found:
-        if problem.id in places:
-            raise DataError(
-                f"{place}: the problem id {problem.id!r} was already used at {places[problem.id]}. Ids name problems "
-                "in the records, so they must be unique. Were two files joined?"
+    for place, id in found:
+        if id in places:
+            return DataError(
+                f"{place}: the problem id {id!r} was already used at {places[id]}. Ids name problems in the records, "
+                "so they must be unique. Were two files joined?"
             )
-        places[problem.id] = place
-        problems.append(problem)
-    return problems
+        places[id] = place
+    raise ValueError("no id is used twice")
 
 
 def no_problems(source: str, options: SourceSettings, reasons: Counter[str]) -> DataError:
@@ -181,16 +140,6 @@ def no_problems(source: str, options: SourceSettings, reasons: Counter[str]) -> 
         f"({counted}). Is this the right schema? Choose one with --column-schema, or name the columns with "
         "--prompt-field and --answer-field."
     )
-
-
-def _notes(found: list[tuple[str, Problem]], dropped: list[tuple[str, str]]) -> list[str]:
-    """What was dropped and what lacks an anchor: the first place of each, and how many."""
-    first = {reason: place for place, reason in reversed(dropped)}
-    counts = Counter(reason for _, reason in dropped).most_common()
-    num_rows = len(found) + len(dropped)
-    notes = [f"{first[reason]}: dropped, {reason} ({count} of {num_rows} rows)." for reason, count in counts]
-    lacking = [f"{place}: problem {problem.id!r} has" for place, problem in found if not problem.anchors]
-    return [*notes, f"{lacking[0]} no anchor ({len(lacking)} of {len(found)} lack one)."] if lacking else notes
 
 
 def prompt_hash(prompt: Prompt, seed: int = 0) -> int:

@@ -1,17 +1,14 @@
-"""From a problem to the prompt that the policy sees: the instruction on the response format, and a limit on length.
+"""From a problem to the prompt that the policy sees: the instruction on the response format.
 
 Only prompts pass through a chat template. An expert solution never does: templates strip or rewrite thinking parts.
 """
 
 import dataclasses
-import statistics
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
-
-from tqdm import tqdm
+from dataclasses import dataclass
+from typing import Any, Literal, Self
 
 from gar.errors import DataError, ModelError
-from gar.reader import encode_prompt
 from gar.types import Message, Problem, Prompt, Tags, problem_text
 
 PromptTemplate = Literal["plain", "think-answer", "boxed"]
@@ -65,6 +62,52 @@ def edited(prompt: Prompt, edit: Callable[[str], str]) -> Prompt:
     return [*before, {**last, "content": edit(last["content"])}, *after]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Renderer:
+    """Replaces the prompt of a problem by the one that the policy sees.
+
+    Attributes:
+        template: The instruction.
+        chat: Whether the tokenizer has a chat template.
+        all_messages: Whether text becomes chat messages even without an instruction. If some prompts of a data set are
+            messages, all must be: engines look only at the first prompt.
+        tags: The markers of the instruction.
+    """
+
+    template: PromptTemplate
+    chat: bool
+    all_messages: bool = False
+    tags: Tags | None = None
+
+    @classmethod
+    def of(cls, template: PromptTemplate, tokenizer: Any, tags: Tags | None, *, with_messages: str | None) -> Self:
+        """The renderer of a data set. `with_messages` is the id of a problem with chat messages, None if none has them.
+
+        A `ModelError` if the tokenizer cannot render those.
+        """
+        if with_messages is not None and not tokenizer.chat_template:
+            raise ModelError(
+                f"the prompt of problem {with_messages!r} is given as chat messages, and the tokenizer has no chat "
+                "template. Give it as text, or use the tokenizer of an instruction-tuned model."
+            )
+        chat = bool(tokenizer.chat_template)
+        return cls(template=template, chat=chat, all_messages=with_messages is not None, tags=tags)
+
+    def __call__(self, problem: Problem) -> Problem:
+        """The problem as the policy sees it. A `DataError` for chat messages without a user message."""
+        try:
+            prompt = self.prompt(problem.prompt)
+        except DataError as error:
+            raise DataError(f"problem {problem.id!r}: {error}") from error
+        question = problem.question if self.template == "plain" else problem_text(problem)
+        return dataclasses.replace(problem, prompt=prompt, question=question)
+
+    def prompt(self, prompt: Prompt) -> Prompt:
+        """The prompt as the policy sees it."""
+        prompt = render_prompt(prompt, self.template, chat=self.chat, tags=self.tags)
+        return as_messages(prompt) if self.all_messages else prompt
+
+
 def render_problems(
     problems: Sequence[Problem], template: PromptTemplate, tokenizer: Any, tags: Tags | None = None
 ) -> list[Problem]:
@@ -76,36 +119,5 @@ def render_problems(
         DataError: Chat messages without a user message, with the problem's id.
         ModelError: The problems hold chat messages and the tokenizer has no chat template.
     """
-    with_messages = [problem.id for problem in problems if not isinstance(problem.prompt, str)]
-    if with_messages and not tokenizer.chat_template:
-        raise ModelError(
-            f"the prompt of problem {with_messages[0]!r} is given as chat messages, and the tokenizer has no chat "
-            "template. Give it as text, or use the tokenizer of an instruction-tuned model."
-        )
-    rendered = []
-    for problem in problems:
-        try:
-            prompt = render_prompt(problem.prompt, template, chat=bool(tokenizer.chat_template), tags=tags)
-        except DataError as error:
-            raise DataError(f"problem {problem.id!r}: {error}") from error
-        prompt = as_messages(prompt) if with_messages else prompt
-        question = problem.question if template == "plain" else problem_text(problem)
-        rendered.append(dataclasses.replace(problem, prompt=prompt, question=question))
-    return rendered
-
-
-def drop_long_prompts(problems: Sequence[Problem], tokenizer: Any, max_prompt_tokens: int) -> tuple[list[Problem], int]:
-    """The problems with a rendered prompt of at most `max_prompt_tokens` tokens, and the number of the others.
-
-    Counts what an engine would encode: chat template and special tokens too. A `DataError` if none fits.
-    """
-    shown = tqdm(problems, desc="measuring prompts", unit=" prompts", delay=2, disable=None)
-    lengths = [len(encode_prompt(tokenizer, problem.prompt)) for problem in shown]
-    kept = [problem for problem, length in zip(problems, lengths, strict=True) if length <= max_prompt_tokens]
-    if not kept:
-        raise DataError(
-            f"no prompt fits into max_prompt_tokens = {max_prompt_tokens}: the shortest of {len(problems)} has "
-            f"{min(lengths, default=0)}, the median {statistics.median(lengths or [0]):.0f}, the instruction and the "
-            "chat template included. Raise the limit. If the numbers look too large, is it the model's own tokenizer?"
-        )
-    return kept, len(problems) - len(kept)
+    with_messages = next((problem.id for problem in problems if not isinstance(problem.prompt, str)), None)
+    return list(map(Renderer.of(template, tokenizer, tags, with_messages=with_messages), problems))

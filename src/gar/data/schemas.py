@@ -222,8 +222,9 @@ def read_problem(row: Row, schema: ColumnSchema, *, place: str, default_id: str,
     prompt = _prompt(prompt, place, schema.prompt)
     if not prompt:
         return "the prompt is empty"
-    answers = answer if isinstance(answer, list) else [answer]  # a list holds an answer of several values
-    answer = schema.answer_of(", ".join(filter(None, (_scalar_text(each, place, schema.answer) for each in answers))))
+    if isinstance(answer, list):  # of several values
+        answer = ", ".join(filter(None, (_scalar_text(each, place, schema.answer) for each in answer)))
+    answer = schema.answer_of(_scalar_text(answer, place, schema.answer))
     if schema.answer and not answer:
         return schema.no_answer
     source = column_value(row, schema.source)
@@ -248,6 +249,8 @@ def column_value(row: Row, column: str, place: str | None = None) -> Any:
 
     If it is missing: None, or, if `place` is given, a `DataError`.
     """
+    if column in row:
+        return row[column]
     value: Any = row
     rest = column
     while isinstance(value, dict):
@@ -290,6 +293,8 @@ def _prompt(value: object, place: str, column: str) -> Prompt:
 
 def _scalar_text(value: object, place: str, column: str) -> str:
     """Text, or a number as text. "" for null. An answer such as 18 is often stored as a number."""
+    if type(value) is str:  # first, since most are
+        return checked_text(value, place, column).strip()
     if value is None:
         return ""
     if isinstance(value, float) and math.isfinite(value):

@@ -27,7 +27,7 @@ class Sampling:
     temperature: float
     top_p: float = 1.0
     seed: int
-    batch_size: int = 64
+    batch_size: int = 256
     chat_template_kwargs: Mapping[str, Any] | None = None
     generation_kwargs: Mapping[str, Any] | None = None
 

@@ -1,11 +1,12 @@
 """Write every sample of every problem into an append-only file. A kill loses and repeats none.
 
 Problems and settings alone decide the batches and their seeds. A batch that was cut off by a kill is drawn
-again, and only its missing samples are added, so that the file is the same as without the kill.
+again, and only its missing samples are added, so that the file is the same as without the kill. Only a lack of memory
+makes batches smaller: the lines that follow say so in `lowered_to`.
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -65,8 +66,8 @@ class TransformersEngine:
         except torch.OutOfMemoryError as error:
             raise ModelError(
                 f"the device's memory does not suffice for {len(prompt_ids)} responses of up to "
-                f"{sampling.max_new_tokens} tokens at one time: {error} Run the same command with a lower --batch-size "
-                "to continue."
+                f"{sampling.max_new_tokens} tokens at one time: {error}",
+                code="memory",
             ) from error
         return [responses[0] for responses in written]
 
@@ -159,12 +160,26 @@ def _generate_set(job: GenerateJob, asked: EvaluationSet, folder: EvaluationFold
     places = {problem.id: i for i, problem in enumerate(problems)}
     done = {(places[line["problem"]], line["sample"]) for line in folder.responses}
     sampling = Sampling(max_new_tokens=limit, temperature=job.temperature, top_p=job.top_p, seed=job.seed)
+    most = min((line["lowered_to"] for line in folder.responses if "lowered_to" in line), default=job.batch_size)
+    waiting = list(reversed(plan_batches(lengths, num_samples, job.batch_size)))
     with tqdm(total=len(problems) * num_samples, initial=len(done), desc=name, unit=" samples", disable=None) as bar:
-        for batch in plan_batches(lengths, num_samples, job.batch_size):
+        while waiting:
+            batch = waiting.pop()
+            if len(batch) > most:
+                waiting += [batch[len(batch) // 2 :], batch[: len(batch) // 2]]
+                continue
             if done.issuperset(batch):
                 continue
             seed = batch_seed(job.seed, asked.identity["benchmark"]["problems_sha256"], batch)
-            responses = engine.respond([prompt_ids[i] for i, _ in batch], replace(sampling, seed=seed))
+            try:
+                responses = engine.respond([prompt_ids[i] for i, _ in batch], replace(sampling, seed=seed))
+            except ModelError as error:
+                if error.code != "memory" or len(batch) == 1:
+                    raise
+                most = len(batch) // 2
+                bar.write(f"{error} Going on with at most {most}, which draws other responses than --batch-size.")
+                waiting.append(batch)
+                continue
             new = [
                 {
                     "problem": problems[i].id,
@@ -174,6 +189,7 @@ def _generate_set(job: GenerateJob, asked: EvaluationSet, folder: EvaluationFold
                     "stop": "length" if response.truncated else "end",
                     "seed": seed,
                     "prefilled_think": prefilled[i],
+                    **({"lowered_to": most} if most < job.batch_size else {}),
                 }
                 for (i, number), response in zip(batch, responses, strict=True)
                 if (i, number) not in done
@@ -182,22 +198,11 @@ def _generate_set(job: GenerateJob, asked: EvaluationSet, folder: EvaluationFold
             bar.update(len(new))
 
 
-def plan_batches(prompt_lengths: Sequence[int], num_samples: int, batch_size: int) -> Iterator[list[Sample]]:
-    """All samples in batches, the longest prompts first, so that running out of memory happens early.
-
-    A batch that is at least half full ends where the prompt length changes. Most batches then need no padding.
-    """
+def plan_batches(prompt_lengths: Sequence[int], num_samples: int, batch_size: int) -> list[list[Sample]]:
+    """All samples in full batches, the longest prompts first, so that running out of memory happens early."""
     order = sorted(range(len(prompt_lengths)), key=lambda i: -prompt_lengths[i])
-    batch: list[Sample] = []
-    for i in order:
-        for sample in range(num_samples):
-            changes = bool(batch) and prompt_lengths[batch[-1][0]] != prompt_lengths[i]
-            if len(batch) == batch_size or (changes and 2 * len(batch) >= batch_size):
-                yield batch
-                batch = []
-            batch.append((i, sample))
-    if batch:
-        yield batch
+    samples = [(i, sample) for i in order for sample in range(num_samples)]
+    return [samples[start : start + batch_size] for start in range(0, len(samples), batch_size)]
 
 
 def batch_seed(seed: int, set_hash: str, batch: Sequence[Sample]) -> int:

@@ -46,8 +46,8 @@ class GenerateJob(Settings):
     """Longest response. By default 8192, or what the model's context leaves."""
     seed: Annotated[int, Field(ge=0)] = 0
     """Seed of the sampling."""
-    batch_size: Annotated[int, Field(ge=1)] = 64
-    """Responses generated at one time. A kill loses at most one batch."""
+    batch_size: Annotated[int, Field(ge=1)] = 256
+    """Responses generated at one time, fewer if memory is short. A kill loses at most one batch."""
     limit: Annotated[int, Field(ge=1)] | None = None
     """Use only the first problems of each benchmark, at most this many."""
     backend: Literal["transformers", "vllm"] = "transformers"

@@ -71,6 +71,8 @@ def majority_at_k(num_right: int, wrong_votes: tuple[int, ...], num_abstained: i
         >>> majority_at_k(2, (1,), 0, 3), majority_at_k(1, (1,), 0, 2)
         (1.0, 0.5)
     """
+    if k == num_right + sum(wrong_votes) + num_abstained:  # all are drawn: one vote
+        return (num_right > 0 and num_right >= max(wrong_votes, default=0)) / (1 + wrong_votes.count(num_right))
     total = math.comb(num_right + sum(wrong_votes) + num_abstained, k)
     share = 0.0
     for t in range(1, min(num_right, k) + 1):

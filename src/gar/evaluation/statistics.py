@@ -6,7 +6,6 @@ from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import optimize, stats
 
 _EXACT_PAIRS = 16
 _NUM_FLIPS, _NUM_RESAMPLES = 100_000, 10_000
@@ -53,6 +52,8 @@ def paired_t_p_value(differences: ArrayLike) -> float | None:
     mean, sd = mean_and_sd(values)
     if not sd:
         return None if mean else 1.0
+    from scipy import stats  # takes a second, which a table without pairs need not wait for
+
     test: Any = stats.ttest_1samp(values, 0.0)
     return float(test.pvalue)
 
@@ -162,6 +163,8 @@ def minimum_detectable_effect(sd: float, num_pairs: int) -> float:
     """
     if sd <= 0 or num_pairs < 2:
         raise ValueError(f"needs sd > 0 and num_pairs >= 2, got sd {sd} and num_pairs {num_pairs}")
+    from scipy import optimize, stats  # as above
+
     freedom = num_pairs - 1
     critical = float(stats.t.isf(LEVEL / 2, freedom))
 

@@ -36,7 +36,7 @@ class FoundCheckpoint:
 def seal_checkpoint(run: RunFolder, step: int) -> None:
     """Flush a checkpoint to the disk and mark it as whole. After an error it does not count."""
     path, since = run.path / checkpoint_name(step), list[str]()
-    for name in reversed(list(run.manifest.entries)):
+    for name in reversed(run.manifest.entries):
         if name.startswith(_CHECKPOINTS):
             break
         since.append(name)
@@ -60,14 +60,13 @@ def rotate_checkpoints(run: RunFolder, keep: int | None) -> None:
     outdated = [path for path in marked[:-1] if path not in regular]
     outdated += regular[: -max(1, keep)] if keep and keep > 0 else []
     for path in [*(path for path in _folders(run) if path not in marked), *outdated]:
-        run.manifest.add(gone=[name for name in run.manifest.below(path) if name in run.manifest.entries])
+        run.manifest.add(gone=run.manifest.listed_below(path))
         shutil.rmtree(path, ignore_errors=True)
 
 
 def marked_checkpoints(run: RunFolder) -> list[Path]:
     """Checkpoints marked as whole, by step."""
-    marked = {name.rpartition("/")[0] for name in run.manifest.entries}
-    return [path for path in _folders(run) if checkpoint_name(_step(path)) in marked]
+    return [path for path in _folders(run) if run.manifest.listed_below(checkpoint_name(_step(path)))]
 
 
 def find_checkpoint(run: RunFolder, *, num_ranks: int | None) -> FoundCheckpoint:

@@ -14,6 +14,7 @@ was edited, moved, repeated, removed or copied from another folder is found, and
 import json
 import os
 import secrets
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -87,7 +88,7 @@ _LINE = TypeAdapter(_Line)
 
 @dataclass(slots=True)
 class _Known:
-    """What the lines list. `end` is their size in bytes, and `number` the last one's."""
+    """What the lines list. `end` is their size in bytes, `number` the last one's. `inside` has the files by folder."""
 
     stamp: object
     end: int
@@ -95,11 +96,17 @@ class _Known:
     number: int = 0
     faults: list[Fault] = field(default_factory=list)
     files: dict[str, FileFacts] = field(default_factory=dict)
+    inside: defaultdict[str, dict[str, None]] = field(default_factory=lambda: defaultdict(dict))
 
     def take(self, line: _Line) -> None:
         """Add the files of a line, after all earlier ones."""
         for name, facts in line.files.items():
             self.files.pop(name, None)
+            folder = name
+            while folder := folder.rpartition("/")[0]:
+                self.inside[folder].pop(name, None)
+                if facts is not None:
+                    self.inside[folder][name] = None
             if facts is not None:
                 self.files[name] = facts
 
@@ -182,14 +189,17 @@ class Manifest:
         return self._now.id
 
     @property
-    def entries(self) -> Mapping[str, FileFacts]:
+    def entries(self) -> dict[str, FileFacts]:
         """The listed files by name, in the order of their lines."""
         return self._now.files
 
     def below(self, path: str | Path) -> list[str]:
         """The names of all files in a folder: those listed, and those there. Hidden ones do not count."""
-        inside = self._name(path) + "/"
-        return list(dict.fromkeys([*(name for name in self.entries if name.startswith(inside)), *self._there(path)]))
+        return list(dict.fromkeys([*self.listed_below(path), *self._there(path)]))
+
+    def listed_below(self, path: str | Path) -> list[str]:
+        """The names of all listed files in a folder."""
+        return list(self._now.inside.get(self._name(path), ()))
 
     def read(self, path: str | Path) -> bytes:
         """The content of a file. A `DamageError` if it is not what was listed."""

@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from sys import intern
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -287,13 +288,15 @@ def _metrics(run: Run) -> list[dict[str, Any]]:
                 raise RecordError(f"{place}: 'step' must be a whole number, got {reprlib.repr(step)}.")
             if rows and step < rows[-1]["step"]:
                 raise RecordError(f"{place}: step {step} comes after step {rows[-1]['step']}.")
-            rows.append({name: value for name, value in row.items() if value is None or _is_number(value)})
+            # Interned names: a long run has the same ones in each of its lines.
+            rows.append({intern(name): value for name, value in row.items() if _is_number(value)})
         return rows
     return []
 
 
 def _is_number(value: Any) -> bool:
-    return type(value) is float or (type(value) is int and abs(value) < 2**63)
+    """Whether a value is a number, or missing."""
+    return type(value) is float or value is None or (type(value) is int and abs(value) < 2**63)
 
 
 def _evaluation(run: Run, moment: str) -> Mapping[str, EvaluatedSet]:

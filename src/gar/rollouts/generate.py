@@ -5,10 +5,11 @@ Responses are sampled as in training: the checkpoint's `generation_config` gives
 
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from typing import Any, cast
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
@@ -148,19 +149,26 @@ def check_prompts(
     model: PreTrainedModel, tokenizer: Any, prompt_ids: Sequence[Sequence[int]], max_new_tokens: int
 ) -> None:
     """Raise a `DataError` for prompts without tokens, or that do not fit into the context with their response."""
+    lengths = np.fromiter(map(len, prompt_ids), dtype=np.int64, count=len(prompt_ids))
+    check_prompt_lengths(model, lengths, max_new_tokens, lambda i: tokenizer.decode(prompt_ids[i][:24]))
+
+
+def check_prompt_lengths(
+    model: PreTrainedModel, lengths: np.ndarray, max_new_tokens: int, text_of: Callable[[int], str]
+) -> None:
+    """As `check_prompts`, from the prompts' numbers of tokens and the text of each."""
+    if (empty := np.flatnonzero(lengths == 0)).size:
+        raise DataError(f"prompt {empty[0]} (counted from 0) has no tokens. Is its text empty?", code="empty-prompt")
     context = context_length(model)
-    for i, ids in enumerate(prompt_ids):
-        if not ids:
-            raise DataError(f"prompt {i} (counted from 0) has no tokens. Is its text empty?", code="empty-prompt")
-        if context is not None and len(ids) + max_new_tokens > context:
-            count = sum(len(ids) + max_new_tokens > context for ids in prompt_ids)
-            raise DataError(
-                f"prompt {i} (counted from 0, {tokenizer.decode(ids[:24])[:60]!r}...) has {len(ids)} tokens, but only "
-                f"{max(context - max_new_tokens, 0)} fit: the model's context is {context} tokens, of which responses "
-                f"take {max_new_tokens}. {count} of {len(prompt_ids)} prompts are too long. Drop them with "
-                "--data.max_prompt_tokens, or allow shorter responses.",
-                code="long-prompt",
-            )
+    long = np.flatnonzero(lengths + max_new_tokens > (np.inf if context is None else context))
+    if context is not None and long.size:
+        raise DataError(
+            f"prompt {long[0]} (counted from 0, {text_of(int(long[0]))[:60]!r}...) has {lengths[long[0]]} tokens, but "
+            f"only {max(context - max_new_tokens, 0)} fit: the model's context is {context} tokens, of which responses "
+            f"take {max_new_tokens}. {long.size} of {len(lengths)} prompts are too long. Drop them with "
+            "--data.max_prompt_tokens, or allow shorter responses.",
+            code="long-prompt",
+        )
 
 
 @contextmanager

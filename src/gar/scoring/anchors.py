@@ -4,16 +4,17 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
 
+import numpy as np
 import torch
 
 from gar.core import shuffled_groups
+from gar.data.table import anchored, spread
 from gar.errors import DataError
 from gar.methods.base import AlignmentSource
 from gar.reader import Reader
 from gar.response import Anchors, SignalStatus
 from gar.types import Problem
 
-_SAMPLE = 64
 _KEPT = 512
 _FAULTS = {
     SignalStatus.NO_TOKENS: "have no token to score",
@@ -30,26 +31,36 @@ class AnchorReader:
 
     def __init__(self, problems: Sequence[Problem], reader: Reader, *, source: AlignmentSource | None, seed: int):
         self._problems, self._reader = problems, reader
-        self._owner: dict[int, int] = {}
+        self._partners: np.ndarray | None = None  # of each problem, its own number if it has no anchors
         if source == "shuffled-anchor":
-            owners = torch.tensor([i for i, problem in enumerate(problems) if problem.anchors], dtype=torch.long)
-            others = shuffled_groups(owners, torch.Generator().manual_seed(seed))
-            self._owner.update(zip(owners.tolist(), others.tolist(), strict=True))
-        self._read = lru_cache(_KEPT)(self._read_now)
+            owners = torch.from_numpy(anchored(problems))
+            self._partners = np.arange(len(problems))
+            self._partners[owners] = shuffled_groups(owners, torch.Generator().manual_seed(seed)).numpy()
+        self._own = lru_cache(_KEPT)(self._read_own)
+        self._of = lru_cache(_KEPT)(self._read_of)
 
-    def anchors(self, problem_index: int, prompt_ids: Sequence[int]) -> Anchors:
-        """The anchors of a problem, each after the prompt that it answers."""
-        owner = self._owner.get(problem_index, problem_index)
-        return self._read(owner, tuple(prompt_ids) if owner == problem_index else None)
+    def anchors(self, number: int, problem: Problem, prompt_ids: Sequence[int]) -> Anchors:
+        """The anchors of a problem, each after the prompt that it answers. `number` is its position."""
+        partner = number if self._partners is None else int(self._partners[number])
+        if partner != number:
+            return self._of(partner)
+        return self._own(tuple(prompt_ids), tuple(anchor.text for anchor in problem.anchors))
 
-    def _read_now(self, owner: int, prompt_ids: tuple[int, ...] | None) -> Anchors:
-        problem = self._problems[owner]
-        context = self._reader.encode(problem.prompt) if prompt_ids is None else prompt_ids
-        return self._reader.anchors(list(context), [anchor.text for anchor in problem.anchors])
+    def _read_own(self, prompt_ids: tuple[int, ...], texts: tuple[str, ...]) -> Anchors:
+        return self._reader.anchors(list(prompt_ids), list(texts))
+
+    def _read_of(self, number: int) -> Anchors:
+        problem = self._problems[number]
+        return self._reader.anchors(self._reader.encode(problem.prompt), [anchor.text for anchor in problem.anchors])
 
 
-def check_anchors(problems: Sequence[Problem], reader: Reader) -> str:
+def check_anchors(problems: Sequence[Problem], reader: Reader, *, whole: bool = True) -> str:
     """Read the anchors of up to 64 problems, evenly spread over those that have some.
+
+    Args:
+        problems: The problems.
+        reader: Reads their anchors.
+        whole: Whether these are all problems, and not the first ones of a stream.
 
     Returns:
         A sentence about the anchors that cannot be scored. "" if there are none.
@@ -57,8 +68,8 @@ def check_anchors(problems: Sequence[Problem], reader: Reader) -> str:
     Raises:
         DataError: These are all problems with anchors, and none of their anchors can be scored.
     """
-    owners = [problem for problem in problems if problem.anchors]
-    sample = owners[:: max(1, len(owners) // _SAMPLE)][:_SAMPLE]
+    owners = anchored(problems)
+    sample = [problems[int(owners[i])] for i in spread(len(owners))]
     read = [reader.anchors(reader.encode(each.prompt), [anchor.text for anchor in each.anchors]) for each in sample]
     faults = Counter(fault.status for anchors in read for fault in anchors.faults)
     if not faults:
@@ -67,6 +78,6 @@ def check_anchors(problems: Sequence[Problem], reader: Reader) -> str:
     parts = [f"{count} {_FAULTS.get(status, status)}" for status, count in faults.items()]
     first = next(problem.id for problem, anchors in zip(sample, read, strict=True) if anchors.faults)
     text = f"Of {total} expert solutions read, {', '.join(parts)}, the first of problem {first!r}. They give no bonus."
-    if total == faults.total() and len(sample) == len(owners):
+    if whole and total == faults.total() and len(sample) == len(owners):
         raise DataError(f"no problem has an expert solution that can be scored. {text}", code="no-anchors")
     return text

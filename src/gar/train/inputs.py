@@ -3,33 +3,38 @@
 The preflight and the evaluations need only these inputs and are here too. `gar.train.run` has the steps of a run.
 """
 
-import dataclasses
 import json
-from collections.abc import Callable, Iterator, Sequence
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
+from accelerate import PartialState
 from rich.markup import escape
 from trl import GRPOConfig
 
 from gar.config import RunConfig
-from gar.data.problems import LoadedProblems, evaluation_data, load_run_problems
-from gar.data.prompts import drop_long_prompts, render_problems
+from gar.data.lengths import fitting, prompt_lengths
+from gar.data.load import ProblemTable, store_problems
+from gar.data.problems import evaluation_data
+from gar.data.prompts import Renderer
 from gar.data.rows import source_name
 from gar.errors import ConfigError
 from gar.evaluation.evaluate import Sampling, SetResult, evaluate_policy
 from gar.evaluation.preflight import preflight, render
 from gar.integrations.trl.arguments import sampling_of
 from gar.integrations.trl.flags import check_problems
+from gar.integrations.trl.ranks import is_main, on_main
 from gar.methods import METHODS
 from gar.models.adapters import check_adapter, lora_config
 from gar.models.load import load_policy
 from gar.reader import Reader
 from gar.records import RunFolder, canonical_hash
-from gar.rollouts.generate import check_prompts, context_length
+from gar.rollouts.generate import check_prompt_lengths, context_length
 from gar.scoring.anchors import check_anchors
 from gar.settings import DataSettings, PreflightSettings
 from gar.step import Shaping
-from gar.types import Problem
 from gar.verify import Verifier
 
 Say = Callable[[Any], None]
@@ -59,15 +64,18 @@ class RunInputs:
         self._tags = config.verify.tags
         self.verifier = Verifier.from_settings(config.verify)
         method = METHODS[config.method]
-        loaded = load_run_problems(config.data)  # before the model: a bad row is found sooner
+        limit = config.evaluate.max_problems
+        evaluated = {
+            source_name(source): evaluation_data(config.data, source).model_copy(update={"max_problems": limit})
+            for source in config.evaluate.sources
+        }
+        problems, *others = self._stored([config.data, *evaluated.values()])  # first: a bad row is found sooner
         if method.trainer is None:
-            check_problems(arguments, method, loaded.problems)
-        evaluated = {source: self._evaluation_data(source) for source in config.evaluate.sources}
-        say(f"Problems: {len(loaded.problems):,} from {config.data.source}. Loading {config.model.path} ...")
+            check_problems(arguments, method, problems)
+        say(f"Problems: {len(problems):,} from {config.data.source}. Loading {config.model.path} ...")
         self.model, self.tokenizer = load_policy(config.model)
         """The policy. In a run with an adapter, `gar.train.run` replaces it by the model with the adapter."""
         check_adapter(self.model, config.adapter)
-        self.problems = self._rendered(loaded, config.data)
         self.reader = Reader.from_settings(
             self.tokenizer,
             shaping.signal,
@@ -75,14 +83,17 @@ class RunInputs:
             context=context_length(self.model),
             chat_template_kwargs=self._template,
         )
+        self.problems = self._rendered(problems, config.data)
+        """Training problems, as the policy sees them."""
         self.evaluation_sets = {
-            source_name(source): self._rendered(problems, data) for source, (problems, data) in evaluated.items()
+            name: self._rendered(each, data) for (name, data), each in zip(evaluated.items(), others, strict=True)
         }
-        self._check_lengths()
+        if method.alignment is not None and (note := on_main(lambda: check_anchors(self.problems, self.reader))):
+            say(f"[yellow]{escape(note)}[/]")
 
     def data_hash(self) -> str:
         """Hash of the training problems with their anchors: the same for every method."""
-        return _problems_hash(self.problems)
+        return self.problems.data_hash()
 
     def run_preflight(self) -> None:
         """Run the preflight and print its report. Stop if both the report and `preflight.mode` require it."""
@@ -117,7 +128,7 @@ class RunInputs:
         """Evaluate the policy, and write numbers and samples to `evaluation/`, unless the same evaluation is there."""
         if not self.evaluation_sets:
             return
-        hashes = [_problems_hash(problems) for problems in self.evaluation_sets.values()]
+        hashes = [problems.data_hash() for problems in self.evaluation_sets.values()]
         identity = canonical_hash([step, self.config.model_dump(mode="json"), *hashes])
         if self._is_evaluated(folder, moment, identity):
             return
@@ -162,32 +173,60 @@ class RunInputs:
                 return False
         return json.loads(manifest.read(numbers)).get("identity") == identity
 
-    def _rendered(self, loaded: LoadedProblems, settings: DataSettings) -> list[Problem]:
-        """Render the problems as the policy sees them, and drop problems with prompts that are too long."""
-        for note in loaded.notes:
-            self.say(f"[yellow]{escape(note)}[/]")
+    def _stored(self, wanted: list[DataSettings]) -> list[ProblemTable]:
+        """The problems of the sources, read by the main process for all."""
+
+        def read() -> list[ProblemTable]:
+            found = []
+            for data in wanted:
+                table, notes = store_problems(
+                    data.source, options=data, max_problems=data.max_problems, folder=self._shared_folder()
+                )
+                found.append(table)
+                for note in notes:
+                    self.say(f"[yellow]{escape(note)}[/]")
+            return found
+
+        tables = on_main(read)
+        PartialState().wait_for_everyone()
+        if is_main():
+            for table in tables:
+                table.path.unlink()
+        return tables
+
+    def _shared_folder(self) -> Path | None:
+        """Where all ranks see a file. None for the folder of temporary files."""
+        ranks = os.environ.get("WORLD_SIZE", "1")
+        if os.environ.get("LOCAL_WORLD_SIZE", ranks) == ranks:
+            return None
+        folder = Path(self.config.records.output_dir)
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+    def _rendered(self, problems: ProblemTable, settings: DataSettings) -> ProblemTable:
+        """The problems as the policy sees them, without those whose prompts are too long."""
         assert settings.template != "auto"  # `with_template` has decided
-        problems = render_problems(loaded.problems, settings.template, self.tokenizer, self._tags)
-        limit = settings.max_prompt_tokens
-        if limit is not None:
-            problems, num_dropped = drop_long_prompts(problems, self.tokenizer, limit)
-            if num_dropped:
-                self.say(f"[yellow]{num_dropped} problems have prompts over {limit} tokens: dropped.[/]")
-        return problems
+        render = Renderer.of(settings.template, self.tokenizer, self._tags, with_messages=problems.with_messages)
+        kept = on_main(lambda: self._fitting(problems, render, settings.max_prompt_tokens))
+        if kept is not None:
+            problems = problems.chosen(kept)
+        return problems.rendered(render)
 
-    def _evaluation_data(self, source: str) -> tuple[LoadedProblems, DataSettings]:
-        limit = self.config.evaluate.max_problems
-        data = evaluation_data(self.config.data, source).model_copy(update={"max_problems": limit})
-        return load_run_problems(data), data
-
-    def _check_lengths(self) -> None:
-        """Reject prompts beyond the model's context, and say how many expert solutions cannot be scored."""
-        for problems in (self.problems, *self.evaluation_sets.values()):
-            prompts = [self.reader.encode(problem.prompt) for problem in problems]
-            check_prompts(self.model, self.tokenizer, prompts, self._max_new_tokens)
-        reads_anchors = METHODS[self.config.method].alignment is not None
-        if reads_anchors and (note := check_anchors(self.problems, self.reader)):
-            self.say(f"[yellow]{escape(note)}[/]")
+    def _fitting(self, problems: ProblemTable, render: Renderer, most: int | None) -> np.ndarray | None:
+        """The positions of the prompts of at most `most` tokens, None for all. They must fit into the context."""
+        context = context_length(self.model)
+        fits = float("inf") if context is None else context - self._max_new_tokens
+        lengths = prompt_lengths(problems, render, self.reader, enough=min(fits, most or fits))
+        kept = np.arange(len(lengths)) if most is None else fitting(lengths, most)
+        if len(kept) < len(lengths):
+            self.say(f"[yellow]{len(lengths) - len(kept)} problems have prompts over {most} tokens: dropped.[/]")
+        check_prompt_lengths(
+            self.model,
+            lengths[kept],
+            self._max_new_tokens,
+            lambda i: self.reader.prompt_text(self.reader.encode(render.prompt(problems[int(kept[i])].prompt))[:24]),
+        )
+        return kept if len(kept) < len(lengths) else None
 
 
 def _fewer(settings: PreflightSettings) -> PreflightSettings:
@@ -195,7 +234,3 @@ def _fewer(settings: PreflightSettings) -> PreflightSettings:
     if (settings.num_problems, settings.num_samples) != (16, 8):
         return settings
     return settings.model_copy(update={"num_problems": 8, "num_samples": 4})
-
-
-def _problems_hash(problems: Sequence[Problem]) -> str:
-    return canonical_hash([dataclasses.asdict(problem) for problem in problems])

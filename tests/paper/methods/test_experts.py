@@ -32,14 +32,14 @@ def micro_batch(make_trainer: TrainerFactory, method: str, **options):
     """A trainer and TRL's inputs of one whole batch, four groups of eight."""
     trainer, records = make_trainer(kind=KINDS[method], **options)
     trainer.model.train()
-    rows = [{"prompt": trainer._problems[i].prompt, "problem_index": i} for i in range(GROUPS) for _ in range(8)]
+    rows = [trainer.train_dataset[i] for i in range(GROUPS) for _ in range(8)]
     trainer.current_gradient_accumulation_steps = 1
     return trainer, trainer._generate_and_score_completions(rows), records
 
 
 def expert_log_probs(trainer, group: int) -> torch.Tensor:
     """One expert solution and its end token, alone and unpadded, in float64 after the logits."""
-    tokenizer, problem = trainer.processing_class, trainer._problems[group]
+    tokenizer, problem = trainer.processing_class, trainer._problems.all[group]
     prompt = tokenizer(problem.prompt)["input_ids"]
     ids = [*tokenizer(problem.anchors[0].text)["input_ids"], tokenizer.eos_token_id]
     logits = trainer.model(input_ids=torch.tensor([prompt + ids])).logits[0, len(prompt) - 1 : -1].double()
@@ -90,7 +90,7 @@ def test_luffy_advantages_are_those_of_groups_with_the_expert_in_them(make_train
     checked = 0
     for group in range(GROUPS):
         rewards = [record.reward for record in records if record.group_index == group]
-        answer = trainer._problems[group].answer
+        answer = trainer._problems.all[group].answer
         expert = float(int(answer) % 2 == 0)  # the verifier of these tests says so, of experts too
         members = [*rewards, expert]
         mean = sum(members) / 9

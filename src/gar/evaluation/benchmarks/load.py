@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, cast
 
 from gar import __version__
 from gar.data.arithmetic import Split, load_arithmetic
-from gar.data.problems import load_problems
+from gar.data.load import load_problems
 from gar.data.prompts import render_prompt
 from gar.data.rows import FILE_SUFFIXES, iter_rows, row_place, source_name
 from gar.data.schemas import SCHEMAS, read_problem

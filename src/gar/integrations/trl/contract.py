@@ -8,6 +8,8 @@ import pkgutil
 import re
 import warnings
 from collections.abc import Iterator
+from functools import cache
+from typing import Any
 
 import transformers
 import trl
@@ -107,6 +109,11 @@ def changed_bodies() -> Iterator[str]:
 def _body(path: str) -> str:
     """The source of a function with single spaces, "" if there is none."""
     try:
-        return " ".join(inspect.getsource(pkgutil.resolve_name(path)).split())
+        return _source(pkgutil.resolve_name(path))
     except (ImportError, AttributeError, OSError):
         return ""
+
+
+@cache
+def _source(function: Any) -> str:
+    return " ".join(inspect.getsource(function).split())

@@ -7,6 +7,7 @@ import torch
 from transformers import ProcessorMixin
 
 from gar import rules
+from gar.data.table import anchored
 from gar.errors import DataError
 from gar.methods import Engine, Method
 from gar.methods.base import Estimator, Need
@@ -49,13 +50,13 @@ def _processor(processing_class: Any) -> dict[str, Any]:
     return {"processing_class": "a multimodal processor" if multimodal else None}
 
 
-def check_batch(args: Any, problems: Sequence[Problem]) -> None:
+def check_batch(args: Any, num_problems: int) -> None:
     """Raise a `DataError` if there are fewer problems than a batch has groups."""
     size, group = args.generation_batch_size, args.num_generations
-    if len(problems) < size // group:
+    if num_problems < size // group:
         raise DataError(
             f"a batch of {size:,} responses in groups of {group} asks for {size // group:,} problems, got "
-            f"{len(problems):,} in all: TRL would train for no step. Lower trl.per_device_train_batch_size, "
+            f"{num_problems:,} in all: TRL would train for no step. Lower trl.per_device_train_batch_size, "
             "steps_per_generation or gradient_accumulation_steps.",
             code="few-problems",
         )
@@ -63,8 +64,13 @@ def check_batch(args: Any, problems: Sequence[Problem]) -> None:
 
 def check_problems(args: Any, method: Method, problems: Sequence[Problem]) -> None:
     """Raise a `DataError` if there are too few problems for a batch, or no expert solutions for the method."""
-    check_batch(args, problems)
-    if method.alignment is not None and not any(problem.anchors for problem in problems):
+    check_batch(args, len(problems))
+    check_solutions(method, problems)
+
+
+def check_solutions(method: Method, problems: Sequence[Problem]) -> None:
+    """Raise a `DataError` if the method needs expert solutions and there are none."""
+    if method.alignment is not None and not len(anchored(problems)):
         raise DataError(
             f"{method.name} needs expert solutions, and none of the {len(problems):,} problems has one. Name their "
             "column with anchor_fields (--data.anchor_fields), or train with grpo.",

@@ -1,78 +1,134 @@
-"""Convert TRL's rows to GAR's problems."""
+"""Convert TRL's rows to GAR's problems. A row is read when its group is sampled."""
 
+import copy
 import warnings
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, Self
 
+import numpy as np
 from datasets import Dataset, IterableDataset
 
-from gar.data.problems import problems_of
+from gar.data.problems import problem_of, problems_of
+from gar.data.schemas import ColumnSchema, choose_schema, column_value
+from gar.data.table import SAMPLE, DatasetProblems, LazyProblems, anchored
 from gar.errors import DataError
 from gar.settings import SourceSettings
 from gar.types import Problem
 
-INDEX = "problem_index"
-"""The column that numbers the rows of the training data."""
+PROBLEM = "gar_problem"
+"""The column with the number of a row and its problem."""
+
+Row = dict[str, Any]
+
+
+class ReadRows(Dataset):
+    """A data set whose rows are completed when they are read: new columns would copy one that was shuffled."""
+
+    _complete: Callable[[Row, int], Row]
+
+    @classmethod
+    def of(cls, rows: Dataset, complete: Callable[[Row, int], Row]) -> Self:
+        """The same rows, each as `complete` makes it from the row and its number."""
+        made: Any = copy.copy(rows)
+        made.__class__ = cls
+        made._complete = complete
+        return made
+
+    def __getitem__(self, key: Any) -> Any:
+        """A completed row. Columns are as they were."""
+        row: Any = super().__getitem__(key)
+        return self._complete(row, range(len(self))[key]) if isinstance(key, int) else row
+
+    def __iter__(self) -> Iterator[Row]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """The completed rows."""
+        return (self[i] for i in range(len(self)))
+
+    def __getitems__(self, keys: list[int]) -> list[Row]:
+        """The rows of a batch, as torch's loader asks for them."""
+        return [self._complete(row, key) for key, row in zip(keys, super().__getitems__(keys), strict=True)]
 
 
 class ProblemRows:
-    """The problems of a data set, and the data set as TRL reads it: with the column `prompt`, its rows numbered.
+    """The problems of a data set, and the data set as TRL reads it: with the columns `prompt` and `PROBLEM`.
 
-    `rows` are a `datasets.Dataset` or a list of rows or problems, `columns` fields of `SourceSettings`.
+    `rows` are a `datasets.Dataset` or `IterableDataset`, or a list of rows or problems. `columns` are fields of
+    `SourceSettings`.
 
     Raises:
-        DataError: There are no rows, they are something else, or as `problems_of`.
+        DataError: There are no rows, they are something else, or as `DatasetProblems`.
     """
 
     def __init__(self, rows: Any, columns: Mapping[str, Any]):
         self._columns = SourceSettings(**columns)
-        if rows is None or isinstance(rows, IterableDataset | Mapping):
+        if rows is None or isinstance(rows, Mapping):
             raise DataError(
-                f"train_dataset is {type(rows).__name__}, expected a datasets.Dataset with the columns prompt, answer "
-                "and expert_solution, or a list of rows. All of them are read before training starts.",
+                f"train_dataset is {type(rows).__name__}, expected a datasets.Dataset or IterableDataset with the "
+                "columns prompt, answer and expert_solution, or a list of rows.",
                 code="dataset-type",
             )
-        rows = rows if isinstance(rows, Dataset) else list(rows)
-        self.all = problems_of(rows, self._columns)
-        if not self.all:
-            raise DataError("train_dataset is empty: there is nothing to train on.", code="no-rows")
-        dataset = self._dataset(rows, self.all)
-        if INDEX in dataset.column_names:
-            raise DataError(
-                f"train_dataset has a column '{INDEX}', which GARTrainer adds. Rename yours.", code="reserved-column"
-            )
-        self.training = dataset.add_column(INDEX, list(range(len(dataset))))
-        """TRL's training data."""
-        lacking = sum(not problem.anchors for problem in self.all)
-        if 0 < lacking < len(rows) and not isinstance(rows[0], Problem):
+        self.streams = isinstance(rows, IterableDataset)
+        """Whether `all` are only the first rows."""
+        self.all, self.training = self._readable(rows)
+        """The problems, and TRL's training data."""
+        lacking = len(self.all) - len(anchored(self.all))
+        if 0 < lacking < len(self.all) and not _holds_problems(rows):
             warnings.warn(
-                f"{lacking:,} of {len(rows):,} rows have no expert solution: their responses earn no bonus.",
+                f"{lacking:,} of {len(self.all):,} rows have no expert solution: their responses earn no bonus.",
                 stacklevel=3,
             )
 
     def evaluation(self, rows: Any) -> Any:
-        """TRL's evaluation data: a data set or several by name, each with the column `prompt`."""
+        """TRL's evaluation data: a data set or several by name."""
         if isinstance(rows, Mapping):
             return {name: self.evaluation(members) for name, members in rows.items()}
-        if rows is None or isinstance(rows, IterableDataset):
-            return rows
-        return self._dataset(rows, problems_of(rows, self._columns))
+        return None if rows is None else self._readable(rows)[1]
 
-    def _dataset(self, rows: Any, problems: Sequence[Problem]) -> Dataset:
-        prompt = self._columns.prompt_field or "prompt"
-        if not isinstance(rows, Dataset):
-            given = [
-                {"answer": p.answer} if isinstance(row, Problem) else row for row, p in zip(rows, problems, strict=True)
-            ]
-            return Dataset.from_list([{**row, "prompt": p.prompt} for row, p in zip(given, problems, strict=True)])
-        if prompt == "prompt" and prompt in rows.column_names:
-            return rows
-        rest = rows.remove_columns([name for name in rows.column_names if name == "prompt"])
-        return rest.add_column("prompt", [problem.prompt for problem in problems])
+    def taken(self, rows: Iterable[Row]) -> tuple[list[Row], list[int], list[Problem]]:
+        """The rows of a batch without our column, their numbers and problems. Other rows are read and counted here."""
+        rows = list(rows)
+        found = [row.get(PROBLEM) or (i, problems_of([row], self._columns)[0]) for i, row in enumerate(rows)]
+        rows = [{name: value for name, value in row.items() if name != PROBLEM} for row in rows]
+        return rows, [number for number, _ in found], [problem for _, problem in found]
 
-    def __getitem__(self, index: int) -> Problem:
-        return self.all[index]
+    def _readable(self, rows: Any) -> tuple[Sequence[Problem], Any]:
+        """The problems of a data set, and the data set as TRL reads it."""
+        if isinstance(rows, IterableDataset):
+            first = list(rows.take(SAMPLE))
+            problems = problems_of(_some(first), self._columns)
+            complete = partial(_completed, choose_schema(first[0], self._columns, source="the rows"))
+            return problems, rows.map(complete, with_indices=True)
+        if isinstance(rows, LazyProblems):
+            problems = _some(rows)
+        elif isinstance(rows, Dataset):
+            problems = DatasetProblems(_some(rows), self._columns)
+        else:
+            problems = problems_of(_some(list(rows)), self._columns)
+        if _holds_problems(rows):
+            numbers = Dataset.from_dict({"number": np.arange(len(problems))})
+            return problems, ReadRows.of(numbers, lambda _, i: _row_of(problems[i], i))
+        rows = rows if isinstance(rows, Dataset) else Dataset.from_list(list(rows))
+        schema = choose_schema(rows[0], self._columns, source="the rows")
+        return problems, ReadRows.of(rows, partial(_completed, schema))
 
-    def read(self, row: Mapping[str, Any]) -> Problem:
-        """The problem of a row of evaluation data."""
-        return problems_of([row], self._columns)[0]
+
+def _some(rows: Any) -> Any:
+    """The rows, of which there must be some, without a column of our name."""
+    if not len(rows):
+        raise DataError("the data set is empty: it has no rows.", code="no-rows")
+    if isinstance(rows[0], Mapping) and PROBLEM in rows[0]:
+        raise DataError(f"the data set has a column '{PROBLEM}', which GARTrainer adds.", code="reserved-column")
+    return rows
+
+
+def _holds_problems(rows: Any) -> bool:
+    return isinstance(rows, LazyProblems) or (isinstance(rows, list) and isinstance(rows[0], Problem))
+
+
+def _completed(schema: ColumnSchema, row: Row, number: int) -> Row:
+    problem = problem_of(row, schema, number=number + 1)
+    return {**row, "prompt": column_value(row, schema.prompt), PROBLEM: (number, problem)}
+
+
+def _row_of(problem: Problem, number: int) -> Row:
+    return {"answer": problem.answer, "prompt": copy.deepcopy(problem.prompt), PROBLEM: (number, problem)}

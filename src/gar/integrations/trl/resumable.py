@@ -13,6 +13,8 @@ from gar.integrations.trl.flags import generation_passes
 class ResumableTrainer(GRPOTrainer):
     """`GRPOTrainer` with resumes that equal an uninterrupted run."""
 
+    _train_sampler: Any = None  # a stream has none
+
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         """Save what is under way, too: the sums for the next line of metrics, and rollouts that are not used up."""
         super()._save_checkpoint(model, trial)
@@ -42,7 +44,7 @@ class ResumableTrainer(GRPOTrainer):
         return f"under_way_{self.accelerator.process_index}.pt"
 
     def _get_train_sampler(self, dataset: Any = None) -> Any:
-        self._train_sampler: Any = super()._get_train_sampler(dataset)
+        self._train_sampler = super()._get_train_sampler(dataset)
         return self._train_sampler
 
     def _issue_warnings_after_load(self, load_result: Any) -> None:
@@ -59,7 +61,8 @@ class ResumableTrainer(GRPOTrainer):
         epochs_trained, checkpoint = kwargs["epochs_trained"], kwargs["resume_from_checkpoint"]
         if kwargs["epoch"] == epochs_trained and checkpoint is not None:
             self._restore_under_way(checkpoint)
-        if kwargs["epoch"] == epochs_trained and self._train_sampler.shuffle:
+        sampler = self._train_sampler
+        if kwargs["epoch"] == epochs_trained and sampler is not None and sampler.shuffle:
             for _ in range(epochs_trained):
-                torch.randperm(self._train_sampler.num_samples, generator=self._train_sampler.generator)
+                torch.randperm(sampler.num_samples, generator=sampler.generator)
         super()._run_epoch(*args, **kwargs)

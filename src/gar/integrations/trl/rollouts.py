@@ -74,7 +74,7 @@ class RolloutBatch:
         """
         for i, (prompt, ids) in enumerate(zip(prompt_ids, completion_ids, strict=True)):
             group, problem = self.group_index[i], self.problems[i]
-            found = Anchors.unread(len(problem.anchors)) if anchors is None else anchors.anchors(group, prompt)
+            found = Anchors.unread(len(problem.anchors)) if anchors is None else anchors.anchors(group, problem, prompt)
             mask = None if token_mask is None else token_mask[i]
             truncated = not ids or ids[-1] not in endings
             read = reader.read(prompt, ids, mask=mask, anchors=found, group_index=group, truncated=truncated)

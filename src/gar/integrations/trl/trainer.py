@@ -18,9 +18,9 @@ from gar.integrations.trl.arguments import with_method
 from gar.integrations.trl.callbacks import StepTimer
 from gar.integrations.trl.contract import check_contract
 from gar.integrations.trl.deciding import Decider, find_decider, gar
-from gar.integrations.trl.flags import TRL, check_problems, check_processor, trl_flags
+from gar.integrations.trl.flags import TRL, check_batch, check_processor, check_solutions, trl_flags
 from gar.integrations.trl.parts import RunParts
-from gar.integrations.trl.problems import INDEX, ProblemRows
+from gar.integrations.trl.problems import ProblemRows
 from gar.integrations.trl.ranks import TrlRanks, gathered_on_main
 from gar.integrations.trl.resumable import ResumableTrainer
 from gar.integrations.trl.rollouts import RolloutBatch, gated_advantages, mean_advantages
@@ -62,7 +62,8 @@ class GARTrainer(ResumableTrainer):
             ("dapo"), and the paper's is `loss_type="grpo"`.
         train_dataset: A `datasets.Dataset` or a list of rows with the columns `prompt` (text or messages), `answer`
             (not read if a reward function decides) and `expert_solution` (a text or a list of texts), or in another
-            schema of `gar.data.schemas`, or a list of `gar.Problem`. Responses to one row form a group.
+            schema of `gar.data.schemas`, or a list of `gar.Problem`. Responses to one row form a group. Rows are read
+            when their group is sampled. An `IterableDataset` needs `args.max_steps`.
         eval_dataset: As in `GRPOTrainer`, with the columns of `train_dataset`. Measured by the outcome alone.
         processing_class: The tokenizer, padding on the left. None loads the model's.
         verifier: Decides what is right, and which format is required, for example `gar.Verifier()`.
@@ -135,7 +136,7 @@ class GARTrainer(ResumableTrainer):
         )
         """Method and settings in force."""
         if not by_run:
-            check_problems(self._config, self._method, self._problems.all)
+            self._check_problems()
         super().__init__(
             model=model,
             reward_funcs=functions,
@@ -157,7 +158,8 @@ class GARTrainer(ResumableTrainer):
         self._watchdog = Watchdog(watchdog or WatchdogSettings())
         self._prepare()
         reads_anchors = self._method.alignment is not None and not by_run
-        if reads_anchors and (note := check_anchors(self._problems.all, self.reader)):
+        whole = not self._problems.streams
+        if reads_anchors and (note := check_anchors(self._problems.all, self.reader, whole=whole)):
             warnings.warn(note, stacklevel=2)
 
     @classmethod
@@ -198,6 +200,23 @@ class GARTrainer(ResumableTrainer):
         """
         return loss
 
+    def _check_problems(self) -> None:
+        """Check what the method needs of the data set, as far as a stream shows it."""
+        if not self._problems.streams:
+            check_batch(self._config, len(self._problems.all))
+            return check_solutions(self._method, self._problems.all)
+        if self._method.alignment == "shuffled-anchor":
+            raise ConfigError(
+                f"{self._method.name} draws its expert solutions from the whole data set, and train_dataset is a "
+                "stream. Give a datasets.Dataset.",
+                code="stream",
+            )
+        warnings.warn(
+            "train_dataset is a stream: only its first rows are checked now. Whether there are enough for a batch, "
+            "and whether ids repeat, is not.",
+            stacklevel=3,
+        )
+
     def _append_column(self, decides: int | None) -> int:
         """Add a column for the method's bonus to the user's functions, with the weight of the one that `decides`."""
         self.reward_funcs.append(gar)
@@ -229,12 +248,9 @@ class GARTrainer(ResumableTrainer):
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         self._states.refresh()
-        numbered = [row[INDEX] for row in inputs] if self._is_training() else []
-        self._batch = RolloutBatch(
-            problems=[self._problems[i] for i in numbered] or [self._problems.read(row) for row in inputs],
-            group_index=numbered or list(range(len(inputs))),
-            rows=[{name: value for name, value in row.items() if name != INDEX} for row in inputs],
-        )
+        rows, numbers, problems = self._problems.taken(inputs)
+        group_index = numbers if self._is_training() else list(range(len(rows)))
+        self._batch = RolloutBatch(problems=problems, group_index=group_index, rows=rows)
         output = super()._generate_and_score_completions(self._batch.rows)
         in_loss = output["completion_mask"] * output.get("tool_mask", 1)
         if self.shaping.overrides_advantages:

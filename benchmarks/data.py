@@ -1,0 +1,193 @@
+"""CPU seconds and peak memory from a data set to the first step, beside `GRPOTrainer`'s.
+
+    python benchmarks/data.py [--sizes 10000 100000 1000000] [--cases grpo init train ...] [--words 60 250]
+
+Generates problems with a prompt and an expert solution of `--words` words, and measures each case in a process of its
+own, with the embedded model:
+
+    grpo     GRPOTrainer(train_dataset=a memory-mapped data set), its __init__ alone
+    init     GARTrainer(...), the same
+    train    `gar train` on a .jsonl to the end of its first step, the whole process
+    ranks    the same on two ranks, each process by itself
+    resume   `gar train --resume` of the run of `train` after its last step
+    check    `gar data check`
+    prepare  `gar data prepare`, 1,000 problems
+
+Memory is the peak of the resident set, which counts pages of mapped files, for `grpo` and `init` beyond what was in
+use before. Writes results/data-cpu.json.
+"""
+
+import argparse
+import contextlib
+import io
+import json
+import os
+import random
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+SIZES, WORDS = [10_000, 100_000, 1_000_000], [60, 250]
+SETTINGS = {
+    "data.template": "plain", "evaluate.eval_on_start": False, "evaluate.max_problems": 2, "evaluate.num_samples": 1,
+    "evaluate.pass_at_k": 1, "preflight.mode": "off", "trl.max_steps": 1, "trl.use_cpu": True, "trl.bf16": False,
+    "trl.per_device_train_batch_size": 16, "trl.num_generations": 8, "trl.max_completion_length": 16,
+    "trl.save_steps": 1, "trl.gradient_checkpointing": False, "records.name": "run",
+}  # fmt: skip
+TRAIN = [part for name, value in SETTINGS.items() for part in (f"--{name}", str(value).lower())]
+
+
+def write_data(folder: Path, size: int, words: list[int]) -> None:
+    """`problems.jsonl`, and the same in Arrow, as `datasets` maps it into memory. The same on every machine."""
+    import pyarrow as pa
+
+    rng = random.Random(0)
+    known = ["".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=rng.randrange(2, 10))) for _ in range(4096)]
+    pool = known * 2  # a text is a run of words
+
+    def text(number: int) -> str:
+        start = rng.randrange(4096)
+        return " ".join(pool[start : start + max(1, number + rng.randrange(-number // 4, number // 4 + 1))])
+
+    def row(i: int) -> dict[str, str]:
+        prompt, solution = f"{i} {text(words[0])} =", f"{text(words[1])} {i % 10}"
+        return {"id": f"p-{i}", "prompt": prompt, "answer": str(i % 10), "expert_solution": solution}
+
+    schema = pa.schema([(name, pa.string()) for name in ("id", "prompt", "answer", "expert_solution")])
+    with (
+        (folder / "problems.jsonl").open("w") as file,
+        pa.ipc.new_stream(folder / "problems.arrow", schema) as table,
+    ):
+        for start in range(0, size, 1000):
+            batch = [row(i) for i in range(start, min(start + 1000, size))]
+            file.writelines(json.dumps(each) + "\n" for each in batch)
+            table.write_batch(pa.RecordBatch.from_pylist(batch, schema=schema))
+
+
+def peak_bytes() -> int:
+    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def trainer_case(name: str, folder: Path) -> dict[str, float]:
+    """CPU seconds and memory of making a trainer."""
+    from common import resident_bytes
+    from datasets import Dataset
+    from trl import GRPOConfig, GRPOTrainer
+
+    from gar.integrations.trl import GARTrainer
+    from gar.models.embedded import load_embedded
+
+    model, tokenizer = load_embedded()
+    tokenizer.padding_side = "left"
+    args = GRPOConfig(
+        str(folder / name), use_cpu=True, bf16=False, per_device_train_batch_size=16, num_generations=8,
+        max_completion_length=16, max_steps=1, report_to="none",
+    )  # fmt: skip
+    # Once on a few rows, so that what is imported late does not count.
+    few = Dataset.from_dict(Dataset.from_file(str(folder / "problems.arrow"))[:64])
+
+    def make(rows: Any) -> Any:
+        arguments: dict[str, Any] = dict(model=model, args=args, train_dataset=rows, processing_class=tokenizer)
+        if name == "init":
+            return GARTrainer(**arguments)
+        return GRPOTrainer(reward_funcs=lambda completions, **_: [0.0] * len(completions), **arguments)
+
+    make(few)
+    rows = Dataset.from_file(str(folder / "problems.arrow"))
+    Path("/proc/self/clear_refs").write_text("5")  # reset the peak
+    before, start = resident_bytes("VmRSS") or 0, time.process_time()
+    make(rows)
+    return {"cpu_seconds": time.process_time() - start, "peak_bytes": (resident_bytes("VmHWM") or 0) - before}
+
+
+def command_case(arguments: list[str]) -> dict[str, float]:
+    """CPU seconds and peak memory of a command of gar, in this process."""
+    from gar.cli.main import main
+
+    with contextlib.redirect_stdout(io.StringIO()):
+        code = main(arguments)
+    if code:
+        raise SystemExit(code)
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return {"cpu_seconds": used.ru_utime + used.ru_stime, "peak_bytes": peak_bytes()}
+
+
+def command_of(case: str, folder: Path) -> list[str]:
+    source, runs = str(folder / "problems.jsonl"), folder / f"runs-{'ranks' if case == 'ranks' else 'train'}"
+    if case == "resume":
+        from gar.records import RunFolder
+
+        RunFolder.open(runs / "run").update_run(status="interrupted")
+        return ["train", "--resume", str(runs / "run")]
+    return {
+        "train": ["train", *TRAIN, "--data.source", source, "--records.output_dir", str(runs)],
+        "ranks": ["train", *TRAIN, "--data.source", source, "--records.output_dir", str(runs)],
+        "check": ["data", "check", source],
+        "prepare": ["data", "prepare", source, str(folder / "drawn.jsonl"), "--num-problems", "1000", "--seed", "0"],
+    }[case]
+
+
+def measured(case: str, folder: Path) -> list[dict[str, float]]:
+    """The figures of a case: one for each process."""
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1"}
+    launch = [sys.executable]
+    if case == "ranks":
+        launch += ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    for old in folder.glob("usage-*.json"):
+        old.unlink()
+    if case in ("train", "ranks"):
+        shutil.rmtree(folder / f"runs-{case}", ignore_errors=True)
+    command = [*launch, __file__, "--inside", case, str(folder)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}")
+    return [json.loads(path.read_text()) for path in sorted(folder.glob("usage-*.json"))]
+
+
+def inside(case: str, folder: Path) -> None:
+    """Run a case in this process, and leave its figures in the folder."""
+    work: Callable[[], dict[str, float]] = (
+        (lambda: trainer_case(case, folder))
+        if case in ("grpo", "init")
+        else (lambda: command_case(command_of(case, folder)))
+    )
+    figures = work()
+    (folder / f"usage-{os.environ.get('RANK', '0')}.json").write_text(json.dumps(figures))
+
+
+def main() -> None:
+    if sys.argv[1:2] == ["--inside"]:
+        return inside(sys.argv[2], Path(sys.argv[3]))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
+    parser.add_argument("--words", type=int, nargs=2, default=WORDS)
+    parser.add_argument("--cases", nargs="+", default=["grpo", "init", "train", "ranks", "check", "prepare"])
+    parser.add_argument("--folder", type=Path, help="keeps the data for the next time")
+    parser.add_argument("--out", type=Path, default=Path("results/data-cpu.json"))
+    arguments = parser.parse_args()
+    from common import machine, write_json
+
+    results: dict[str, Any] = {}
+    for size in arguments.sizes:
+        with tempfile.TemporaryDirectory() as temporary:
+            folder = arguments.folder or Path(temporary)
+            folder = folder / f"{size}-{'-'.join(map(str, arguments.words))}"
+            if not (folder / "problems.arrow").exists():
+                folder.mkdir(parents=True, exist_ok=True)
+                write_data(folder, size, arguments.words)
+            for case in arguments.cases:
+                figures = measured(case, folder)
+                results.setdefault(case, {})[str(size)] = figures
+                shown = ", ".join(f"{f['cpu_seconds']:.2f} s {f['peak_bytes'] / 2**20:,.0f} MiB" for f in figures)
+                print(f"{size:>9,} {case:8} {shown}", flush=True)
+    write_json(arguments.out, {"words": arguments.words, "results": results, "machine": machine()})
+
+
+if __name__ == "__main__":
+    main()

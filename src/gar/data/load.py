@@ -1,0 +1,313 @@
+"""The problems of a run: read from their source once, kept in an Arrow file, and read from there one at a time.
+
+The file has no name any more when all processes have opened it. So ranks share it, memory holds only what is read at
+the moment, and nothing is left of it, however a run ends.
+"""
+
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from xxhash import xxh3_128
+
+from gar.data.problems import iter_problems, no_problems, repeated_id
+from gar.data.prompts import Renderer
+from gar.data.table import LazyProblems, filled
+from gar.records.files import system_errors
+from gar.settings import DEFAULT_SOURCE, DataSettings, SourceSettings
+from gar.types import Anchor, Problem, Prompt
+
+_SCHEMA = pa.schema(
+    {
+        "place": pa.string(),
+        "id": pa.string(),
+        "prompt": pa.string(),  # null if it is chat messages
+        "messages": pa.list_(pa.struct({"role": pa.string(), "content": pa.string()})),
+        "answer": pa.string(),
+        "anchors": pa.list_(pa.string()),
+        "anchor_field": pa.string(),
+        "source": pa.string(),
+        "choices": pa.list_(pa.string()),
+    }
+)
+_BATCH = 4096
+
+
+class ProblemTable(LazyProblems):
+    """Problems in an Arrow file, each read when it is asked for.
+
+    Args:
+        path: The file.
+        digest: A checksum of its rows.
+        prompt_bytes: A number of UTF-8 bytes that no prompt exceeds, however it is normalized, [rows]. -1 if unknown.
+    """
+
+    def __init__(self, path: Path, digest: str, prompt_bytes: np.ndarray | None = None):
+        self.path, self.digest = path, digest
+        with system_errors(path, "read"):
+            self._rows: pa.Table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
+        self.prompt_bytes = np.full(len(self._rows), -1) if prompt_bytes is None else prompt_bytes
+        self._chosen: np.ndarray | None = None
+        self._render: Renderer | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Another process opens the file."""
+        return type(self), (self.path, self.digest)
+
+    def __len__(self) -> int:
+        """Number of problems."""
+        return len(self._rows) if self._chosen is None else len(self._chosen)
+
+    def _read(self, index: int) -> Problem:
+        row = index if self._chosen is None else int(self._chosen[index])
+        (problem,) = self._made(self._rows.slice(row, 1))
+        return problem
+
+    def __iter__(self) -> Iterator[Problem]:
+        """The problems in order."""
+        wanted = np.arange(len(self._rows)) if self._chosen is None else self._chosen
+        first = 0
+        for batch in self._rows.to_batches():
+            inside = wanted[np.searchsorted(wanted, first) : np.searchsorted(wanted, first + len(batch))] - first
+            chosen = batch if len(inside) == len(batch) else batch.take(pa.array(inside))
+            yield from self._made(chosen)
+            first += len(batch)
+
+    def chosen(self, positions: np.ndarray) -> "ProblemTable":
+        """Some of these problems, by ascending positions."""
+        fewer = self._copy()
+        fewer._chosen = positions if self._chosen is None else self._chosen[positions]
+        fewer.prompt_bytes = self.prompt_bytes[positions]
+        return fewer
+
+    def _made(self, rows: pa.Table | pa.RecordBatch) -> Iterator[Problem]:
+        problems = map(_problem, rows.to_pylist())
+        return problems if self._render is None else map(self._render, problems)
+
+    def rendered(self, render: Renderer) -> "ProblemTable":
+        """The same problems, each as `render` makes it when it is read."""
+        other = self._copy()
+        other._render = render
+        return other
+
+    def _copy(self) -> "ProblemTable":
+        other = ProblemTable.__new__(ProblemTable)
+        vars(other).update(vars(self))
+        return other
+
+    @property
+    def anchored(self) -> np.ndarray:
+        """As `LazyProblems`."""
+        mask = filled(self._rows.column("anchors"))
+        return np.flatnonzero(mask if self._chosen is None else mask[self._chosen])
+
+    @property
+    def with_messages(self) -> str | None:
+        """The id of the first problem whose prompt is chat messages, None if all are text."""
+        prompts = self._rows.column("prompt")
+        if not prompts.null_count:
+            return None
+        return self._rows.column("id")[int(np.argmin(prompts.is_valid().to_numpy()))].as_py()
+
+    def data_hash(self) -> str:
+        """A checksum of the problems and of how they are rendered."""
+        chosen = b"" if self._chosen is None else self._chosen.astype("<i8").tobytes()
+        return xxh3_128(f"{self.digest} {self._render}".encode() + chosen).hexdigest()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LoadedProblems:
+    """The problems of a source, to be iterated like a list. `notes` names what was dropped and what lacks an anchor."""
+
+    problems: Sequence[Problem]
+    notes: list[str]
+
+    def __iter__(self) -> Iterator[Problem]:
+        """The problems in order."""
+        return iter(self.problems)
+
+    def __len__(self) -> int:
+        """Number of problems."""
+        return len(self.problems)
+
+
+def load_problems(
+    source: str, *, options: SourceSettings = DEFAULT_SOURCE, max_problems: int | None = None
+) -> LoadedProblems:
+    """Load every problem of a source into memory. (`iter_problems` streams them.)
+
+    Args:
+        source: As in `iter_problems`.
+        options: Columns, split and revision. None detects the schema.
+        max_problems: Stop after this many problems.
+
+    Raises:
+        DataError: As `iter_problems`, or an id is used twice, or no row gives a problem.
+    """
+    table, notes = store_problems(source, options=options, max_problems=max_problems)
+    table.path.unlink()
+    return LoadedProblems(problems=list(table), notes=notes)
+
+
+def load_run_problems(settings: DataSettings) -> LoadedProblems:
+    """The first `max_problems` problems of a run, not yet rendered as prompts. Each is read when it is asked for.
+
+    Raises:
+        DataError: As `load_problems`.
+    """
+    table, notes = store_problems(settings.source, options=settings, max_problems=settings.max_problems)
+    table.path.unlink()
+    return LoadedProblems(problems=table, notes=notes)
+
+
+def store_problems(
+    source: str,
+    *,
+    options: SourceSettings = DEFAULT_SOURCE,
+    max_problems: int | None = None,
+    folder: Path | None = None,
+) -> tuple[ProblemTable, list[str]]:
+    """Read every problem of a source into a file that the caller removes when all processes have opened it.
+
+    Memory holds a batch of rows. `folder` is where the file lies, None for the folder of temporary files.
+
+    Returns:
+        The problems, and what was dropped or lacks an anchor, in words.
+
+    Raises:
+        DataError: As `load_problems`.
+        RecordError: The file cannot be written.
+    """
+    notes = _Notes()
+    problems = islice(iter_problems(source, options, on_drop=notes.drop), max_problems)
+    with tempfile.NamedTemporaryFile(prefix=".gar-problems-", suffix=".arrow", dir=folder, delete=False) as file:
+        path = Path(file.name)
+    try:
+        with system_errors(path, "written"):
+            digest, prompt_bytes = _write(path, problems, notes)
+        if not len(prompt_bytes):
+            raise no_problems(source, options, notes.counts)
+        table = ProblemTable(path, digest, prompt_bytes)
+        ids = table._rows.column("id")
+        if pc.count_distinct(ids).as_py() < len(ids):  # pyright: ignore
+            raise repeated_id(zip(table._rows.column("place").to_pylist(), ids.to_pylist(), strict=True))
+    except BaseException:
+        path.unlink()
+        raise
+    return table, notes.texts(len(table))
+
+
+class _Notes:
+    """What was dropped and what lacks an anchor: the first place of each, and how many."""
+
+    def __init__(self) -> None:
+        self.counts = Counter[str]()
+        self._first: dict[str, str] = {}
+        self._lacking, self._first_lacking = 0, ""
+
+    def drop(self, place: str, reason: str) -> None:
+        self._first.setdefault(reason, place)
+        self.counts[reason] += 1
+
+    def look(self, place: str, problem: Problem) -> None:
+        if not problem.anchors:
+            self._lacking += 1
+            self._first_lacking = self._first_lacking or f"{place}: problem {problem.id!r} has"
+
+    def texts(self, num_problems: int) -> list[str]:
+        total = num_problems + self.counts.total()
+        notes = [
+            f"{self._first[reason]}: dropped, {reason} ({count} of {total} rows)."
+            for reason, count in self.counts.most_common()
+        ]
+        if self._lacking:
+            notes.append(f"{self._first_lacking} no anchor ({self._lacking} of {num_problems} lack one).")
+        return notes
+
+
+def _write(path: Path, problems: Iterator[tuple[str, Problem]], notes: _Notes) -> tuple[str, np.ndarray]:
+    """Write problems. Returns a checksum of them, and a bound of each prompt's bytes."""
+    digest, bounds = _Digest(), [np.zeros(0, dtype=np.int64)]
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, _SCHEMA) as writer:
+        while some := list(islice(problems, _BATCH)):
+            for place, problem in some:
+                notes.look(place, problem)
+            batch = _batch(some)
+            writer.write_batch(batch)
+            for name in _SCHEMA.names[1:]:
+                digest.update(name, batch.column(name))
+            bounds.append(_prompt_bytes(batch.column("prompt")))
+    return digest.hex(), np.concatenate(bounds)
+
+
+def _batch(found: Sequence[tuple[str, Problem]]) -> pa.RecordBatch:
+    problems = [problem for _, problem in found]
+    texts = [problem.prompt if isinstance(problem.prompt, str) else None for problem in problems]
+    columns: dict[str, list[Any]] = {
+        "place": [place for place, _ in found],
+        "id": [problem.id for problem in problems],
+        "prompt": texts,
+        "messages": [None if text is not None else p.prompt for text, p in zip(texts, problems, strict=True)],
+        "answer": [problem.answer for problem in problems],
+        "anchors": [[anchor.text for anchor in problem.anchors] for problem in problems],
+        "anchor_field": [problem.anchors[0].field if problem.anchors else "" for problem in problems],
+        "source": [problem.source for problem in problems],
+        "choices": [problem.choices for problem in problems],
+    }
+    return pa.record_batch(columns, schema=_SCHEMA)
+
+
+def _problem(row: dict[str, Any]) -> Problem:
+    prompt: Prompt = row["messages"] if row["prompt"] is None else row["prompt"]
+    return Problem(
+        id=row["id"],
+        prompt=prompt,
+        answer=row["answer"],
+        anchors=tuple(Anchor(text=text, field=row["anchor_field"]) for text in row["anchors"]),
+        source=row["source"],
+        choices=tuple(row["choices"]),
+    )
+
+
+def _prompt_bytes(prompts: pa.Array) -> np.ndarray:
+    """Bytes of each prompt: three times those that it has if NFC may write it anew, -1 for messages."""
+    sizes = pc.fill_null(pc.binary_length(prompts), -1).to_numpy().astype(np.int64)  # pyright: ignore
+    ascii = pc.fill_null(pc.string_is_ascii(prompts), True).to_numpy(zero_copy_only=False)  # pyright: ignore
+    return np.where(ascii, sizes, 3 * sizes)
+
+
+class _Digest:
+    """A checksum of columns that does not depend on how they are cut into batches."""
+
+    def __init__(self) -> None:
+        self._parts: dict[str, Any] = {}
+
+    def update(self, name: str, array: pa.Array) -> None:
+        """Add values to a column: their lengths to one checksum, and their bytes to another."""
+        if pa.types.is_struct(array.type):
+            for field in array.type:
+                self.update(f"{name}.{field.name}", array.field(field.name))
+            return
+        is_list = pa.types.is_list(array.type)
+        lengths = pc.list_value_length(array) if is_list else pc.binary_length(array)  # pyright: ignore
+        self._add(f"{name}#", pc.fill_null(lengths, -1).to_numpy().astype("<i4"))  # pyright: ignore
+        if is_list:
+            return self.update(f"{name}[]", array.flatten())
+        _, offsets, data = array.buffers()
+        ends = np.frombuffer(offsets or b"", dtype=np.int32)[array.offset : array.offset + len(array) + 1]
+        self._add(name, memoryview(data)[ends[0] : ends[-1]] if len(array) and data is not None else b"")
+
+    def _add(self, name: str, content: Any) -> None:
+        self._parts.setdefault(name, xxh3_128()).update(content)
+
+    def hex(self) -> str:
+        """The checksum of all columns."""
+        parts = [(name, part.hexdigest()) for name, part in sorted(self._parts.items())]
+        return xxh3_128(repr(parts).encode()).hexdigest()

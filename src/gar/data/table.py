@@ -1,0 +1,148 @@
+"""Problems that stay in Arrow, each read when it is asked for, and what is known about all of them from Arrow alone."""
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from gar.data.problems import problem_of, repeated_id
+from gar.data.schemas import ColumnSchema, choose_schema
+from gar.errors import DataError
+from gar.settings import SourceSettings
+from gar.types import Problem
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+SAMPLE = 64
+"""How many rows are read at the start, evenly spread. More would bring much of a mapped file into memory."""
+
+
+class LazyProblems(Sequence[Problem]):
+    """Problems that are read when they are asked for."""
+
+    @property
+    @abstractmethod
+    def anchored(self) -> np.ndarray:
+        """The positions of the problems whose expert solution is not empty, ascending. Reads no text."""
+
+    @abstractmethod
+    def _read(self, index: int) -> Problem: ...
+
+    @overload
+    def __getitem__(self, index: int) -> Problem: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Problem]: ...
+    def __getitem__(self, index: int | slice) -> Problem | list[Problem]:
+        """A problem, or some."""
+        chosen = range(len(self))[index]
+        return self._read(chosen) if isinstance(chosen, int) else [self._read(i) for i in chosen]
+
+
+class DatasetProblems(LazyProblems):
+    """The problems of a `datasets.Dataset` with rows.
+
+    `options` name its columns. A row that is bad is an error when it is read. What Arrow knows of all rows without
+    reading their texts is checked at once, and so are `SAMPLE` rows.
+
+    Raises:
+        DataError: A column is missing, a prompt or an answer is empty, a row of the sample is bad, or two rows have
+            the same id.
+    """
+
+    def __init__(self, rows: "Dataset", options: SourceSettings):
+        self._rows = rows
+        self._schema: ColumnSchema = choose_schema(rows[0], options, source="the rows")
+        for column, fault in ((self._schema.prompt, "the prompt is empty"), (self._schema.answer, "")):
+            filled = self._filled(column) if column else None
+            if filled is not None and not filled.all():
+                raise _bad_row(int(filled.argmin()) + 1, fault or self._schema.no_answer)
+        for index in spread(len(self)):
+            self._read(index)
+        self._check_ids()
+
+    def _check_ids(self) -> None:
+        ids = self._column(self._schema.id)
+        if ids is None or pa.types.is_nested(ids.type):
+            return
+        if self._rows._indices is not None:
+            ids = ids.take(self._rows._indices.column(0))
+        if pc.count_distinct(ids).as_py() < len(ids) - ids.null_count:  # pyright: ignore
+            raise repeated_id((f"row {n}", str(id)) for n, id in enumerate(ids.to_pylist(), 1) if id is not None)
+
+    def __len__(self) -> int:
+        """Number of problems."""
+        return len(self._rows)
+
+    def _read(self, index: int) -> Problem:
+        return self.of(self._rows[index], index)
+
+    def of(self, row: Mapping[str, Any], index: int) -> Problem:
+        """The problem of a row, which has this position."""
+        return problem_of(row, self._schema, number=index + 1)
+
+    @property
+    def anchored(self) -> np.ndarray:
+        """As `LazyProblems`. If Arrow does not have the column, all positions."""
+        known = [filled for field in self._schema.anchors if (filled := self._filled(field)) is not None]
+        if not known:
+            has_column = any(field.partition(".")[0] in self._rows[0] for field in self._schema.anchors)
+            return np.arange(len(self) if has_column else 0)
+        return np.flatnonzero(np.logical_or.reduce(known))
+
+    def _filled(self, name: str) -> np.ndarray | None:
+        """Which rows have a value that is not empty. None if Arrow does not have the column."""
+        column = self._column(name)
+        return None if column is None else self._ordered(filled(column))
+
+    def _ordered(self, values: np.ndarray) -> np.ndarray:
+        """Values of Arrow's rows in the order of the data set, which may be a selection of them."""
+        chosen = self._rows._indices
+        return values if chosen is None else values[chosen.column(0).to_numpy()]
+
+    def _column(self, name: str) -> Any:
+        """A column as Arrow has it, before any selection. None if it does not: a transform may make it."""
+        if self._rows.format["type"] == "custom" or not name:
+            return None
+        table, (first, *rest) = self._rows.data, name.split(".")
+        if name in table.column_names:
+            first, rest = name, []
+        if first not in table.column_names:
+            return None
+        column = table.column(first)
+        try:
+            column = pc.struct_field(column, rest) if rest else column  # pyright: ignore
+        except pa.ArrowInvalid:
+            return None
+        return column
+
+
+def spread(count: int, most: int = SAMPLE) -> list[int]:
+    """Up to `most` of the positions below `count`, evenly spread."""
+    return [i * count // most for i in range(most)] if count > most else list(range(count))
+
+
+def filled(column: pa.ChunkedArray) -> np.ndarray:
+    """Which values are not null, "" or an empty list, [values]. It reads offsets, no text."""
+    kind = column.type
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        lengths = pc.binary_length(column)  # pyright: ignore
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        lengths = pc.list_value_length(column)  # pyright: ignore
+    else:
+        return column.is_valid().to_numpy()
+    return pc.fill_null(pc.greater(lengths, 0), False).to_numpy()  # pyright: ignore
+
+
+def _bad_row(number: int, fault: str) -> DataError:
+    return DataError(f"row {number}: {fault}. Leave out such rows.")
+
+
+def anchored(problems: Sequence[Problem]) -> np.ndarray:
+    """The positions of the problems that have an expert solution, ascending."""
+    if isinstance(problems, LazyProblems):
+        return problems.anchored
+    return np.array([i for i, problem in enumerate(problems) if problem.anchors], dtype=np.int64)

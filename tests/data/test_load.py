@@ -1,0 +1,160 @@
+"""Problems in an Arrow file, and the lengths of their prompts."""
+
+import os
+import pickle
+
+import numpy as np
+import pytest
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+from transformers import PreTrainedTokenizerFast
+
+from gar.data import load
+from gar.data.lengths import fitting, prompt_lengths
+from gar.data.load import ProblemTable, load_problems, store_problems
+from gar.data.problems import iter_problems
+from gar.data.prompts import Renderer
+from gar.errors import DataError, RecordError
+from gar.reader import Reader, SpanRule
+from gar.settings import SignalSettings
+from gar.types import Tags
+from tests.support.errors import raises
+
+PLAIN = Renderer(template="plain", chat=False)
+TALK = [{"role": "user", "content": "3+4="}, {"role": "assistant", "content": ""}]
+
+
+def row(number: int, **changes: object) -> dict[str, object]:
+    return {"id": f"p-{number}", "prompt": f"{number}+1=", "answer": "7", "expert_solution": "so é"} | changes
+
+
+def stored(source: str) -> ProblemTable:
+    table, _ = store_problems(source)
+    table.path.unlink()
+    return table
+
+
+def byte_tokenizer(*, nfc: bool = True, template: str | None = None) -> PreTrainedTokenizerFast:
+    """One token a byte, and a special one before the text."""
+    alphabet = {sign: i for i, sign in enumerate(["<s>", *sorted(pre_tokenizers.ByteLevel.alphabet())])}
+    tokenizer = Tokenizer(models.BPE(alphabet, []))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+    tokenizer.normalizer = normalizers.NFC() if nfc else normalizers.Lowercase()
+    tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 0)])
+    made = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<s>")
+    made.chat_template = template
+    return made
+
+
+def reader_of(tokenizer) -> Reader:
+    rule = SpanRule.from_settings(SignalSettings(), format="none", tags=Tags(), tokenizer=tokenizer)
+    return Reader(tokenizer, rule)
+
+
+def test_a_table_gives_the_problems_that_its_source_has(write_rows, monkeypatch: pytest.MonkeyPatch):
+    rows = [
+        row(0), row(1, expert_solution=None), row(2, prompt=TALK), row(3, expert_solution=["a", "b"]),
+        row(4, answer=1.5, source="x"),
+    ]  # fmt: skip
+    source = write_rows(*rows)
+    expected = [problem for _, problem in iter_problems(source)]
+    monkeypatch.setattr(load, "_BATCH", 2)
+    table = stored(source)
+    assert list(table) == expected == load_problems(source).problems
+    assert [table[i] for i in range(-5, 5)] == 2 * expected
+    assert table[1:3] == expected[1:3]
+    assert table.anchored.tolist() == [0, 2, 3, 4]
+    assert table.with_messages == "p-2"
+    some = table.chosen(np.array([1, 2, 4]))
+    assert list(some) == [expected[i] for i in (1, 2, 4)]
+    assert some[-1] == expected[4]
+    assert some.anchored.tolist() == [1, 2]
+    assert list(some.chosen(np.array([0, 2]))) == [expected[1], expected[4]]
+    shown = some.rendered(Renderer(template="boxed", chat=True, all_messages=True))
+    assert shown[0].prompt[0]["content"].endswith("boxed{}.")
+    assert shown[0].question == "1+1="
+    with pytest.raises(IndexError):
+        table[5]
+
+
+def test_another_process_opens_the_file_which_is_gone_for_later_ones(write_rows):
+    table, _ = store_problems(write_rows(row(0), row(1)))
+    held = pickle.dumps(table)
+    other = pickle.loads(held)
+    table.path.unlink()
+    assert list(other) == list(table)
+    assert other.data_hash() == table.data_hash()
+    with pytest.raises(RecordError, match="No such file"):
+        pickle.loads(held)
+
+
+def test_the_hash_does_not_depend_on_batches_and_changes_with_any_text(write_rows, monkeypatch: pytest.MonkeyPatch):
+    rows = [row(0), row(1, prompt=TALK), row(2, expert_solution=["", "b"]), row(3, expert_solution=None)]
+    whole = stored(write_rows(*rows)).data_hash()
+    for size in (1, 2, 3):
+        monkeypatch.setattr(load, "_BATCH", size)
+        assert stored(write_rows(*rows)).data_hash() == whole
+    changed = [
+        [row(0, prompt="0+1=0"), *rows[1:]],
+        [row(0), row(1, prompt=TALK[:1]), *rows[2:]],
+        [*rows[:2], row(2, expert_solution=["", "b", "b"]), rows[3]],
+        [*rows[:3], row(3, expert_solution="")],
+        rows[:3],
+    ]
+    hashes = [stored(write_rows(*each)).data_hash() for each in changed]
+    assert hashes[3] == whole  # no anchor either way
+    assert len({whole, *hashes}) == 5
+    table = stored(write_rows(*rows))
+    assert len({table.data_hash(), table.rendered(PLAIN).data_hash(), table.chosen(np.arange(3)).data_hash()}) == 3
+
+
+def test_a_failure_leaves_no_file(write_rows, tmp_path, monkeypatch: pytest.MonkeyPatch):
+    folder = tmp_path / "files"
+    folder.mkdir()
+    source = write_rows(row(0), row(1), row(2, id="p-0"))
+    with pytest.raises(DataError, match=r":3: the problem id 'p-0' was already used at .*:1"):
+        store_problems(source, folder=folder)
+    with raises(DataError):
+        store_problems(write_rows(row(0, answer="")), folder=folder)
+    monkeypatch.setattr(load.pa, "OSFile", lambda *_: os.open(tmp_path / "no" / "such", os.O_RDONLY))
+    with raises(RecordError):
+        store_problems(write_rows(row(0)), folder=folder)
+    assert list(folder.iterdir()) == []
+
+
+TEMPLATES = {
+    "plain": None,
+    "chat": "{% for m in messages %}[{{ m.content }}]{% endfor %}{% if add_generation_prompt %}ok{% endif %}",
+    "twice": "{% for m in messages %}{{ m.content }}{{ m.content }}{% endfor %}",
+}
+
+
+@pytest.mark.parametrize("kind", TEMPLATES)
+@pytest.mark.parametrize("nfc", [True, False])
+def test_prompts_are_encoded_only_if_they_may_be_too_long(write_rows, monkeypatch, kind: str, nfc: bool):
+    tokenizer = byte_tokenizer(nfc=nfc, template=TEMPLATES[kind])
+    reader = reader_of(tokenizer)
+    # U+0958 becomes two characters and six bytes under NFC
+    table = stored(write_rows(*(row(i, prompt=text) for i, text in enumerate(("a" * 9, "b" * 40, "\u0958" * 4, "é")))))
+    render = PLAIN if kind == "plain" else Renderer(template="boxed", chat=True)
+    exact = [len(reader.encode(problem.prompt)) for problem in table.rendered(render)]
+    encoded: list[object] = []
+    encode = reader.encode_all
+    monkeypatch.setattr(reader, "encode_all", lambda some: (encoded.extend(some), encode(some))[1])
+    for enough in range(0, 2 * max(exact), 3):
+        encoded.clear()
+        lengths = prompt_lengths(table, render, reader, enough=enough)
+        for length, true in zip(lengths, exact, strict=True):
+            assert length == true or true <= length <= enough
+        if not nfc or kind == "twice":
+            assert len(encoded) == 4
+    assert (len(encoded) < 4) == (nfc and kind != "twice")
+
+
+def test_prompts_over_the_limit_are_left_out(write_rows):
+    reader = reader_of(byte_tokenizer())
+    table = stored(write_rows(*(row(i, prompt="w" * length) for i, length in enumerate((3, 5, 4, 9)))))
+    lengths = prompt_lengths(table, PLAIN, reader, enough=0)
+    assert lengths.tolist() == [5, 7, 6, 11]  # a space and a special token before the text
+    assert fitting(lengths, 6).tolist() == [0, 2]
+    with pytest.raises(DataError, match="the shortest of 4 has 5, the median 6"):
+        fitting(lengths, 4)

@@ -8,7 +8,8 @@ wheels in WHEELS (.gpu/wheels), which are unpacked into a temporary folder. Smol
 (.gpu/model). DEVICE=cpu rehearses all of it with tiny shapes. Its MODEL_PARTS hold a zipped folder of a model.
 
 Each part ends at its own limit, and the next one runs all the same. After each, OUT/gpu.json and OUT/gpu.md are written
-anew. OUT/gpu.log has all output. COMMIT names the commit of a copy without .git. Exits with 1 if a part has failed.
+anew. Beside them are gpu.log and model.log, the output. `smollm2` needs the part `model`. COMMIT names the commit of a
+copy without .git. Exits with 1 if a part has failed.
 """
 
 import json
@@ -21,6 +22,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
@@ -48,7 +50,8 @@ PYTHON = sys.executable
 class Part(NamedTuple):
     """Commands that run in order until one fails, and what they found, which is read also if they did not end.
 
-    `enough` says whether a part counts that was ended at its limit: a training that has made its steps.
+    `enough` says whether a part counts that was ended at its limit: a training that has made its steps. A part that
+    is `early` needs no GPU and runs beside those before it.
     """
 
     name: str
@@ -58,6 +61,7 @@ class Part(NamedTuple):
     rows: Callable[[Any], list[Row]]
     needs: Path | None = None
     enough: Callable[[Any], bool] = lambda found: False
+    early: bool = False
 
 
 def parts(work: Path) -> list[Part]:
@@ -73,7 +77,7 @@ def parts(work: Path) -> list[Part]:
         tests(work, "core", seconds=80),
         tests(work, "training", seconds=110),
         training(work, "demo", options=["--preset", "demo", *short], seconds=60),
-        model(work, seconds=60),
+        model(work, seconds=120),
         word_problems(work, options=short or sizes, seconds=150),
         benchmark(work, "step-8b", step_rows, "--model", "tiny" if TINY else "Qwen3-8B", *step, seconds=75),
         benchmark(work, "step-4b", step_rows, "--model", "tiny" if TINY else "Qwen3-4B", *step, seconds=50),
@@ -135,7 +139,7 @@ def model(work: Path, *, seconds: float) -> Part:
     folder = work / "smollm2"
     return Part(
         "model", seconds, commands, lambda: sorted(path.name for path in folder.glob("*")),
-        lambda names: [("files", ", ".join(names))], MODEL_PARTS,
+        lambda names: [("files", ", ".join(names))], MODEL_PARTS, early=True,
     )  # fmt: skip
 
 
@@ -168,10 +172,29 @@ def environment(work: Path) -> dict[str, str]:
         "PYTHONPATH": os.pathsep.join(filter(None, path)), "PYTHONUNBUFFERED": "1", "HF_HUB_OFFLINE": "1",
         "HF_HUB_DISABLE_TELEMETRY": "1", "TOKENIZERS_PARALLELISM": "false", "DEVICE": DEVICE,
         "GAR_GPU_RECORDS": str(work / "tests.jsonl"), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        "PYTHONDONTWRITEBYTECODE": "",  # each part imports the same wheels
     }  # fmt: skip
     if TINY:
         told |= {"CUDA_VISIBLE_DEVICES": "", "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
     return {**os.environ, **told}
+
+
+def entry(part: Part, work: Path, deadline: float) -> dict[str, Any]:
+    """Run a part and read what it has found."""
+    start, used = time.monotonic(), cpu_seconds()
+    print(f"{part.name} ...", flush=True)
+    with open(OUT / (f"{part.name}.log" if part.early else "gpu.log"), "a", encoding="utf-8") as log:
+        status, reason = run(part, work, min(part.seconds * PATIENCE, deadline - start), log)
+    found, rows = None, []
+    try:
+        found = part.read()
+        rows = part.rows(found)
+    except Exception as error:  # a number that cannot be read must not end the parts after it
+        status, reason = "failed", f"its results cannot be read: {error!r}"
+    seconds, used = round(time.monotonic() - start, 1), round(cpu_seconds() - used, 1)
+    print(f"{part.name}: {status} in {seconds} s {reason}", flush=True)
+    times = {"seconds": seconds, "cpu_seconds": used}
+    return {"name": part.name, "status": status, "reason": reason, **times, "rows": rows, "found": found}
 
 
 def run(part: Part, work: Path, seconds: float, log: Any) -> tuple[str, str]:
@@ -198,7 +221,7 @@ def run(part: Part, work: Path, seconds: float, log: Any) -> tuple[str, str]:
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
         if code:
-            return "failed", f"{' '.join(command[:4])} ... ended with {code}: see gpu.log"
+            return "failed", f"{' '.join(command[:4])} ... ended with {code}: see its log"
     return "ok", ""
 
 
@@ -214,7 +237,7 @@ def facts() -> dict[str, Any]:
     return {
         "device": DEVICE, "card": card, "versions": {"python": platform.python_version(), **versions},
         "commit": os.environ.get("COMMIT") or git.stdout.strip() or "unknown",
-        "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()), "parts": [],
+        "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()), "total_seconds": 0.0, "parts": [],
     }  # fmt: skip
 
 
@@ -222,7 +245,7 @@ def write(result: dict[str, Any]) -> None:
     """Both files, whole at any moment."""
     versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items())
     lines = [f"{result['card']} ({result['device']}), {versions}, commit {result['commit'][:8]}, {result['date']}, "
-             f"{sum(part['seconds'] for part in result['parts']):.0f} s", "",
+             f"{result['total_seconds']:.0f} s", "",
              "| part | status | what | found |", "|---|---|---|---|"]  # fmt: skip
     for part in result["parts"]:
         ended = f"{part['seconds']:.0f} s, {part['cpu_seconds']:.0f} s of CPU time"
@@ -242,30 +265,22 @@ def cpu_seconds() -> float:
 def main() -> int:
     """Run the parts that are named, or all, and write what they found."""
     OUT.mkdir(parents=True, exist_ok=True)
-    deadline = time.monotonic() + TOTAL_SECONDS * PATIENCE
+    for name in ("gpu.log", "model.log"):
+        (OUT / name).unlink(missing_ok=True)
+    start = time.monotonic()
+    deadline = start + TOTAL_SECONDS * PATIENCE
     result = facts()
-    with tempfile.TemporaryDirectory(prefix="gar-gpu-") as folder, open(OUT / "gpu.log", "w", encoding="utf-8") as log:
-        work = Path(folder)
-        every = parts(work)
+    with tempfile.TemporaryDirectory(prefix="gar-gpu-") as folder, ThreadPoolExecutor() as pool:
+        every = parts(Path(folder))
         if unknown := set(sys.argv[1:]) - {part.name for part in every}:
             sys.exit(f"no part {', '.join(sorted(unknown))}. Parts: {', '.join(part.name for part in every)}")
-        chosen = [part for part in every if not sys.argv[1:] or part.name in {"packages", *sys.argv[1:]}]
-        for part in chosen:
-            start, used = time.monotonic(), cpu_seconds()
-            print(f"{part.name} ...", flush=True)
-            status, reason = run(part, work, min(part.seconds * PATIENCE, max(0.0, deadline - start)), log)
-            try:
-                found = part.read()
-                rows = part.rows(found)
-            except Exception as error:  # a number that cannot be read must not end the parts after it
-                status, reason, rows = "failed", f"its results cannot be read: {error!r}", []
-                found = None
-            result["parts"].append({
-                "name": part.name, "status": status, "reason": reason,
-                "seconds": round(time.monotonic() - start, 1), "cpu_seconds": round(cpu_seconds() - used, 1),
-                "rows": rows, "found": found,
-            })  # fmt: skip
-            print(f"{part.name}: {status} in {result['parts'][-1]['seconds']} s {reason}", flush=True)
+        first, *others = [part for part in every if not sys.argv[1:] or part.name in {"packages", *sys.argv[1:]}]
+        result["parts"].append(entry(first, Path(folder), deadline))
+        early = {part.name: pool.submit(entry, part, Path(folder), deadline) for part in others if part.early}
+        for part in others:
+            ended = early[part.name].result() if part.early else entry(part, Path(folder), deadline)
+            result["parts"].append(ended)
+            result["total_seconds"] = round(time.monotonic() - start, 1)
             write(result)
     print((OUT / "gpu.md").read_text(encoding="utf-8"))
     return int(any(part["status"] in ("failed", "timeout") for part in result["parts"]))

@@ -47,7 +47,7 @@ def test_the_whole_script_is_rehearsed(tmp_path):
     make_parts(tmp_path / "model")
     told = {"DEVICE": "cpu", "OUT": tmp_path / "out", "WHEELS": tmp_path / "wheels", "MODEL_PARTS": tmp_path / "model"}
     environment = os.environ | {name: str(value) for name, value in told.items()}
-    done = completed([sys.executable, SCRIPT], env=environment, cwd=tmp_path, seconds=6000)
+    done = completed([sys.executable, SCRIPT], env=environment, cwd=tmp_path, seconds=4800)
     found = json.loads((tmp_path / "out" / "gpu.json").read_text())
     assert done.returncode == 0, (done.stdout, (tmp_path / "out" / "gpu.log").read_text()[-5000:])
     assert {part["name"]: part["status"] for part in found["parts"]} == dict.fromkeys(PARTS, "ok")
@@ -96,7 +96,7 @@ def test_a_part_ends_at_its_limit_and_counts_if_it_has_done_enough(script, tmp_p
         assert wait_until(lambda: not alive(int(started.read_text())))
         assert ended(waits, seconds=2, enough=lambda found: found == 3) == ("ok", "")
         status, reason = ended(["bash", "-c", "exit 3"], ["touch", "reached"])
-        assert (status, reason.partition(" ended ")[2]) == ("failed", "with 3: see gpu.log")
+        assert (status, reason.partition(" ended ")[2]) == ("failed", "with 3: see its log")
         assert not (tmp_path / "reached").exists()
         assert ended(["touch", "reached"], seconds=0) == ("timeout", "no time was left")
         assert ended(["true"], needs=tmp_path / "absent")[0] == "skipped"

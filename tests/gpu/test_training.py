@@ -2,6 +2,7 @@
 
 import copy
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,13 @@ WAYS: dict[str, tuple[dict[str, Any], dict[str, Any], float]] = {
 """Arguments of TRL, options of the trainer, and how far a reward may be from the CPU's in float32."""
 
 
-def replayed(folder: Path, device: str, names: list[str]) -> dict[str, dict[str, Any]]:
+def processes(function: Callable[..., Any], number: int, folder: Path, device: str, *arguments: Any) -> list[Any]:
+    """`function(device, *arguments)` on each rank of new processes. A fork cannot use a GPU."""
+    method = "spawn" if torch.cuda.is_available() else "forkserver"
+    return run_ranks(function, number, folder, device, *arguments, start_method=method)
+
+
+def replayed(device: str, folder: Path, names: list[str]) -> dict[str, dict[str, Any]]:
     """Each way on a device: what `replay` brings back, on the CPU."""
     fields: dict[str, Any] = {"use_cpu": device == "cpu"}
     if dist.is_initialized():
@@ -66,7 +73,7 @@ def expected(device: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
     exact = [name for name, (args, _, _) in WAYS.items() if "bf16" not in args]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CUDA_VISIBLE_DEVICES", "")
-        (found,) = run_ranks(replayed, 1, folder, folder, "cpu", exact, start_method="spawn")
+        (found,) = processes(replayed, 1, folder, "cpu", folder, exact)
     return found
 
 
@@ -96,7 +103,7 @@ def assert_same_rollouts(found: dict[str, Any], expected: dict[str, Any]) -> Non
 @pytest.mark.parametrize("name", WAYS)
 def test_trainer_gives_the_cpus_records(device, expected, tmp_path, name, record_property):
     close = WAYS[name][2]
-    (found,) = replayed(tmp_path, device, [name]).values()
+    (found,) = replayed(device, tmp_path, [name]).values()
     truth = expected.get(name, expected["own passes"])
     largest = differences(found, truth)
     record_property("differences", largest)
@@ -108,7 +115,7 @@ def test_trainer_gives_the_cpus_records(device, expected, tmp_path, name, record
 
 def test_two_processes_on_one_device_give_the_cpus_records(device, expected, tmp_path, record_property):
     names = ["own passes", "captured"]
-    first, second = run_ranks(replayed, 2, tmp_path, tmp_path, device, names, start_method="spawn")
+    first, second = processes(replayed, 2, tmp_path, device, tmp_path, names)
     largest = {}
     for name in names:
         largest[name] = differences(first[name], expected[name])
@@ -188,7 +195,7 @@ def sharded_means(device: str) -> dict[str, torch.Tensor]:
 
 def test_vectors_of_a_model_in_shards_are_those_of_the_whole_one(device, tmp_path, record_property):
     truth = signal_means(find_parts(tiny("Qwen3", tie_word_embeddings=False)), SEQUENCES, SignalSettings())
-    (found,) = run_ranks(sharded_means, 1, tmp_path, device, start_method="spawn")
+    (found,) = processes(sharded_means, 1, tmp_path, device)
     assert set(found) == set(WRAPPINGS)
     largest = {wrapping: float((means - truth).abs().max()) for wrapping, means in found.items()}
     record_property("differences", largest)

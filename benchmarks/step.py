@@ -24,7 +24,6 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Collection
-from functools import cached_property
 from pathlib import Path
 from typing import Any, get_args
 
@@ -72,6 +71,7 @@ class Bench:
             self.model = load_policy(ModelSettings(path=model_name))[0].to(device)
         self.model = self.model.to(dtype)
         self.model.gradient_checkpointing_enable({"use_reentrant": False})
+        self.judge: Any = None
         self.group, self.device = group, device
         vocab = self.model.config.vocab_size
         self.tokens = torch.randint(
@@ -81,9 +81,8 @@ class Bench:
         self.eligible = range(round(group.responses * group.pass_rate))
         self.signal_seconds = 0.0
 
-    @cached_property
-    def judge(self) -> Any:
-        return copy.deepcopy(self.model).eval().requires_grad_(False)
+    def copy_judge(self) -> None:
+        self.judge = copy.deepcopy(self.model).eval().requires_grad_(False)
 
     @property
     def weight(self) -> Tensor:
@@ -233,6 +232,8 @@ def run(
     ways = {name: way for name, way in ways.items() if name == "plain" or name in wanted}
     weights = sum(parameter.numel() * parameter.element_size() for parameter in bench.model.parameters())
     beyond_weights = peak_memory(step, device)
+    if "grad2reward" in ways:  # only now, as it would count in the peak
+        bench.copy_judge()
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     sections: dict[str, list[float]] = {name: [] for name in ways}
     for number in range(rounds + (device == "cuda")):  # a GPU's first round is its warm-up

@@ -13,7 +13,7 @@ TWO_WORKERS := -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 
 # One slow test takes minutes on a quiet machine, and may take ten times as long on a busy one.
 LONG := -o faulthandler_timeout=7200
 
-.PHONY: help install install-dev demo test test-install test-newest test-slow test-engines test-vllm test-faults test-all docs lint prose types imports format clean
+.PHONY: help install install-dev demo test test-install test-newest test-slow test-engines test-vllm test-faults test-gpu test-all docs lint prose types imports format clean
 
 help:
 	@echo "make demo          install into .venv what a user installs, then train the embedded model with gradient-aligned rewards (CPU, minutes)"
@@ -24,6 +24,7 @@ help:
 	@echo "make test-engines  install Megatron, DeepSpeed, verl, vLLM and an older transformers apart, then run their tests"
 	@echo "make test-vllm     only vLLM's: its build for CPUs"
 	@echo "make test-faults   kill commands, damage files, fill the disk: no loss goes unreported (Linux, half an hour)"
+	@echo "make test-gpu      all that needs a GPU, in under eight minutes, with the packages of PYTHON and what scripts/gpu_wheels.sh fetched"
 	@echo "make test-all      make test plus the slow tests, those in a browser, and make test-faults"
 	@echo "make docs          build the documentation into site/ and check its links; open site/index.html"
 	@echo "make prose         report long sentences and words that CONTRIBUTING.md advises against"
@@ -136,6 +137,10 @@ test-engines: install-dev $(MEGATRON)/.installed $(DEEPSPEED)/.installed $(TRANS
 
 test-faults: install-dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.faults
+
+# Without a virtual environment: torch and transformers are PYTHON's own. DEVICE=cpu rehearses it.
+test-gpu:
+	$(PYTHON) scripts/test_gpu.py
 
 test-all: install-dev
 	$(MAKE) --jobs 2 lint types imports

@@ -232,7 +232,11 @@ def measure(
             name: disagreement(way, case)
             for name, way in ways.items() if not name.startswith(BARE) and "span" not in name
         },
-        "peak_bytes": {name: own_memory(name, shape, dtype, device, tokens) for name in ways},
+        "peak_bytes": {
+            name: peak_memory(partial(way, case), device) if device == "cuda"
+            else own_memory(name, shape, dtype, device, tokens)
+            for name, way in ways.items()
+        },
         "not_run": missing,
     }  # fmt: skip
 
@@ -243,7 +247,7 @@ def tokens_of(shape: str, dtype: torch.dtype, device: str) -> int:
 
 
 def own_memory(name: str, shape: str, dtype: torch.dtype, device: str, tokens: int) -> int | None:
-    """Memory of a way beyond its arguments, in a separate process."""
+    """Memory of a way beyond its arguments on a CPU, in a separate process."""
     command = [sys.executable, __file__, "--memory-of", name, "--shape", shape, "--device", device]
     command += ["--dtype", str(dtype).removeprefix("torch."), "--tokens", str(tokens)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)

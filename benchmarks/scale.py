@@ -1,6 +1,6 @@
 """How the signal's cost grows: linearly where the count predicts it.
 
-    python benchmarks/scale.py [--rounds 3] [--device cpu]
+    python benchmarks/scale.py [--rounds 3] [--device cpu] [--divide 1]
 
 One quantity is varied at a time around a base case. For the closed form: scored tokens, vocabulary, width, and pieces
 (the same tokens as more responses, which should cost the same). For a group with captured hidden states: its
@@ -41,6 +41,16 @@ VARIED_IN_GROUP: dict[str, list[int]] = {
 RESPONSE_TOKENS = 512
 FLAT = 0.2
 ANCHORS, ANCHOR_TOKENS = [1, 2, 4, 8], 256
+
+
+def divide_sizes(by: int) -> None:
+    """Smaller tokens, vocabulary and span, to try the script out."""
+    for sizes in (VARIED, VARIED_IN_GROUP):
+        for name in ("tokens", "vocab", "span"):
+            if name in sizes:
+                sizes[name] = [size // by for size in sizes[name]]
+    for base in (BASE, GROUP):
+        base.update({name: size // by for name, size in base.items() if name in ("tokens", "vocab", "span")})
 
 
 def closed_form(device: str, *, tokens: int, vocab: int, width: int, pieces: int) -> Callable[[], Any]:
@@ -155,9 +165,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--divide", type=int, default=1, help="tokens, vocabulary and span, to try the script out")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
+    divide_sizes(arguments.divide)
     result = run(arguments.device, arguments.rounds)
     print_table(result)
     write_json(arguments.out or Path(f"results/scale-{arguments.device}.json"), result)

@@ -14,7 +14,8 @@ adds it at a share of 17%, at which the count is the paper's 8.3%. The ways to t
 
 The share of a way is the seconds of its own sections over the seconds of the plain step in the same round. The table
 also has the share that paper.analyses.cost counts, and for captured the difference of whole steps. CPU seconds of one
-thread (GPU: seconds with synchronization). Writes results/step-DEVICE.json.
+thread (GPU: seconds with synchronization). Below it stands the peak memory of the first plain step, beside what
+docs/qwen3-on-a-gpu.md counts for weights, gradients and states (no optimizer). Writes results/step-DEVICE.json.
 """
 
 import argparse
@@ -28,7 +29,7 @@ from typing import Any, get_args
 
 import torch
 import torch.nn.functional as F
-from common import machine, spread, write_json
+from common import machine, peak_memory, spread, write_json
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 from transformers import Qwen3Config, Qwen3ForCausalLM
@@ -70,7 +71,7 @@ class Bench:
             self.model = load_policy(ModelSettings(path=model_name))[0].to(device)
         self.model = self.model.to(dtype)
         self.model.gradient_checkpointing_enable({"use_reentrant": False})
-        self.judge: Any = copy.deepcopy(self.model).eval().requires_grad_(False)
+        self.judge: Any = None
         self.group, self.device = group, device
         vocab = self.model.config.vocab_size
         self.tokens = torch.randint(
@@ -80,9 +81,20 @@ class Bench:
         self.eligible = range(round(group.responses * group.pass_rate))
         self.signal_seconds = 0.0
 
+    def copy_judge(self) -> None:
+        self.judge = copy.deepcopy(self.model).eval().requires_grad_(False)
+
     @property
     def weight(self) -> Tensor:
         return self.model.lm_head.weight
+
+    def counted_bytes(self) -> int:
+        """Weights, gradients and the states of a micro-batch, as docs/qwen3-on-a-gpu.md counts them."""
+        config, size = self.model.config, self.weight.element_size()
+        parameters = sum(parameter.numel() for parameter in self.model.parameters())
+        one_layer = 8 * config.hidden_size + 3 * config.intermediate_size
+        states = MICRO_BATCH * self.tokens.shape[1] * (config.hidden_size * config.num_hidden_layers + one_layer)
+        return size * (2 * parameters + states)
 
     def shape(self) -> ModelShape:
         config, body = self.model.config, self.model.model
@@ -218,6 +230,10 @@ def run(
         "grad2reward": lambda: bench.timed(bench.judge_pass),
     }
     ways = {name: way for name, way in ways.items() if name == "plain" or name in wanted}
+    weights = sum(parameter.numel() * parameter.element_size() for parameter in bench.model.parameters())
+    beyond_weights = peak_memory(step, device)
+    if "grad2reward" in ways:  # only now, as it would count in the peak
+        bench.copy_judge()
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     sections: dict[str, list[float]] = {name: [] for name in ways}
     for number in range(rounds + (device == "cuda")):  # a GPU's first round is its warm-up
@@ -243,7 +259,9 @@ def run(
         "head_over_body": shape.hidden * shape.vocab / shape.body_parameters,
         "group": group._asdict(), "plain_step_seconds": statistics.median(seconds["plain"]),
         "share_of_the_step": shares, "predicted_share": predicted,
-        "difference_of_whole_steps_captured": spread(differences), "rounds": rounds, "machine": machine(),
+        "difference_of_whole_steps_captured": spread(differences),
+        "peak_bytes": None if beyond_weights is None else weights + beyond_weights,
+        "counted_bytes": bench.counted_bytes(), "rounds": rounds, "machine": machine(),
     }  # fmt: skip
 
 
@@ -264,6 +282,8 @@ def print_table(result: dict[str, Any]) -> None:
     console.print(table)
     whole = result["difference_of_whole_steps_captured"]
     console.print(f"Whole steps, captured less plain: {whole['median']:.2%} ({whole['min']:.2%} to {whole['max']:.2%})")
+    if result["peak_bytes"] is not None:
+        console.print(f"Peak: {result['peak_bytes'] / 1e9:.2f} GB, counted {result['counted_bytes'] / 1e9:.2f} GB")
 
 
 def main() -> None:

@@ -20,7 +20,7 @@ from gar.core.arguments import Budget, Head
 from gar.core.head import make_plan
 
 
-def exponentials_errors() -> dict[str, float]:
+def exponentials_errors(device: str = "cpu") -> dict[str, float]:
     """Against torch in float64: a row that is no multiple of the block, a target outside the tile, a bias, a slope."""
     generator = torch.Generator().manual_seed(0)
     raw = torch.randn(5, 5000, generator=generator) * 4
@@ -28,8 +28,10 @@ def exponentials_errors() -> dict[str, float]:
     bias[17] = -torch.inf
     columns = torch.tensor([0, 4999, 17, -3, 7000])
     reference = torch.linspace(1, 9, 5)
-    total, at_target = torch.full((5,), 2.0), torch.full((5,), 3.0)
-    found = cuda.exponentials_into(raw, columns, reference, 0.7, bias, total, at_target).double()
+    total, at_target = torch.full((5,), 2.0, device=device), torch.full((5,), 3.0, device=device)
+    there = [tensor.to(device) for tensor in (raw, columns, reference, bias)]
+    found = cuda.exponentials_into(*there[:3], 0.7, there[3], total, at_target).double().cpu()
+    total, at_target = total.cpu(), at_target.cpu()
     truth = ((raw.double() + bias) * 0.7 - reference[:, None]).exp()
     excluded = torch.zeros(5, dtype=torch.float64)
     for token, column in enumerate(columns.tolist()):

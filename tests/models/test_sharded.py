@@ -23,7 +23,7 @@ WRAPPINGS = ("layers and root", "root alone", "head apart", "gathered after use"
 
 
 def shard(model: Any, wrapping: str) -> Any:
-    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    mesh = init_device_mesh(model.device.type, (dist.get_world_size(),))
     if wrapping != "root alone":
         for layer in model.model.layers:
             fully_shard(layer, mesh=mesh)

@@ -20,15 +20,18 @@ computed nothing: autograd's threads do not survive a fork."""
 FORKSERVER.set_forkserver_preload(["tests.support.ranks", "pytest", "gar.core", "gar.train.run"])
 
 
-def run_ranks(function: Callable[..., Any], world_size: int, folder: Path, *arguments: Any) -> list[Any]:
+def run_ranks(
+    function: Callable[..., Any], world_size: int, folder: Path, *arguments: Any, start_method: str = "forkserver"
+) -> list[Any]:
     """`function(*arguments)` on each rank, in new processes; the results in the order of ranks.
 
-    The processes end with this one, on the first error on any rank, or after `SECONDS`.
+    The processes end with this one, on the first error on any rank, or after `SECONDS`. For a GPU they must be spawned:
+    a fork of a process that has counted the GPUs cannot use one.
     """
     folder.mkdir(exist_ok=True)
     ranks = mp.start_processes(
         _work, (world_size, folder, function, arguments), nprocs=world_size, join=False, daemon=True,
-        start_method="forkserver",
+        start_method=start_method,
     )  # fmt: skip
     deadline = time.monotonic() + SECONDS
     try:

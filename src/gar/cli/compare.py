@@ -59,6 +59,9 @@ def main(arguments: list[str]) -> int:
         raise UsageError("--slurm is for jobs: add --executor slurm.")
     if options.gpus and options.executor:
         raise UsageError("--gpus is for this machine. Jobs ask for their own: --slurm gpus_per_node=N.")
+    from gar.comparison.plan import planned_runs, read_comparison
+
+    planned_runs(read_comparison(options.source), options.source)  # a mistake ends here, before the slow imports
     from gar.comparison.compare import Comparison
     from gar.comparison.pool import LocalPool, launcher_words, local_devices
 

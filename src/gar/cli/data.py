@@ -19,6 +19,7 @@ from gar.data.problems import LoadedProblems, iter_problems, load_problems, prom
 from gar.data.prompts import PromptTemplate, render_problems
 from gar.data.rows import check_source, check_suffix
 from gar.errors import ConfigError
+from gar.models.hub import check_model_name
 from gar.settings import ModelSettings, SourceSettings
 from gar.types import Problem, Status, Tags
 
@@ -76,7 +77,8 @@ class _Files(_Source):
     """Replace an existing file."""
 
     def check(self, suffix: str) -> None:
-        """Reject an output that exists, is the source, or has the wrong suffix."""
+        """Reject a source that is not there, and an output that exists, is the source, or has the wrong suffix."""
+        check_source(self.source)
         check_suffix(self.out, suffix)
         if self.out.exists() and Path(self.source).exists() and self.out.samefile(self.source):
             raise ConfigError(f"{self.out} is the source itself. Write to a different file.")
@@ -139,9 +141,9 @@ class _Slime(_Prompts):
     """Prompts as chat messages, for slime's --apply-chat-template. Otherwise text."""
 
     def run(self) -> int:
+        self.check(".jsonl")
         from gar.integrations.slime.data import slime_row
 
-        self.check(".jsonl")
         rows = (slime_row(problem, self.template, chat=self.chat, tags=self.tags) for problem in self.load())
         write_json_lines(rows, self.out)
         return DONE
@@ -151,9 +153,9 @@ class _Verl(_Prompts):
     """Write problems for verl: .parquet for its data files."""
 
     def run(self) -> int:
+        self.check(".parquet")
         from gar.integrations.verl.data import write_verl_problems
 
-        self.check(".parquet")
         write_verl_problems(self.load().problems, self.out, template=self.template, tags=self.tags)
         return DONE
 
@@ -187,6 +189,7 @@ class _Guide(_Prompts):
         self.check(".jsonl")
         if "{prompt}" not in self.wording or "{beginning}" not in self.wording:
             raise ConfigError("--wording needs {prompt} and {beginning}.")
+        check_model_name(self.model)
         from gar.evaluation.evaluate import Sampling, num_correct, sample_groups
         from gar.models.load import load_policy
         from gar.verify import Verifier

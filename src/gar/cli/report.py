@@ -38,6 +38,9 @@ def main(arguments: list[str]) -> int:
     out = settings.out
     if not out.parent.is_dir():
         raise ConfigError(f"{out.parent}: no such folder to write {out.name} into. Make it first.")
+    from gar.report.runs import find_runs
+
+    find_runs(settings.runs)  # a mistake ends here, before the slow imports
     from gar.report.build import write_report
 
     if settings.token_shares:

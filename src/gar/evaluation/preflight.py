@@ -57,8 +57,8 @@ _FAULTS: Mapping[str, tuple[float, str]] = {
         "If they are empty, an instruction-tuned model needs chat messages: --data.template boxed makes them. "
         "If the prompt does not ask for this format, ask for it with --data.template {format}. If it ends in "
         "{think_open}, a response must not open that again: choose --verify.format boxed, or a chat template that "
-        "does not open the thinking part. Otherwise the model uses other markers: name them in --verify.tags, or "
-        "accept answers anywhere with --verify.format none.",
+        "does not open the thinking part. Otherwise the model uses other markers: name them with "
+        "--verify.tags.think_open and its kin, or accept answers anywhere with --verify.format none.",
     ),
     UNREADABLE: (
         SOME,

@@ -49,7 +49,7 @@ from gar.records.run_folder import check_free
 from gar.records.run_record import RunStatus, error_record
 from gar.train.checks import check_before_loading
 from gar.train.inputs import RunInputs, Say
-from gar.train.resume import ResumePoint, checkpoint_errors, resume_point, resumed_config
+from gar.train.resume import ResumePoint, checkpoint_errors, resume_point, resumed_config, unfinished_run
 
 _CURVE = "figures/learning-curve"
 
@@ -105,9 +105,7 @@ def resume(
         LockedError: Another process is writing to that folder.
         RecordError: `path` is not a run folder, its run is finished, or none of its checkpoints is whole.
     """
-    folder = RunFolder.open(path)
-    if folder.read_run().status == "finished":
-        raise RecordError(f"{path}: this run is finished. There is nothing to resume. Its model is in {path}/model.")
+    folder = unfinished_run(path)
     config = resumed_config(folder, allow_config_change=allow_config_change)
     reason = METHODS[config.method].cannot_resume
     if reason:

@@ -1,6 +1,7 @@
 """`gar compare`: several methods over several seeds under equal conditions, with tables, tests and curves."""
 
 import signal
+import sys
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
@@ -41,6 +42,8 @@ class _Compare(Settings):
     """Submit jobs that share the runs, through submitit (extra 'cluster')."""
     slurm: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME=VALUE ...")] = ()
     """Parameters of the jobs: slurm_partition=gpu gpus_per_node=8 timeout_min=600. By default a day."""
+    format: Annotated[Literal["text", "markdown"], tyro.conf.arg(metavar="FMT")] = "text"
+    """text, tables for a terminal, or markdown, which a file or pipe always gets."""
     report: bool = False
     """Only write tables and curves of the results so far."""
     dry_run: bool = False
@@ -65,7 +68,8 @@ def main(arguments: list[str]) -> int:
     from gar.comparison.compare import Comparison
     from gar.comparison.pool import LocalPool, launcher_words, local_devices
 
-    comparison, launcher = Comparison(options.source), launcher_words(options.launch)
+    markdown = options.format == "markdown" or not sys.stdout.isatty()
+    comparison, launcher = Comparison(options.source, markdown=markdown), launcher_words(options.launch)
     if options.report:
         comparison.report()
         return 1 if comparison.stopped else 0

@@ -5,11 +5,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import get_args
 
-from gar.config import RunConfig
+from gar.config import RunConfig, with_template
 from gar.data.problems import evaluation_data, load_problems
+from gar.data.prompts import edited
 from gar.data.rows import check_hub, check_source
 from gar.errors import ConfigError, DataError, GarError, ModelError, RecordError
-from gar.integrations.trl.fields import batch_of, check_enough, check_experts, check_fields, missing_packages
+from gar.integrations.trl.fields import (
+    batch_of,
+    check_enough,
+    check_experts,
+    check_fields,
+    check_trackers,
+    missing_packages,
+)
 from gar.models.hub import check_model_name, context_before_loading
 from gar.settings import EMBEDDED_TASKS, REGISTERED, WITHOUT_EXPERTS, MethodName
 from gar.types import Problem
@@ -48,6 +56,7 @@ def _check_rules(config: RunConfig) -> None:
         "trl.num_generations": group,
     }
     check_fields(config.trl, facts | missing_packages())
+    check_trackers(config.trl.get("report_to"))
 
 
 def _check_sources(config: RunConfig) -> None:
@@ -71,6 +80,9 @@ def _check_sources(config: RunConfig) -> None:
 
 def _check_training(config: RunConfig, problems: Sequence[Problem]) -> None:
     """Whether these, which are all training problems, are enough and have what the method needs."""
+    if with_template(config).data.template != "plain":
+        for problem in problems:
+            edited(problem.prompt, str)  # raises if no message is the user's
     method = REGISTERED.get(config.method)
     if method is None or method.trainer is None:
         check_enough(*batch_of(config.trl), len(problems))

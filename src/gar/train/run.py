@@ -330,14 +330,17 @@ class _Run:
         return summary
 
     def _say_end(self, folder: RunFolder, summary: dict[str, Any]) -> None:
-        from gar.analysis.summary import render_summary
+        from gar.analysis.summary import nothing_learned, render_summary
 
         self.say(render_summary(summary))
+        if note := nothing_learned(open_run(folder.path)):
+            self.say(f"[bold yellow]{escape(note)}[/]")
         self.say(f"Run folder      {folder.path}")
         self.say(f"Final model     {folder.path / 'model'}")
         if is_adapted(self.inputs.model):
             self.say(f"Adapter         {folder.path / 'adapter'}")
         self.say(f"Learning curve  {folder.path / _CURVE}.png")
+        self.say(f"One page        gar report {folder.path}")
 
 
 def _check_reporters(names: Any) -> None:

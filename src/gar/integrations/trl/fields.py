@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from gar import rules
-from gar.errors import DataError, did_you_mean
+from gar.errors import ConfigError, DataError, did_you_mean
 from gar.types import Problem
 
 DEFAULTS: dict[str, Any] = {
@@ -124,19 +124,29 @@ def _classes(package: str, file: str) -> dict[str, ast.ClassDef]:
     return {node.name: node for node in _nodes(package, file) if isinstance(node, ast.ClassDef)}
 
 
+def check_trackers(chosen: Any) -> None:
+    """Raise a `ConfigError` for a tracker of `report_to` that is not installed."""
+    for name in _trackers(chosen):
+        modules = _TRACKERS.get(name, (name,))
+        if not any(importlib.util.find_spec(module) for module in modules):
+            text = f"trl.report_to is {name}, and it is not installed: pip install {modules[0]}"
+            raise ConfigError(text, code="trl.report_to")
+
+
+def _trackers(chosen: Any) -> list[Any]:
+    names = chosen if isinstance(chosen, list) else [chosen]
+    return [name for name in names if name not in (None, "none", "all")]
+
+
 def _tracker_faults(chosen: Any) -> Iterable[str]:
     """Values of `report_to` that transformers does not know. Its own check comes after the imports."""
-    names = [name for name in (chosen if isinstance(chosen, list) else [chosen]) if name not in (None, "none", "all")]
+    names = _trackers(chosen)
     for node in _nodes("transformers", "integrations/integration_utils.py") if names else ():
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "INTEGRATION_TO_CALLBACK":
             known = [ast.literal_eval(key) for key in cast(ast.Dict, node.value).keys if key]
             expected = f"expected none or some of {', '.join(known)}."
             unknown = [name for name in names if name not in known]
             yield from (f"trl.report_to is {name}, {expected}{did_you_mean(str(name), known)}" for name in unknown)
-            for name in set(names) & set(known):
-                modules = _TRACKERS.get(name, (name,))
-                if not any(importlib.util.find_spec(module) for module in modules):
-                    yield f"trl.report_to is {name}, and it is not installed: pip install {modules[0]}"
 
 
 def _optimizers() -> tuple[str | None, ...]:

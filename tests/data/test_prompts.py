@@ -39,7 +39,8 @@ def problem(prompt, **fields) -> Problem:
 
 def test_render_prompt_adds_the_instruction_to_text_or_to_the_last_user_message():
     assert render_prompt("3+4=\n", "plain", chat=True) == "3+4=\n"
-    assert render_prompt(TALK, "plain", chat=False) == TALK
+    assert render_prompt(TALK, "plain", chat=False) == render_prompt(TALK, "chat", chat=True) == TALK
+    assert render_prompt("3+4=", "chat", chat=True) == TALK
     for prompt in ("3+4=", " 3+4=\n"):
         text = render_prompt(prompt, "boxed", chat=False)
         assert text == "3+4=\n\nShow your working, then give the final answer inside \\boxed{}.\n\n"
@@ -86,3 +87,9 @@ def test_drop_long_prompts_counts_what_an_engine_would_encode(tokenizer, chat_to
             drop_long_prompts(given, chat_tokenizer, length - 1)
     problems = [problem("w " * length) for length in (3, 5, 4, 9)]
     assert drop_long_prompts(problems, tokenizer, 4) == ([problems[0], problems[2]], 2)
+
+
+def test_the_template_chat_needs_one_of_the_tokenizer(tokenizer, chat_tokenizer):
+    assert render_problems([problem("3+4=")], "chat", chat_tokenizer)[0].prompt == TALK
+    with raises(ModelError, "no-chat-template"):
+        render_problems([problem("3+4=")], "chat", tokenizer)

@@ -14,11 +14,11 @@ from gar.errors import DataError, ModelError
 from gar.reader import encode_prompt
 from gar.types import Message, Problem, Prompt, Tags, problem_text
 
-PromptTemplate = Literal["plain", "think-answer", "boxed"]
+PromptTemplate = Literal["plain", "chat", "think-answer", "boxed"]
 
 
 def format_instruction(template: PromptTemplate, tags: Tags | None = None) -> str:
-    """The sentence that asks for a response format. "" for plain. The wording is ours, the paper prints none.
+    """The sentence that asks for a response format. "" for plain and chat. The wording is ours, the paper prints none.
 
     "think-answer" is the strict format of the GAR paper (appendix C.5): one thinking part, then one answer part,
     nothing else. "boxed" asks for a last `\\boxed{}`.
@@ -35,13 +35,15 @@ def format_instruction(template: PromptTemplate, tags: Tags | None = None) -> st
 
 
 def render_prompt(prompt: Prompt, template: PromptTemplate, *, chat: bool, tags: Tags | None = None) -> Prompt:
-    """The prompt that the policy sees: itself under "plain", otherwise followed by the instruction.
+    """The prompt that the policy sees: itself under "plain" and "chat", otherwise followed by the instruction.
 
     `chat`: the tokenizer has a chat template. Then text becomes a user message. In chat messages the instruction ends
     the last user message. (Several chat templates reject system messages.) Without one they are a `DataError`.
     """
     if template == "plain":
         return prompt
+    if template == "chat":
+        return as_messages(prompt) if chat else prompt
     instruction = format_instruction(template, tags)
     if isinstance(prompt, str):
         text = f"{prompt.strip()}\n\n{instruction}"
@@ -74,8 +76,9 @@ def render_problems(
 
     Raises:
         DataError: Chat messages without a user message, with the problem's id.
-        ModelError: The problems hold chat messages and the tokenizer has no chat template.
+        ModelError: The problems hold chat messages, or become such, and the tokenizer has no chat template.
     """
+    check_chat(template, tokenizer)
     with_messages = [problem.id for problem in problems if not isinstance(problem.prompt, str)]
     if with_messages and not tokenizer.chat_template:
         raise ModelError(
@@ -89,9 +92,19 @@ def render_problems(
         except DataError as error:
             raise DataError(f"problem {problem.id!r}: {error}") from error
         prompt = as_messages(prompt) if with_messages else prompt
-        question = problem.question if template == "plain" else problem_text(problem)
+        question = problem.question if template in ("plain", "chat") else problem_text(problem)
         rendered.append(dataclasses.replace(problem, prompt=prompt, question=question))
     return rendered
+
+
+def check_chat(template: PromptTemplate, tokenizer: Any) -> None:
+    """Raise a `ModelError` if the template is chat and the tokenizer has none."""
+    if template == "chat" and not tokenizer.chat_template:
+        raise ModelError(
+            "the template chat needs a tokenizer with a chat template, and this one has none. Take plain, or an "
+            "instruction-tuned model.",
+            code="no-chat-template",
+        )
 
 
 def drop_long_prompts(problems: Sequence[Problem], tokenizer: Any, max_prompt_tokens: int) -> tuple[list[Problem], int]:

@@ -12,7 +12,7 @@ from jinja2 import TemplateError
 from tqdm import tqdm
 
 from gar import __version__
-from gar.data.prompts import render_prompt
+from gar.data.prompts import check_chat, render_prompt
 from gar.data.responses import ResponseRow, ResponseSurvey
 from gar.errors import DataError, ModelError
 from gar.models.load import load_policy
@@ -178,6 +178,7 @@ def _windows(
 
 def _groups(job: ScoreJob, tokenizer: Any, errors: list[DataError]) -> Iterator[tuple[ResponseRow, ResponseGroup]]:
     """Rows that can be scored. `errors` gets the reasons for the others."""
+    check_chat(job.template, tokenizer)
     for row in read_rows(job):
         if isinstance(row, DataError):
             errors.append(row)

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from gar.analysis.card import model_card
 from gar.analysis.rollouts import alignment_figure
 from gar.analysis.summary import nothing_learned, render_summary, summarize, summary_texts
+from gar.config import make_config, parse_yaml
 from gar.records import RolloutRecord, Run, RunFolder, open_run
 from tests.report.runs import make_run
 from tests.support.rows import rollout
@@ -85,3 +87,17 @@ def test_a_run_without_a_signal_says_so_with_the_likeliest_cause(tmp_path, metri
     note = nothing_learned(open_run(run.path))
     assert said in note if said else note == ""
     assert note.startswith("Nothing was learned: ") or not said
+
+
+def test_the_model_card_names_base_settings_and_numbers_and_no_path_of_this_machine(tmp_path):
+    run = open_run(make_run(tmp_path))
+    data = tmp_path / "mine.jsonl"
+    data.touch()
+    values = {"model": {"path": "Qwen/Qwen3-0.6B"}, "data": {"source": str(data)}, "trl": {"max_steps": 6}}
+    card = model_card(make_config(values), run, summarize(run))
+    head, front, body = card.split("---\n", 2)
+    assert (head, parse_yaml(front)["base_model"], "datasets" in parse_yaml(front)) == ("", "Qwen/Qwen3-0.6B", False)
+    assert "on `mine.jsonl` for 6 steps" in body
+    assert "\ntrl.max_steps: 6\n" in body
+    assert "| test pass@1 | 0.312 → 0.750 |" in body
+    assert str(tmp_path) not in card

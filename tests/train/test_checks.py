@@ -79,6 +79,7 @@ MISTAKES = {
     "train --records.output_dir one.jsonl/runs": "{here}/one.jsonl/runs: no run folder can be made here (Not a ",
     "train --verify.verifier json:nosuch": "the verifier 'json:nosuch' cannot be imported",
     "train --trl.report_to neptune": "trl.report_to is neptune, and it is not installed: pip install neptune",
+    "train --trl.push_to_hub true": "trl.push_to_hub is true, and ",
     "train --model.path broken": "{here}/broken/config.json: not valid JSON: ",
     "train --model.path bare": "{here}/bare/config.json: no model_type in it",
     "train --resume finished": "finished: this run is finished. There is nothing to resume.",

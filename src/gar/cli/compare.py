@@ -40,7 +40,7 @@ class _Compare(Settings):
     """Start each run on several ranks, on all GPUs: 'accelerate launch --num_processes 8'."""
     executor: Literal["slurm", "local", "debug"] | None = None
     """Submit jobs that share the runs, through submitit (extra 'cluster')."""
-    slurm: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME=VALUE ...")] = ()
+    slurm: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME=VALUE ...", help_behavior_hint="")] = ()
     """Parameters of the jobs: slurm_partition=gpu gpus_per_node=8 timeout_min=600. By default a day."""
     format: Annotated[Literal["text", "markdown"], tyro.conf.arg(metavar="FMT")] = "text"
     """text, tables for a terminal, or markdown, which a file or pipe always gets."""

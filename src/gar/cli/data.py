@@ -24,6 +24,7 @@ from gar.settings import ModelSettings, SourceSettings
 from gar.types import Problem, Status, Tags
 
 _NUM_EXAMPLES = 5
+_Off = Annotated[bool, tyro.conf.arg(help_behavior_hint="(the flag turns it off)")]
 _STATUSES: dict[Usability, int] = {"usable": DONE, "usable for GRPO only": DEGENERATE, "not usable": REFUSED}
 
 
@@ -38,7 +39,7 @@ class _Check(_Source):
     Verdict and exit status: usable (0), usable for GRPO only (3), not usable (1).
     """
 
-    compare: bool = True
+    compare: _Off = True
     """Compare the final answer of every expert solution with the gold answer."""
     benchmark: str | None = None
     """Also count the problems of this benchmark that the source holds: a name or file, as in gar eval."""
@@ -98,7 +99,7 @@ class _Prepare(_Files):
     """Size of the subset."""
     seed: Annotated[int, Field(ge=0, lt=2**64)] = 0
     """Seed of the draw."""
-    require_anchor: bool = True
+    require_anchor: _Off = True
     """Leave out problems without an expert solution."""
 
     def run(self) -> int:
@@ -137,7 +138,7 @@ class _Prompts(_Files):
 class _Slime(_Prompts):
     """Write problems for slime: .jsonl for its --prompt-data."""
 
-    chat: bool = True
+    chat: _Off = True
     """Prompts as chat messages, for slime's --apply-chat-template. Otherwise text."""
 
     def run(self) -> int:

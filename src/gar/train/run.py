@@ -42,7 +42,7 @@ from gar.methods import METHODS, unread_settings
 from gar.models.adapters import is_adapted, save_adapter, save_merged
 from gar.models.load import quiet_libraries
 from gar.output import lasting_output
-from gar.records import RolloutRecord, RunFolder, open_run
+from gar.records import RolloutRecord, RunFolder, open_run, write_atomic
 from gar.records.checkpoints import marked_checkpoints
 from gar.records.lock import writer_lock
 from gar.records.run_folder import check_free
@@ -320,12 +320,15 @@ class _Run:
 
     def _summarize(self, folder: RunFolder) -> dict[str, Any]:
         from gar.analysis import learning_curve_figure, save_figure
+        from gar.analysis.card import model_card
         from gar.analysis.summary import summarize
 
         run = open_run(folder.path)
         summary = summarize(run)
         figures = save_figure(learning_curve_figure(run), folder.path / _CURVE)
-        folder.manifest.add(*figures)
+        card = folder.path / "model" / "README.md"
+        write_atomic(card, model_card(self.config, run, summary))
+        folder.manifest.add(*figures, card)
         folder.update_run(status="finished", summary=summary)
         return summary
 

@@ -85,6 +85,14 @@ class GARTrainer(ResumableTrainer):
         ModelError: A head that the closed form does not cover.
     """
 
+    _name = "GAR"
+    _tag_names = ["trl", "gar"]  # noqa: RUF012 - the names that TRL's model card reads
+    _paper = {  # noqa: RUF012
+        "title": "GAR: Gradient-Aligned Reward",
+        "id": "2609.03342",
+        "citation": "@misc{gar2026, title = {GAR: Gradient-Aligned Reward}, eprint = {2609.03342}}",
+    }
+
     def __init__(
         self,
         model: Any,

@@ -158,8 +158,8 @@ class DataSettings(SourceSettings):
     source: str = "arithmetic"
     """A .jsonl, .parquet, .csv or .json file, a Hub id, or arithmetic, the task that the package generates."""
     template: Literal["auto", "plain", "chat", "think-answer", "boxed"] = "auto"
-    """How a problem becomes a prompt: unchanged (plain), as a chat message (chat), or with an instruction that asks for
-    the format. auto: plain for embedded models and tasks and for verify.format none, else as verify.format."""
+    """What becomes of a prompt: plain leaves it, chat makes it a message, the others add an instruction on the format.
+    With auto it is plain for embedded models and tasks and for verify.format none, else as verify.format."""
     max_prompt_tokens: Annotated[int, Field(ge=1)] | None = None
     """Drop problems with longer prompts, and print how many."""
     max_problems: Annotated[int, Field(ge=1)] | None = None

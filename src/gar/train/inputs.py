@@ -196,10 +196,10 @@ class RunInputs:
 
 
 def _fewer(settings: PreflightSettings) -> PreflightSettings:
-    """An eighth of the preflight's responses, unless their number was set."""
+    """A quarter of the preflight's responses, unless their number was set."""
     if (settings.num_problems, settings.num_samples) != (16, 8):
         return settings
-    return settings.model_copy(update={"num_problems": 4, "num_samples": 4})
+    return settings.model_copy(update={"num_problems": 8, "num_samples": 4})
 
 
 def _problems_hash(problems: Sequence[Problem]) -> str:

@@ -158,7 +158,7 @@ class RunCallback(TrainerCallback):
 
     def _print_step(self, state: Any, shown: dict[str, str], seconds: float) -> None:
         """One line: step, values, seconds, time left."""
-        done = state.global_step - self._first_step
+        done = max(state.global_step - self._first_step, 1)
         left = (time.perf_counter() - self._start) / done * (state.max_steps - state.global_step)
         values = "".join(f"  {label} {value}" for label, value in shown.items())
         text = f"step {state.global_step}/{state.max_steps}{values}  {seconds:.1f} s"

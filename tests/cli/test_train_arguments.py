@@ -137,7 +137,7 @@ def test_train_rejects_a_wrong_flag_as_wrong_usage(capsys):
         (["--reward.bonus_wait", "1"], "--reward.bonus_weight FLOAT"),
         (["--lerning_rate", "1"], "--trl.learning_rate YAML"),
         (["--trl.reward_weights=[1, 2"], "Error parsing --trl.reward_weights: YAML: not valid YAML: expected ','"),
-        (["--reward.bonus_weight", "-1"], "bonus_weight Input should be greater than or equal to 0"),
+        (["--reward.bonus_weight", "-1"], "bonus_weight: Input should be greater than or equal to 0"),
         (["--reward.clip", "maybe"], "invalid choice 'maybe' for argument '--reward.clip'."),
         (["--dry-run", "run.yaml"], "Unrecognized options: run.yaml"),
     ):

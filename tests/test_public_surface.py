@@ -39,6 +39,8 @@ def hidden_names(path: Path) -> Iterator[str]:
 def test_public_names_exist():
     for module in map(importlib.import_module, PUBLIC):
         assert not [name for name in module.__all__ if not hasattr(module, name)]
+        assert {*module.__all__} <= {*dir(module)}
+        assert "lazy_names" not in dir(module)
         with pytest.raises(AttributeError):
             _ = module.nothing
 

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     )
     from gar.types import Anchor, Problem, Prompt, ResponseVerifier, Status, Tags, Verdict
     from gar.verify import Verifier
+else:
+    __getattr__, __dir__ = lazy_names(__name__)
 
 __version__ = "0.1.0"
 __all__ = [
@@ -59,4 +61,3 @@ __all__ = [
     "make_config",
     "read_config",
 ]
-__getattr__ = lazy_names(__name__)

@@ -1,9 +1,7 @@
 """All settings of a run in one frozen model: defaults, then a variant, then a YAML file, then flags."""
 
 import io
-import re
 from collections.abc import Mapping
-from dataclasses import fields
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -34,6 +32,7 @@ from gar.settings import (
     SignalSettings,
     VerifySettings,
     WatchdogSettings,
+    errors_in_words,
     section_name,
 )
 
@@ -171,9 +170,7 @@ def make_config(values: Any, *, source: str = "configuration") -> RunConfig:
     try:
         return config_type().model_validate(merge(variant, values))
     except ValidationError as error:
-        first = error.errors()[0]
-        code = "unknown-key" if first["type"] in _UNKNOWN else setting_of(first)
-        raise ConfigError("\n".join(f"{source}: {_explain(line)}" for line in error.errors()), code=code) from error
+        raise errors_in_words(error, config_type(), source=source) from error
 
 
 def with_template(config: RunConfig) -> RunConfig:
@@ -200,38 +197,3 @@ def dump_yaml(values: Mapping[str, Any]) -> str:
     text = io.StringIO()
     _yaml().dump(values, text)
     return text.getvalue()
-
-
-def error_in_words(error: Any) -> str:
-    """pydantic's error about a setting, with what was got and the nearest word of those that it expects."""
-    name, kind, given = setting_of(error), error["type"], error["input"]
-    if kind == "value_error":  # one of ours, which says what was got
-        return f"{name}: {error['msg'].removeprefix('Value error, ')}".removeprefix(": ")
-    if kind == "too_short":
-        return f"{name} is empty, expected at least {error['ctx']['min_length']}."
-    if kind in ("model_type", "dataclass_type"):
-        return f"{name}: expected a section of settings, got {given!r}. Leave out an empty section."
-    words = re.findall(r"'([^']+)'", error["ctx"]["expected"]) if kind == "literal_error" else []
-    hint = did_you_mean(str(given), words, cutoff=0.4)
-    if name == "method" and not hint:
-        hint = " Your own method needs its --plugin."
-    return f"{name}: {error['msg']}, got {given!r}.{hint}"
-
-
-def setting_of(error: Any) -> str:
-    """The dotted name of the setting that pydantic's error is about."""
-    return ".".join(str(part) for part in error["loc"])
-
-
-_UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")  # pydantic's types for models and for dataclasses
-
-
-def _explain(error: Any) -> str:
-    if error["type"] not in _UNKNOWN:
-        return error_in_words(error)
-    section: Any = config_type()
-    for part in error["loc"][:-1]:
-        section = section.model_fields[part].annotation
-    names = getattr(section, "model_fields", None) or [field.name for field in fields(section)]
-    hint = did_you_mean(str(error["loc"][-1]), names) or f" Known here: {', '.join(names)}."
-    return f"unknown key '{setting_of(error)}'.{hint}"

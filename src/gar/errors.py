@@ -7,7 +7,8 @@ one, or the name of a setting.
 
 import difflib
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 
 class GarError(Exception):
@@ -86,6 +87,20 @@ class PreflightError(GarError, RuntimeError):
     """The first rollouts carry no training signal. Names what to change."""
 
     code = "preflight"
+
+
+def expect(value: object, kinds: Any, name: str, expected: str, *, error: type[GarError] = ConfigError) -> None:
+    """Raise an error unless an argument from Python is of one of these kinds. `expected` names them in words."""
+    if not isinstance(value, kinds):
+        raise error(f"{name} is {value!r:.60} ({type(value).__name__}), expected {expected}.", code="wrong-type")
+
+
+def expect_members(values: Any, kinds: Any, name: str, expected: str, *, error: type[GarError] = ConfigError) -> None:
+    """`expect` for each member of a list, which a text is not: it would be read as letters."""
+    if isinstance(values, str | Mapping) or not isinstance(values, Iterable):
+        expect(values, (), name, f"a list: {expected} each", error=error)
+    for index, value in enumerate(values):
+        expect(value, kinds, f"{name}[{index}]", expected, error=error)
 
 
 def did_you_mean(name: str, known: Iterable[str], prefix: str = "", *, cutoff: float = 0.6) -> str:

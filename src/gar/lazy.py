@@ -11,8 +11,8 @@ from typing import Any
 from gar.extras import require_extra
 
 
-def lazy_names(package: str) -> Callable[[str], Any]:
-    """The `__getattr__` of a package (PEP 562) for the names that it imports under `if TYPE_CHECKING`."""
+def lazy_names(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """`__getattr__` and `__dir__` of a package (PEP 562) for the names that it imports under `if TYPE_CHECKING`."""
 
     @cache
     def homes() -> dict[str, str]:
@@ -30,4 +30,4 @@ def lazy_names(package: str) -> Callable[[str], Any]:
             require_extra("train", f"{package}.{name}")
             raise
 
-    return public_name
+    return public_name, lambda: sorted(sys.modules[package].__all__)

@@ -3,10 +3,13 @@
 `config.py` combines the sections, loads YAML, applies flags, and dumps the settings of a run.
 """
 
-from typing import Annotated, Any, Literal, Self
+import re
+from dataclasses import fields
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, dataclass_transform
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from gar.errors import ConfigError, did_you_mean
 from gar.types import ResponseFormat, Tags
 
 MethodName = Literal[
@@ -14,6 +17,11 @@ MethodName = Literal[
     "gar-grpo", "gar-reinforce-plus-plus", "g2rl",
     "anchor-shuffled", "anchor-random", "hidden-cosine", "text-similarity", "length", "alignment-only",
 ]  # a line for each kind # fmt: skip
+
+WITHOUT_EXPERTS = (
+    "grpo", "dr-grpo", "dapo", "reinforce-plus-plus", "reinforce-plus-plus-baseline", "maspo", "g2rl",
+)  # fmt: skip
+"""The methods of the package that train without expert solutions."""
 
 EMBEDDED_TASKS = ("arithmetic",)
 """Tasks inside the package, as `data.source` names them. "embedded" is the model for the first."""
@@ -27,7 +35,60 @@ def section_name(method: str) -> str:
     return method.replace("-", "_")
 
 
-class Settings(BaseModel):
+def errors_in_words(error: ValidationError, kind: Any, *, source: str = "") -> ConfigError:
+    """pydantic's errors about settings of this kind as one `ConfigError`, a line each."""
+    first, start = error.errors()[0], f"{source}: " if source else ""
+    code = "unknown-key" if first["type"] in _UNKNOWN else setting_of(first)
+    return ConfigError("\n".join(f"{start}{_explain(line, kind)}" for line in error.errors()), code=code)
+
+
+def _explain(error: Any, section: Any) -> str:
+    if error["type"] not in _UNKNOWN:
+        return error_in_words(error)
+    for part in error["loc"][:-1]:
+        section = section.model_fields[part].annotation
+    names = getattr(section, "model_fields", None) or [field.name for field in fields(section)]
+    hint = did_you_mean(str(error["loc"][-1]), names) or f" Known here: {', '.join(names)}."
+    return f"unknown key '{setting_of(error)}'.{hint}"
+
+
+def error_in_words(error: Any) -> str:
+    """pydantic's error about a setting, with what was got and the nearest word of those that it expects."""
+    name, kind, given = setting_of(error), error["type"], error["input"]
+    if kind == "value_error":  # one of ours, which says what was got
+        return f"{name}: {error['msg'].removeprefix('Value error, ')}".removeprefix(": ")
+    if kind == "too_short":
+        return f"{name} is empty, expected at least {error['ctx']['min_length']}."
+    if kind in ("model_type", "dataclass_type"):
+        return f"{name}: expected a section of settings, got {given!r}. Leave out an empty section."
+    words = re.findall(r"'([^']+)'", error["ctx"]["expected"]) if kind == "literal_error" else []
+    hint = did_you_mean(str(given), words, cutoff=0.4)
+    if name == "method" and not hint:
+        hint = " Your own method needs its --plugin."
+    return f"{name}: {error['msg']}, got {given!r}.{hint}"
+
+
+def setting_of(error: Any) -> str:
+    """The dotted name of the setting that pydantic's error is about."""
+    return ".".join(str(part) for part in error["loc"])
+
+
+_UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")  # pydantic's types for models and for dataclasses
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(Field,))
+class _InWords(type(BaseModel)):
+    if not TYPE_CHECKING:  # pyright would take any arguments
+
+        def __call__(cls, *args, **values):
+            """A section, or a `ConfigError` in the words of `make_config`."""
+            try:
+                return super().__call__(*args, **values)
+            except ValidationError as error:
+                raise errors_in_words(error, cls) from None
+
+
+class Settings(BaseModel, metaclass=_InWords):
     """Base of all sections: frozen. An unknown key or a number that is not finite is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False)
@@ -96,9 +157,9 @@ class DataSettings(SourceSettings):
 
     source: str = "arithmetic"
     """A .jsonl, .parquet, .csv or .json file, a Hub id, or arithmetic, the task that the package generates."""
-    template: Literal["auto", "plain", "think-answer", "boxed"] = "auto"
-    """How a problem becomes a prompt: unchanged, or with an instruction that asks for the format. With auto it is
-    plain for embedded models and tasks and for verify.format none, else the template of verify.format."""
+    template: Literal["auto", "plain", "chat", "think-answer", "boxed"] = "auto"
+    """What becomes of a prompt: plain leaves it, chat makes it a message, the others add an instruction on the format.
+    With auto it is plain for embedded models and tasks and for verify.format none, else as verify.format."""
     max_prompt_tokens: Annotated[int, Field(ge=1)] | None = None
     """Drop problems with longer prompts, and print how many."""
     max_problems: Annotated[int, Field(ge=1)] | None = None

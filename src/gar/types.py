@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from enum import StrEnum
 from itertools import permutations
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 Message = dict[str, str]
 Prompt = str | list[Message]
@@ -112,6 +112,10 @@ class Tags:
                 raise ValueError(f"'{tag}' is part of another tag. Choose tags that do not contain each other.")
 
 
+A_VERIFIER = "something with format, tags and verify, such as gar.Verifier()"
+
+
+@runtime_checkable
 class ResponseVerifier(Protocol):
     """The interface of a verifier for training and evaluation. `gar.verify.Verifier` implements it."""
 

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from gar.analysis.card import model_card
 from gar.analysis.rollouts import alignment_figure
-from gar.analysis.summary import render_summary, summarize, summary_texts
+from gar.analysis.summary import nothing_learned, render_summary, summarize, summary_texts
+from gar.config import make_config, parse_yaml
 from gar.records import RolloutRecord, Run, RunFolder, open_run
 from tests.report.runs import make_run
 from tests.support.rows import rollout
@@ -61,3 +63,41 @@ def test_summary_shows_what_was_recorded_and_charges_a_share_where_there_is_a_si
     assert (texts["test pass@1"], texts["seconds per step"]) == ("– → 0.625", "0.50")
     assert texts["GAR’s share"] == ("20.0%" if charged else "–")
     assert [*render_summary(summary).columns[1].cells] == [*texts.values()]
+
+
+@pytest.mark.parametrize(
+    ("metrics", "said"),
+    [
+        (
+            {"gar/eligible_fraction": 0.0},
+            "no response was right in any step. Likeliest cause: the problems are too hard",
+        ),
+        ({"gar/eligible_fraction": 0.0, "gar/truncated_fraction": 0.8}, "Raise --trl.max_completion_length."),
+        ({"gar/eligible_fraction": 0.0, "gar/well_formatted_fraction": 0.2}, "most responses were badly formatted"),
+        ({"gar/eligible_fraction": 1.0, "gar/zero_std_group_fraction_shaped": 1.0}, "all rewards were equal"),
+        ({"gar/eligible_fraction": 0.1, "gar/zero_std_group_fraction_shaped": 0.9}, ""),
+        ({"loss": 1.0}, ""),
+    ],
+)
+def test_a_run_without_a_signal_says_so_with_the_likeliest_cause(tmp_path, metrics, said):
+    run = RunFolder.create(tmp_path, "run")
+    run.write_run(seed=0, command=["gar"], config={}, data_hash=None)
+    for step in (1, 2):
+        run.append_metrics({"step": step} | metrics)
+    note = nothing_learned(open_run(run.path))
+    assert said in note if said else note == ""
+    assert note.startswith("Nothing was learned: ") or not said
+
+
+def test_the_model_card_names_base_settings_and_numbers_and_no_path_of_this_machine(tmp_path):
+    run = open_run(make_run(tmp_path))
+    data = tmp_path / "mine.jsonl"
+    data.touch()
+    values = {"model": {"path": "Qwen/Qwen3-0.6B"}, "data": {"source": str(data)}, "trl": {"max_steps": 6}}
+    card = model_card(make_config(values), run, summarize(run))
+    head, front, body = card.split("---\n", 2)
+    assert (head, parse_yaml(front)["base_model"], "datasets" in parse_yaml(front)) == ("", "Qwen/Qwen3-0.6B", False)
+    assert "on `mine.jsonl` for 6 steps" in body
+    assert "\ntrl.max_steps: 6\n" in body
+    assert "| test pass@1 | 0.312 → 0.750 |" in body
+    assert str(tmp_path) not in card

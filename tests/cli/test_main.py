@@ -55,7 +55,6 @@ def test_main_answers_on_stdout_and_explains_on_stderr(capsys):
         (["eval", "rnu"], 2, "", "gar eval: unknown command 'rnu', expected one of run, score, table. Did you mean"),
         (["train", "nosuch.yaml"], 1, "", "gar train: nosuch.yaml: "),
         (["report", "--out", "a.html"], 2, "", "gar report: name a run folder"),
-        (["report"], 2, "", "--out FILE.html"),
         (["data", "check"], 2, "", "SOURCE"),
         (["score", "embedded"], 2, "", "FILE"),
     ):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-import gar.records
+import gar.train.resume
 import gar.train.run
 from gar.cli.arguments import ALIASES
 from gar.cli.main import main
@@ -97,7 +97,7 @@ def test_train_reads_the_names_of_trl_and_hugging_face(parse_train):
     assert parse_train(*short, "--lora_alpha=4") == parse_train(*full, "--adapter.alpha", "4")
     assert parse_train("--records.name", "mymodel").records.name == "mymodel"  # a value is no alias
     assert {setting.partition("=")[0] for setting in ALIASES.values()} <= ALL
-    assert len(ALIASES) <= 20
+    assert len(ALIASES) <= 24
 
 
 def test_train_takes_its_settings_from_one_place_and_hands_over_what_was_asked_for(capsys, file, monkeypatch):
@@ -112,7 +112,7 @@ def test_train_takes_its_settings_from_one_place_and_hands_over_what_was_asked_f
     ):
         assert named in rejected(capsys, *arguments)
     seen: list[Any] = []
-    monkeypatch.setattr(gar.records.RunFolder, "open", lambda path: None)
+    monkeypatch.setattr(gar.train.resume, "unfinished_run", lambda path: None)
     monkeypatch.setattr(gar.train.run, "resume", lambda path, *, interrupts, **options: seen.append((path, options)))
     for flags in ([], ["--allow-config-change"]):
         assert main(["train", "--resume", "runs/one", *flags]) == 0
@@ -137,7 +137,7 @@ def test_train_rejects_a_wrong_flag_as_wrong_usage(capsys):
         (["--reward.bonus_wait", "1"], "--reward.bonus_weight FLOAT"),
         (["--lerning_rate", "1"], "--trl.learning_rate YAML"),
         (["--trl.reward_weights=[1, 2"], "Error parsing --trl.reward_weights: YAML: not valid YAML: expected ','"),
-        (["--reward.bonus_weight", "-1"], "bonus_weight Input should be greater than or equal to 0"),
+        (["--reward.bonus_weight", "-1"], "bonus_weight: Input should be greater than or equal to 0"),
         (["--reward.clip", "maybe"], "invalid choice 'maybe' for argument '--reward.clip'."),
         (["--dry-run", "run.yaml"], "Unrecognized options: run.yaml"),
     ):

@@ -77,7 +77,13 @@ def test_report_writes_tables_and_curves_and_fills_in_nothing(capsys):
     folder = Path("results/tiny")
     assert sorted(path.name for path in folder.iterdir()) == ["curves.png", "curves.svg", "table.md"]
     assert "| gar-grpo | 3 of 3 | 0.583 ± 0.260 (+75.0%) |" in (folder / "table.md").read_text()
-    assert "no difference shown" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "no difference shown" in out
+    assert "| gar-grpo |" in out
+    assert Comparison("tiny.yaml", markdown=False).report()
+    out = capsys.readouterr().out
+    assert "┃" in out
+    assert "| gar-grpo |" not in out
     for run in comparison.cells[1::2]:  # gar-grpo
         shutil.rmtree(run.folder)
     assert not comparison.report()

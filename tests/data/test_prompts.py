@@ -39,7 +39,8 @@ def problem(prompt, **fields) -> Problem:
 
 def test_render_prompt_adds_the_instruction_to_text_or_to_the_last_user_message():
     assert render_prompt("3+4=\n", "plain", chat=True) == "3+4=\n"
-    assert render_prompt(TALK, "plain", chat=False) == TALK
+    assert render_prompt(TALK, "plain", chat=False) == render_prompt(TALK, "chat", chat=True) == TALK
+    assert render_prompt("3+4=", "chat", chat=True) == TALK
     for prompt in ("3+4=", " 3+4=\n"):
         text = render_prompt(prompt, "boxed", chat=False)
         assert text == "3+4=\n\nShow your working, then give the final answer inside \\boxed{}.\n\n"
@@ -75,3 +76,9 @@ def test_render_problems_changes_prompts_alone_and_makes_all_messages_where_some
         render_problems([problem(TALK)], "plain", tokenizer)
     with raises(DataError, None, "'n-7'", "['system']"):
         render_problems([problem([{"role": "system", "content": "3+4="}])], "boxed", chat_tokenizer)
+
+
+def test_the_template_chat_needs_one_of_the_tokenizer(tokenizer, chat_tokenizer):
+    assert render_problems([problem("3+4=")], "chat", chat_tokenizer)[0].prompt == TALK
+    with raises(ModelError, "no-chat-template"):
+        render_problems([problem("3+4=")], "chat", tokenizer)

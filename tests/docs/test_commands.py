@@ -46,7 +46,7 @@ def stopped(monkeypatch):
     for module in (arguments, compare, report, score):
         monkeypatch.setattr(module, "parse", stopping(parse))
     monkeypatch.setattr("gar.train.checks.check_before_loading", lambda config: None)  # files that pages only name
-    monkeypatch.setattr("gar.records.RunFolder.open", lambda path: None)
+    monkeypatch.setattr("gar.train.resume.unfinished_run", lambda path: None)
     monkeypatch.setattr("tests.faults.preload.preload", lambda: None)  # would start this process again
     with registered():
         yield

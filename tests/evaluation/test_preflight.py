@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from gar.data.prompts import format_instruction
 from gar.errors import PreflightError
 from gar.evaluation.evaluate import Sampling
 from gar.evaluation.preflight import CORRECT, CUT_OFF, preflight, render
@@ -60,7 +61,7 @@ STOPS = [
      ["another form", "Compare the answers", "gold '7': '<think> work </think> <answer> 3 </answer>'"], 1),
     ({"=": {"7": 1.0}, "7": {"<eos>": 1.0}}, "100% of responses are not in the format 'think-answer'",
      ["does not ask for this format", "--data.template think-answer", "'7' ("], 2),
-    (EMPTY, "100% of responses are not in the format", ["If they are empty", "chat messages", "''"], 2),
+    (EMPTY, "100% of responses are empty", ["ends at once", "''"], 3),
 ]  # fmt: skip
 
 
@@ -81,6 +82,15 @@ def test_preflight_explains_a_prompt_that_opens_the_thinking_part(look, problems
     opened = [replace(problem, prompt=f"{problem.prompt} <think>") for problem in problems]
     reopening = look({"<think>": {"=": 1.0}}, opened)
     assert "ends in <think>" in finding_of(reopening, "not in the format")
+
+
+def test_preflight_names_no_template_that_is_in_force(look, problems, tokenizer, monkeypatch):
+    monkeypatch.setattr(tokenizer, "chat_template", "{% for each in messages %}{{ each['content'] }}{% endfor %} =")
+    assert "--data.template chat" in finding_of(look(EMPTY), "of responses are empty")
+    asked = [{"role": "user", "content": f"3+4 {format_instruction('think-answer')}"}]
+    report = look(EMPTY, [replace(problem, prompt=asked) for problem in problems])
+    assert "--data.template" not in "".join(report.findings)
+    assert "empty 100%" in shown(report).replace("│ ", "")
 
 
 class FailingVerifier:

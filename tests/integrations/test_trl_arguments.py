@@ -4,6 +4,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from transformers import TrainerControl, TrainerState
 from transformers.trainer_callback import CallbackHandler
 from trl import GRPOConfig
@@ -96,3 +97,19 @@ def test_a_reporter_gets_the_name_of_the_run_folder(tmp_path: Path):
     assert (args.report_to, args.run_name, args.project) == (["trackio"], "seven", "gar")
     assert arguments({"run_name": "mine"}).run_name == "mine"
     assert arguments({}).report_to == []
+
+
+def test_without_a_terminal_each_logged_step_is_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    ours: Any = RunCallback(RunFolder.create(tmp_path, "run"))
+    state = TrainerState(global_step=2, max_steps=4, is_world_process_zero=True)
+    ours.on_train_begin(None, state, None)
+    for step in (3, 4):
+        state.global_step = step
+        logs = {"reward": 0.5, "gar/eligible_fraction": 0.25, "gar/alignment_mean": None, "time/step_seconds": 2.04}
+        ours.on_log(None, state, None, logs=logs)
+    ours.on_log(None, state, None, logs={"eval/test/pass@1": 0.5})  # an evaluation says what it does by itself
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == [
+        "step 3/4  reward 0.500  correct 0.250  2.0 s  00:00 left",
+        "step 4/4  reward 0.500  correct 0.250  2.0 s  00:00 left",
+    ]

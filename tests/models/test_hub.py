@@ -20,7 +20,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def test_check_model_name_rejects_what_holds_no_model_and_names_the_nearest(tmp_path):
     (tmp_path / "run" / "model").mkdir(parents=True)
-    (tmp_path / "run" / "model" / "config.json").touch()
+    (tmp_path / "run" / "model" / "config.json").write_text('{"model_type": "qwen3"}')
     (tmp_path / "a.bin").touch()
     (tmp_path / "cache" / "models--Qwen--Qwen3-0.6B").mkdir(parents=True)
     check_model_name("embedded")

@@ -122,7 +122,7 @@ def test_runs_with_no_right_response_or_almost_nothing_make_a_page(tmp_path):
     assert report.headline.startswith("No verdict")
     run = make_run(tmp_path, "bare", steps=0, rollouts={}, evaluations={}, status="running")
     report = write_report([run], tmp_path / "bare.html")
-    assert (report.charts, report.groups, report.pictures, len(report.notes)) == ([], [], [], 5)
+    assert (report.charts, report.groups, report.pictures, len(report.notes)) == ([], [], [], 4)
     assert report.rollout_notes[0] == "No rollouts were recorded."
 
 
@@ -224,7 +224,7 @@ def test_a_run_without_an_end_says_how_far_it_came_and_why_it_ended(tmp_path):
     run = make_run(tmp_path, steps=2, status="failed", evaluations={})
     read, error = read_run(run), {"text": "ValueError: no such rate", "place": "gar/train/run.py:1 in train"}
     report = make_report([replace(read, record={**read.record, "error": error})], ReportOptions())
-    assert report.headline.startswith("No verdict: run: the run was failed")
+    assert report.headline.startswith("No verdict: run: the run failed before its end")
     assert "(ValueError: no such rate; gar/train/run.py:1 in train)" in report.headline
     assert report.runs[0].facts["error.text"] == "ValueError: no such rate"
 
@@ -257,3 +257,15 @@ def test_gar_report_watches_until_it_is_interrupted(tmp_path, capsys, monkeypatc
     monkeypatch.setattr("gar.cli.report.time.sleep", sleep)
     assert main(["report", str(run), "--out", str(tmp_path / "page.html"), "--watch", "5"]) == 130
     assert len(capsys.readouterr().out.splitlines()) > 2
+
+
+def test_a_page_about_one_run_lies_in_its_folder_and_no_verdict_names_the_flag(tmp_path, capsys):
+    run = make_run(tmp_path, evaluations={})
+    for _ in range(2):  # the second replaces the first
+        assert main(["report", str(run)]) == 0
+    out = capsys.readouterr().out
+    assert "No verdict: run: the model was measured neither before nor after training: --evaluate.sources" in out
+    assert (run / "report.html").read_bytes().endswith(b"</html>\n")
+    assert RunFolder.open(run).read_run().status == "finished"
+    assert main(["report", str(run), str(make_run(tmp_path, "other"))]) == 2
+    assert "--out FILE.html" in capsys.readouterr().err

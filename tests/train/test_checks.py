@@ -7,6 +7,7 @@ from typing import Any
 
 from gar.config import make_config, read_preset
 from gar.errors import GarError
+from gar.records import RunFolder
 from gar.train.checks import check_before_loading
 from tests.support.errors import raises
 from tests.support.processes import completed
@@ -70,11 +71,51 @@ MISTAKES = {
     "train --trl.deepspeed zero3.json": "trl.deepspeed is zero3.json, ",
     "eval run embedded --benchmark arithmetic --samples 4 --pass-at-k 8": "pass@8 needs 8 samples per problem",
     "report runs --out nix/page.html": "nix: no such folder",
+    "train --data.source empty.jsonl": "empty.jsonl: no rows.",
+    "train --data.source columns.jsonl": "columns.jsonl: no column 'prompt'. Name it with prompt_field (--prompt-",
+    "train --data.source one.jsonl --prompt-field Question": "one.jsonl: no column 'Question'.",
+    "train --data.source plain.jsonl": "gar-grpo needs expert solutions, and none of the 1 problems has one.",
+    "train --data.source one.jsonl --per_device_train_batch_size 16": "a batch of 16 responses in groups of 8 asks ",
+    "train --records.output_dir one.jsonl/runs": "{here}/one.jsonl/runs: no run folder can be made here (Not a ",
+    "train --verify.verifier json:nosuch": "the verifier 'json:nosuch' cannot be imported",
+    "train --trl.report_to neptune": "trl.report_to is neptune, and it is not installed: pip install neptune",
+    "train --trl.push_to_hub true": "trl.push_to_hub is true, and ",
+    "train --model.path broken": "{here}/broken/config.json: not valid JSON: ",
+    "train --model.path bare": "{here}/bare/config.json: no model_type in it",
+    "train --resume finished": "finished: this run is finished. There is nothing to resume.",
+    "compare typo.yaml": "typo.yaml: run 'gropo': method: ",
+    "compare twice.yaml": "twice.yaml: label 'grpo' appears twice.",
+    "score embedded flat.jsonl": "none of 1 rows can be scored.",
+    "score embedded plain.jsonl --responses-fields answer": "plain.jsonl: no row has an expert solution",
+    "data guide one.jsonl out.jsonl --model nosuch": "no model 'nosuch' on this machine",
+    "data slime nix.jsonl out.jsonl": "nix.jsonl: no such file.",
 }  # fmt: skip
 """Command lines, and how their only message begins."""
 
+ROW = {"prompt": "1+1=", "answer": "2", "expert_solution": "1+1=2"}
+COMPARISON = "name: x\nbase: demo\nseeds: [0]\nruns: "
+FILES = {
+    "empty.jsonl": "",
+    "columns.jsonl": json.dumps({"Question": "1+1=", "Answer": "2"}),
+    "one.jsonl": json.dumps(ROW),
+    "plain.jsonl": json.dumps({"prompt": "1+1=", "answer": "2"}),
+    "flat.jsonl": json.dumps(ROW),
+    "broken/config.json": "{",
+    "bare/config.json": "{}",
+    "typo.yaml": COMPARISON + "[gropo]",
+    "twice.yaml": COMPARISON + "[grpo, grpo]",
+}
+"""Files of the command lines above."""
+
 
 def test_mistakes_get_one_line_before_torch_is_imported_and_leave_no_folder(tmp_path):
+    for name, text in FILES.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    run = RunFolder.create(tmp_path, "finished")
+    run.write_run(seed=0, command=["gar"], config={}, data_hash="")
+    run.update_run(status="finished")
+    there = {*tmp_path.iterdir()}
     code = (
         "import contextlib, io, json, sys\nfrom gar.cli.main import main\nfound = {}\n"
         f"for command in {list(MISTAKES)!r}:\n"
@@ -89,5 +130,5 @@ def test_mistakes_get_one_line_before_torch_is_imported_and_leave_no_folder(tmp_
     for command, message in MISTAKES.items():
         status, out, err, heavy = found[command]
         assert (status, out, err.count("\n"), heavy) == (1, "", 1, []), (command, err)
-        assert err.startswith(f"gar {command.split()[0]}: {message}")
-    assert [*tmp_path.iterdir()] == []
+        assert err.startswith(f"gar {command.split()[0]}: {message.replace('{here}', str(tmp_path))}")
+    assert {*tmp_path.iterdir()} - there == {tmp_path / "flat.scores.errors.jsonl"}  # the reasons, row by row

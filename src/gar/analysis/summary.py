@@ -43,6 +43,34 @@ def summarize(run: Run) -> dict[str, Any]:
     }
 
 
+_CAUSES = {
+    "gar/truncated_fraction": "most responses were cut off. Raise --trl.max_completion_length",
+    "gar/empty_fraction": "most responses were empty. An instruction-tuned model needs --data.template chat",
+    "gar/badly_formatted_fraction": "most responses were badly formatted. --verify.format none accepts any text",
+    "verify/unparsed_fraction": "in most responses no answer could be read. Name your own --verify.verifier",
+    "verify/error_fraction": "most answers could not be graded. gar data check lists unreadable gold answers",
+    "verify/timeout_fraction": "most answers reached the time limit. Raise --verify.timeout_seconds",
+}
+"""Why no response was right, by the metric that is then above one half."""
+
+
+def nothing_learned(run: Run) -> str:
+    """A sentence about a run whose rewards held no signal in any step, with the likeliest cause. "" for another run."""
+    metrics = {name: logged(run, name).dropna() for name in ("gar/eligible_fraction", *_CAUSES)}
+    metrics["gar/badly_formatted_fraction"] = 1 - logged(run, "gar/well_formatted_fraction").dropna()
+    right, equal = metrics["gar/eligible_fraction"], logged(run, "gar/zero_std_group_fraction_shaped").dropna()
+    if len(right) and right.max() == 0:
+        causes = [cause for name, cause in _CAUSES.items() if (_mean(metrics[name]) or 0) > 0.5]
+        otherwise = "the problems are too hard for this model. Take easier ones or a stronger model"
+        return f"Nothing was learned: no response was right in any step. Likeliest cause: {[*causes, otherwise][0]}."
+    if len(equal) and equal.min() == 1:
+        return (
+            "Nothing was learned: in every group all rewards were equal. Likeliest cause: the problems are too easy "
+            "for this model. Take harder ones, or sample more: --trl.num_generations."
+        )
+    return ""
+
+
 def summary_texts(summary: Mapping[str, Any]) -> dict[str, str]:
     """The summary by label, as texts. Rates are before and after training."""
     before, after = (summary["pass_at"].get(moment, {}) for moment in ("before", "after"))

@@ -21,6 +21,7 @@ ALIASES = {
     "--lora_r": "--adapter.rank",
     "--lora_alpha": "--adapter.alpha",
     "--lora_target_modules": "--adapter.target_modules",
+    **{f"--{field}": f"--data.{field}" for field in ("column_schema", "prompt_field", "answer_field", "anchor_fields")},
     "--output_dir": "--records.output_dir",
     "--steps": "--trl.max_steps",
     **{
@@ -31,7 +32,7 @@ ALIASES = {
         )
     },
 }  # fmt: skip # the fields that keep their name on two lines
-"""Names that users of TRL and Hugging Face type. One with a value takes none, and later flags go over it."""
+"""Names that users of TRL, Hugging Face and `gar data` type. One with a value takes none. Later flags go over it."""
 
 
 _registry = tyro.constructors.ConstructorRegistry()

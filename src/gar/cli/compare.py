@@ -1,6 +1,7 @@
 """`gar compare`: several methods over several seeds under equal conditions, with tables, tests and curves."""
 
 import signal
+import sys
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
@@ -39,8 +40,10 @@ class _Compare(Settings):
     """Start each run on several ranks, on all GPUs: 'accelerate launch --num_processes 8'."""
     executor: Literal["slurm", "local", "debug"] | None = None
     """Submit jobs that share the runs, through submitit (extra 'cluster')."""
-    slurm: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME=VALUE ...")] = ()
+    slurm: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME=VALUE ...", help_behavior_hint="")] = ()
     """Parameters of the jobs: slurm_partition=gpu gpus_per_node=8 timeout_min=600. By default a day."""
+    format: Annotated[Literal["text", "markdown"], tyro.conf.arg(metavar="FMT")] = "text"
+    """text, tables for a terminal, or markdown, which a file or pipe always gets."""
     report: bool = False
     """Only write tables and curves of the results so far."""
     dry_run: bool = False
@@ -59,10 +62,14 @@ def main(arguments: list[str]) -> int:
         raise UsageError("--slurm is for jobs: add --executor slurm.")
     if options.gpus and options.executor:
         raise UsageError("--gpus is for this machine. Jobs ask for their own: --slurm gpus_per_node=N.")
+    from gar.comparison.plan import planned_runs, read_comparison
+
+    planned_runs(read_comparison(options.source), options.source)  # a mistake ends here, before the slow imports
     from gar.comparison.compare import Comparison
     from gar.comparison.pool import LocalPool, launcher_words, local_devices
 
-    comparison, launcher = Comparison(options.source), launcher_words(options.launch)
+    markdown = options.format == "markdown" or not sys.stdout.isatty()
+    comparison, launcher = Comparison(options.source, markdown=markdown), launcher_words(options.launch)
     if options.report:
         comparison.report()
         return 1 if comparison.stopped else 0

@@ -19,6 +19,7 @@ from gar.data.problems import iter_problems, prompt_text
 from gar.data.prompts import PromptTemplate, render_problems
 from gar.data.rows import check_source, check_suffix
 from gar.errors import ConfigError
+from gar.models.hub import check_model_name
 from gar.settings import ModelSettings, SourceSettings
 from gar.types import Problem, Status, Tags
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from gar.data.load import LoadedProblems
 
 _NUM_EXAMPLES = 5
+_Off = Annotated[bool, tyro.conf.arg(help_behavior_hint="(the flag turns it off)")]
 _STATUSES: dict[Usability, int] = {"usable": DONE, "usable for GRPO only": DEGENERATE, "not usable": REFUSED}
 
 
@@ -40,7 +42,7 @@ class _Check(_Source):
     Verdict and exit status: usable (0), usable for GRPO only (3), not usable (1).
     """
 
-    compare: bool = True
+    compare: _Off = True
     """Compare the final answer of every expert solution with the gold answer."""
     benchmark: str | None = None
     """Also count the problems of this benchmark that the source holds: a name or file, as in gar eval."""
@@ -79,7 +81,8 @@ class _Files(_Source):
     """Replace an existing file."""
 
     def check(self, suffix: str) -> None:
-        """Reject an output that exists, is the source, or has the wrong suffix."""
+        """Reject a source that is not there, and an output that exists, is the source, or has the wrong suffix."""
+        check_source(self.source)
         check_suffix(self.out, suffix)
         if self.out.exists() and Path(self.source).exists() and self.out.samefile(self.source):
             raise ConfigError(f"{self.out} is the source itself. Write to a different file.")
@@ -99,7 +102,7 @@ class _Prepare(_Files):
     """Size of the subset."""
     seed: Annotated[int, Field(ge=0, lt=2**64)] = 0
     """Seed of the draw."""
-    require_anchor: bool = True
+    require_anchor: _Off = True
     """Leave out problems without an expert solution."""
 
     def run(self) -> int:
@@ -140,13 +143,13 @@ class _Prompts(_Files):
 class _Slime(_Prompts):
     """Write problems for slime: .jsonl for its --prompt-data."""
 
-    chat: bool = True
+    chat: _Off = True
     """Prompts as chat messages, for slime's --apply-chat-template. Otherwise text."""
 
     def run(self) -> int:
+        self.check(".jsonl")
         from gar.integrations.slime.data import slime_row
 
-        self.check(".jsonl")
         rows = (slime_row(problem, self.template, chat=self.chat, tags=self.tags) for problem in self.load())
         write_json_lines(rows, self.out)
         return DONE
@@ -156,9 +159,9 @@ class _Verl(_Prompts):
     """Write problems for verl: .parquet for its data files."""
 
     def run(self) -> int:
+        self.check(".parquet")
         from gar.integrations.verl.data import write_verl_problems
 
-        self.check(".parquet")
         write_verl_problems(self.load().problems, self.out, template=self.template, tags=self.tags)
         return DONE
 
@@ -192,6 +195,7 @@ class _Guide(_Prompts):
         self.check(".jsonl")
         if "{prompt}" not in self.wording or "{beginning}" not in self.wording:
             raise ConfigError("--wording needs {prompt} and {beginning}.")
+        check_model_name(self.model)
         from gar.evaluation.evaluate import Sampling, num_correct, sample_groups
         from gar.models.load import load_policy
         from gar.verify import Verifier

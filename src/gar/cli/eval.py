@@ -48,7 +48,7 @@ class _Run(GenerateJob):
         from gar.models.load import quiet_libraries
 
         quiet_libraries()
-        return _score_folders(generate(self, sets), self.score)
+        return _score_folders(generate(self, sets, announce), self.score)
 
 
 class _Score(ScoreSettings):

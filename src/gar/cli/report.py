@@ -16,7 +16,7 @@ from gar.report import ReportOptions
 class _Report(ReportOptions):
     """Write one page about one or several runs, readable without a network.
 
-      gar report RUN [RUN ...] --out FILE.html
+      gar report RUN [RUN ...] [--out FILE.html]
 
     A run may be unfinished, old, or lack files: the page names what is missing.
     """
@@ -24,8 +24,8 @@ class _Report(ReportOptions):
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN [RUN ...]")]
     """Run folders, or folders of them. Runs that differ in their seed alone are shown as one. Others are compared with
     the first."""
-    out: Annotated[Path, tyro.conf.arg(metavar="FILE.html")]
-    """The file to write, below 8 MB. An earlier report is replaced."""
+    out: Annotated[Path, tyro.conf.arg(metavar="FILE.html")] | None = None
+    """The file to write, below 8 MB. By default report.html in RUN. An earlier report is replaced."""
     watch: Annotated[float, Field(gt=0), tyro.conf.arg(metavar="SECONDS")] | None = None
     """Write the page again every so many seconds, until Ctrl-C."""
 
@@ -35,9 +35,14 @@ def main(arguments: list[str]) -> int:
     settings = parse(_Report, arguments, prog="gar report")
     if not settings.runs:
         raise UsageError("name a run folder, or a folder of them, for example runs/NAME.")
-    out = settings.out
-    if not out.parent.is_dir():
+    if settings.out is None and len(settings.runs) > 1:
+        raise UsageError("name the file for a page about several runs: --out FILE.html.")
+    out = settings.out or settings.runs[0] / "report.html"
+    if settings.out and not out.parent.is_dir():
         raise ConfigError(f"{out.parent}: no such folder to write {out.name} into. Make it first.")
+    from gar.report.runs import find_runs
+
+    find_runs(settings.runs)  # a mistake ends here, before the slow imports
     from gar.report.build import write_report
 
     if settings.token_shares:

@@ -9,7 +9,6 @@ import tyro
 from gar.cli.arguments import parse
 from gar.cli.console import announce, show, show_table
 from gar.cli.outcomes import DEGENERATE, DONE, degenerate
-from gar.data.rows import check_source
 from gar.models.hub import check_model_name
 from gar.scoring.job import ScoreJob
 from gar.settings import AdvantageSettings, RewardSettings, SignalSettings, VerifySettings
@@ -30,6 +29,8 @@ class _Score(ScoreJob):
     --format is short for --verify.format, and none is for text without tags.
 
     The exit status is 3 if every response failed in the same way.
+
+    --help-all also lists the settings of verify, signal, reward and advantage.
     """
 
     model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
@@ -40,18 +41,31 @@ class _Score(ScoreJob):
     advantage: tyro.conf.FlagConversionOff[AdvantageSettings] = AdvantageSettings()
 
 
+class _Brief(_Score):
+    __doc__ = _Score.__doc__
+
+    verify: tyro.conf.Suppress[VerifySettings] = VerifySettings()
+    signal: tyro.conf.Suppress[SignalSettings] = SignalSettings()
+    reward: tyro.conf.Suppress[RewardSettings] = RewardSettings()
+    advantage: tyro.conf.Suppress[AdvantageSettings] = AdvantageSettings()
+
+
 def main(arguments: list[str]) -> int:
     """Run `gar score`. Arguments are parsed before torch is imported."""
     in_full = [re.sub(r"^--format(?==|$)", "--verify.format", argument) for argument in arguments]
-    job = parse(_Score, in_full, prog="gar score")
-    check_source(job.file)
+    if "--help-all" in in_full:
+        parse(_Score, ["--help"], prog="gar score")
+    job = parse(_Brief if {"-h", "--help"} & {*in_full} else _Score, in_full, prog="gar score")
     check_model_name(job.model, job.revision)
+    from gar.scoring.input import check_input
+
+    survey = check_input(job)
     announce("loading torch and transformers ...")
     from gar.models.load import quiet_libraries
     from gar.scoring.files import score_file
 
     quiet_libraries()
-    scored = score_file(job, command=["gar", "score", *arguments])
+    scored = score_file(job, command=["gar", "score", *arguments], survey=survey)
     fault = _print_summary(job, scored)
     return DEGENERATE if fault and not job.allow_degenerate else DONE
 

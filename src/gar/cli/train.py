@@ -82,7 +82,7 @@ def main(arguments: list[str]) -> int:
     source, rest = _parse_source(arguments)
     if {"-h", "--help"} & set(rest):
         print(_HELP)
-        for title, names in (("presets", preset_names()), ("names of TRL that are read, too", ALIASES)):
+        for title, names in (("presets", preset_names()), ("short names", ALIASES)):
             text = f"{title}: {', '.join(names)}"
             print(textwrap.fill(text, 79, subsequent_indent="  ", break_on_hyphens=False))
         return DONE
@@ -139,9 +139,9 @@ def _check_resume(source: _Source, rest: list[str]) -> None:
             f"{' '.join(rest) or 'a second source of settings'}. For other settings start a new run with "
             "--model.path RUN/model."
         )
-    from gar.records import RunFolder
+    from gar.train.resume import unfinished_run
 
-    RunFolder.open(source.resume)
+    unfinished_run(source.resume)
 
 
 def _existing_run(config: RunConfig, *, resume: bool) -> "RunFolder | None":

@@ -8,6 +8,8 @@ if TYPE_CHECKING:
     from gar.comparison.plan import planned_runs, read_comparison
     from gar.comparison.result import RunResult, SetCounts, check_paired, finished_results, step_times
     from gar.comparison.tables import comparison_tables, result_notes, row_curves
+else:
+    __getattr__, __dir__ = lazy_names(__name__)
 
 __all__ = [
     "RunResult",
@@ -21,4 +23,3 @@ __all__ = [
     "row_curves",
     "step_times",
 ]
-__getattr__ = lazy_names(__name__)

@@ -9,7 +9,7 @@ from gar.comparison.pool import LocalPool
 from gar.comparison.result import Results, RunResult, check_paired, finished_result
 from gar.comparison.tables import comparison_tables, result_notes, row_curves
 from gar.errors import GarError, LockedError, printable
-from gar.evaluation.text_tables import markdown_text
+from gar.evaluation.text_tables import markdown_text, print_tables
 from gar.records import write_atomic
 from gar.records.lock import writer_lock
 
@@ -23,9 +23,10 @@ def _say(text: str) -> None:
 
 
 class Comparison:
-    """A comparison and its cells, from a file or by name."""
+    """A comparison and its cells, from a file or by name. Its tables are printed as Markdown, or for a terminal."""
 
-    def __init__(self, source: str):
+    def __init__(self, source: str, *, markdown: bool = True):
+        self._markdown = markdown
         self.settings = read_comparison(source)
         self.cells = planned_runs(self.settings, source)
         self._results: Results = {}
@@ -75,12 +76,17 @@ class Comparison:
             seeds=self.settings.seeds,
             ks=self.cells[0].config.evaluate.pass_at_k,
         )
-        text = markdown_text(tables, result_notes(results), heading=(f"# {self.settings.name}", ""))
+        notes = result_notes(results)
+        text = markdown_text(tables, notes, heading=(f"# {self.settings.name}", ""))
         path = Path("results", self.settings.name, "table.md")
         with writer_lock(path, wait_seconds=_REPORT_SECONDS):
             write_atomic(path, text)
             pictures = save_figure(row_curves(results), path.with_name("curves")) if results else []
-        _say("\n".join([text, *map(str, [path, *pictures])]))
+        if self._markdown:
+            _say(text)
+        else:
+            print_tables(tables, notes)
+        _say("\n".join(map(str, [path, *pictures])))
         return len(results) == len(self.cells)
 
     def show_plan(self) -> None:

@@ -10,18 +10,16 @@ from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from gar.config import (
     RunConfig,
-    error_in_words,
     make_config,
     merge,
     preset_names,
     read_config,
     read_preset,
-    setting_of,
     with_template,
 )
 from gar.errors import ConfigError, did_you_mean
 from gar.records import canonical_hash
-from gar.settings import Settings
+from gar.settings import Settings, error_in_words, setting_of
 
 _HASH_DIGITS = 12
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$")]

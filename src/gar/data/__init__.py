@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from gar.reader import encode_prompt
     from gar.rollouts.generate import check_prompts, context_length, generate_responses
     from gar.settings import EMBEDDED_TASKS
+else:
+    __getattr__, __dir__ = lazy_names(__name__)
 
 __all__ = [
     "EMBEDDED_TASKS",
@@ -33,4 +35,3 @@ __all__ = [
     "render_problems",
     "write_problems",
 ]
-__getattr__ = lazy_names(__name__)

@@ -16,9 +16,9 @@ from tqdm import tqdm
 from gar.data.arithmetic import SolutionMethod, Split, load_arithmetic
 from gar.data.rows import OnError, Row, iter_rows, raise_error, row_place, source_name
 from gar.data.schemas import SCHEMAS, ColumnSchema, choose_schema, has_column, read_problem
-from gar.errors import DataError, did_you_mean
+from gar.errors import DataError, did_you_mean, expect, expect_members
 from gar.settings import DEFAULT_SOURCE, EMBEDDED_TASKS, DataSettings, SourceSettings
-from gar.types import Problem, Prompt, prompt_text
+from gar.types import Anchor, Problem, Prompt, prompt_text
 
 OnDrop = Callable[[str, str], None]
 """Called with the place of a dropped row, and the reason."""
@@ -36,6 +36,7 @@ def iter_problems(
     `on_error` is called with the error for a bad row. If it returns, the row is skipped. Missing columns and an empty
     or unreadable source always raise a `DataError`. On a terminal a progress bar appears after two seconds.
     """
+    expect(source, str, "source", "the name of a file, a folder or a data set on the Hub", error=DataError)
     if source in EMBEDDED_TASKS:
         generated = load_arithmetic(cast(Split, options.split), cast("SolutionMethod | None", options.subset))
         yield from ((f"{source} {problem.id}", problem) for problem in generated)
@@ -104,6 +105,9 @@ def problems_of(rows: Iterable[Problem | Mapping[str, Any]], options: SourceSett
                 f"problem {number} is {type(row).__name__}, expected a gar.types.Problem or a row with the columns "
                 "prompt, answer and expert_solution. For a file: gar.data.load_problems(PATH)."
             )
+        expect(item.prompt, (str, list), f"row {number}: prompt", "a text or chat messages", error=DataError)
+        expect(item.answer, str, f"row {number}: answer", "a text", error=DataError)
+        expect_members(item.anchors, Anchor, f"row {number}: anchors", "a gar.Anchor", error=DataError)
         found.append(item)
     if schema and len({problem.id for problem in found}) < len(found):
         raise repeated_id((f"row {number}", problem.id) for number, problem in enumerate(found, start=1))

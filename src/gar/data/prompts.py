@@ -11,11 +11,11 @@ from typing import Any, Literal, Self
 from gar.errors import DataError, ModelError
 from gar.types import Message, Problem, Prompt, Tags, problem_text
 
-PromptTemplate = Literal["plain", "think-answer", "boxed"]
+PromptTemplate = Literal["plain", "chat", "think-answer", "boxed"]
 
 
 def format_instruction(template: PromptTemplate, tags: Tags | None = None) -> str:
-    """The sentence that asks for a response format. "" for plain. The wording is ours, the paper prints none.
+    """The sentence that asks for a response format. "" for plain and chat. The wording is ours, the paper prints none.
 
     "think-answer" is the strict format of the GAR paper (appendix C.5): one thinking part, then one answer part,
     nothing else. "boxed" asks for a last `\\boxed{}`.
@@ -32,13 +32,15 @@ def format_instruction(template: PromptTemplate, tags: Tags | None = None) -> st
 
 
 def render_prompt(prompt: Prompt, template: PromptTemplate, *, chat: bool, tags: Tags | None = None) -> Prompt:
-    """The prompt that the policy sees: itself under "plain", otherwise followed by the instruction.
+    """The prompt that the policy sees: itself under "plain" and "chat", otherwise followed by the instruction.
 
     `chat`: the tokenizer has a chat template. Then text becomes a user message. In chat messages the instruction ends
     the last user message. (Several chat templates reject system messages.) Without one they are a `DataError`.
     """
     if template == "plain":
         return prompt
+    if template == "chat":
+        return as_messages(prompt) if chat else prompt
     instruction = format_instruction(template, tags)
     if isinstance(prompt, str):
         text = f"{prompt.strip()}\n\n{instruction}"
@@ -83,8 +85,9 @@ class Renderer:
     def of(cls, template: PromptTemplate, tokenizer: Any, tags: Tags | None, *, with_messages: str | None) -> Self:
         """The renderer of a data set. `with_messages` is the id of a problem with chat messages, None if none has them.
 
-        A `ModelError` if the tokenizer cannot render those.
+        A `ModelError` if the tokenizer cannot render those, or has no template for the template chat.
         """
+        check_chat(template, tokenizer)
         if with_messages is not None and not tokenizer.chat_template:
             raise ModelError(
                 f"the prompt of problem {with_messages!r} is given as chat messages, and the tokenizer has no chat "
@@ -99,7 +102,7 @@ class Renderer:
             prompt = self.prompt(problem.prompt)
         except DataError as error:
             raise DataError(f"problem {problem.id!r}: {error}") from error
-        question = problem.question if self.template == "plain" else problem_text(problem)
+        question = problem.question if self.template in ("plain", "chat") else problem_text(problem)
         return dataclasses.replace(problem, prompt=prompt, question=question)
 
     def prompt(self, prompt: Prompt) -> Prompt:
@@ -117,7 +120,17 @@ def render_problems(
 
     Raises:
         DataError: Chat messages without a user message, with the problem's id.
-        ModelError: The problems hold chat messages and the tokenizer has no chat template.
+        ModelError: The problems hold chat messages, or become such, and the tokenizer has no chat template.
     """
     with_messages = next((problem.id for problem in problems if not isinstance(problem.prompt, str)), None)
     return list(map(Renderer.of(template, tokenizer, tags, with_messages=with_messages), problems))
+
+
+def check_chat(template: PromptTemplate, tokenizer: Any) -> None:
+    """Raise a `ModelError` if the template is chat and the tokenizer has none."""
+    if template == "chat" and not tokenizer.chat_template:
+        raise ModelError(
+            "the template chat needs a tokenizer with a chat template, and this one has none. Take plain, or an "
+            "instruction-tuned model.",
+            code="no-chat-template",
+        )

@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from gar.evaluation.paired import contrasts, problem_counts
     from gar.evaluation.statistics import holm_adjusted, mean_and_sd, minimum_detectable_effect, paired_t_p_value
     from gar.evaluation.text_tables import markdown_text, p_text
+else:
+    __getattr__, __dir__ = lazy_names(__name__)
 
 __all__ = [
     "contrasts",
@@ -21,4 +23,3 @@ __all__ = [
     "pass_at_k",
     "problem_counts",
 ]
-__getattr__ = lazy_names(__name__)

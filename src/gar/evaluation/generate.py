@@ -6,7 +6,7 @@ makes batches smaller: the lines that follow say so in `lowered_to`.
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ from gar.types import Tags
 
 DEFAULT_MAX_NEW_TOKENS = 8192
 
+Say = Callable[[str], None]
 Sample = tuple[int, int]
 """The position of a problem, and the number of the sample."""
 
@@ -57,12 +58,16 @@ class TransformersEngine:
             "tokenizer": tokenizer_hash(self.tokenizer),
         }
 
-    def respond(self, prompt_ids: Sequence[Sequence[int]], sampling: Sampling) -> list[Response]:
+    def respond(
+        self, prompt_ids: Sequence[Sequence[int]], sampling: Sampling, progress: str | None = None
+    ) -> list[Response]:
         """Write one response to each prompt, all from one random stream. Temperature 0 is greedy."""
         drawn = sampling if sampling.temperature else replace(sampling, temperature=1.0, top_p=GREEDY_TOP_P)
         options = replace(drawn, batch_size=len(prompt_ids)).arguments()
         try:
-            written = generate_responses(self._model, self.tokenizer, prompt_ids, num_samples=1, **options)
+            written = generate_responses(
+                self._model, self.tokenizer, prompt_ids, num_samples=1, progress=progress, **options
+            )
         except torch.OutOfMemoryError as error:
             raise ModelError(
                 f"the device's memory does not suffice for {len(prompt_ids)} responses of up to "
@@ -95,7 +100,9 @@ class VllmEngine:
             "tokenizer": tokenizer_hash(self.tokenizer),
         }
 
-    def respond(self, prompt_ids: Sequence[Sequence[int]], sampling: Sampling) -> list[Response]:
+    def respond(
+        self, prompt_ids: Sequence[Sequence[int]], sampling: Sampling, progress: str | None = None
+    ) -> list[Response]:
         """As `TransformersEngine`, but each prompt has a random stream, from the seed and its place in the batch."""
         params = [
             self._params(
@@ -124,8 +131,10 @@ ENGINES: Mapping[str, type[SamplingEngine]] = {"transformers": TransformersEngin
 """By the name of the backend."""
 
 
-def generate(job: GenerateJob, sets: Sequence[EvaluationSet]) -> list[EvaluationFolder]:
+def generate(job: GenerateJob, sets: Sequence[EvaluationSet], say: Say = lambda text: None) -> list[EvaluationFolder]:
     """Draw the missing samples of every benchmark of a job, and return the folders, one per benchmark, complete.
+
+    `say` receives what will be drawn.
 
     Raises:
         ConfigError: A setting is wrong, or a folder holds an evaluation with other settings.
@@ -139,11 +148,13 @@ def generate(job: GenerateJob, sets: Sequence[EvaluationSet]) -> list[Evaluation
     engine = ENGINES[job.backend](job)
     for each, folder in zip(sets, folders, strict=True):
         with folder.alone():
-            _generate_set(job, each, folder, engine)
+            _generate_set(job, each, folder, engine, say)
     return folders
 
 
-def _generate_set(job: GenerateJob, asked: EvaluationSet, folder: EvaluationFolder, engine: SamplingEngine) -> None:
+def _generate_set(
+    job: GenerateJob, asked: EvaluationSet, folder: EvaluationFolder, engine: SamplingEngine, say: Say
+) -> None:
     """Draw the missing samples of one benchmark."""
     name, template = asked.identity["benchmark"]["name"], asked.identity["prompt"]["template"]
     problems = render_problems(asked.problems, template, engine.tokenizer)
@@ -162,7 +173,12 @@ def _generate_set(job: GenerateJob, asked: EvaluationSet, folder: EvaluationFold
     sampling = Sampling(max_new_tokens=limit, temperature=job.temperature, top_p=job.top_p, seed=job.seed)
     most = min((line["lowered_to"] for line in folder.responses if "lowered_to" in line), default=job.batch_size)
     waiting = list(reversed(plan_batches(lengths, num_samples, job.batch_size)))
-    with tqdm(total=len(problems) * num_samples, initial=len(done), desc=name, unit=" samples", disable=None) as bar:
+    total = len(problems) * num_samples
+    say(
+        f"{name}: {total:,} samples ({len(problems):,} problems, {num_samples} each) of up to {limit:,} tokens, "
+        f"{job.batch_size} at one time" + (f". {len(done):,} are there." if done else " ...")
+    )
+    with tqdm(total=total, initial=len(done), desc=name, unit=" samples", disable=None) as bar:
         while waiting:
             batch = waiting.pop()
             if len(batch) > most:
@@ -171,8 +187,9 @@ def _generate_set(job: GenerateJob, asked: EvaluationSet, folder: EvaluationFold
             if done.issuperset(batch):
                 continue
             seed = batch_seed(job.seed, asked.identity["benchmark"]["problems_sha256"], batch)
+            label = f"{name}, samples {bar.n + 1:,} to {min(bar.n + len(batch), bar.total):,}"
             try:
-                responses = engine.respond([prompt_ids[i] for i, _ in batch], replace(sampling, seed=seed))
+                responses = engine.respond([prompt_ids[i] for i, _ in batch], replace(sampling, seed=seed), label)
             except ModelError as error:
                 if error.code != "memory" or len(batch) == 1:
                     raise

@@ -15,12 +15,13 @@ from rich.table import Table
 from rich.text import Text
 from transformers import PreTrainedModel
 
+from gar.data.prompts import format_instruction
 from gar.errors import PreflightError
 from gar.evaluation.evaluate import Sampling, num_correct, sample_groups
 from gar.evaluation.metrics import mean
 from gar.response import Response
 from gar.settings import PreflightSettings
-from gar.types import Problem, ResponseVerifier, Status
+from gar.types import Problem, ResponseVerifier, Status, prompt_text
 
 MOST = 0.5
 """Above this fraction a failure is the rule: truncation, timeouts and errors then stop the run."""
@@ -29,7 +30,7 @@ SOME = 0.1
 _BELOW_ALL = math.nextafter(1, 0)
 _EXAMPLE_CHARACTERS = 160
 
-CORRECT, CUT_OFF = "correct: verified and well formatted", "cut off without an end token"
+CORRECT, CUT_OFF, EMPTY = "correct: verified and well formatted", "cut off without an end token", "empty"
 BAD_FORMAT, RIGHT_IN_BAD_FORMAT = "badly formatted", "right answer in bad format"
 UNREADABLE, UNCHECKED = "well formatted without a readable answer", "not graded: timeout or error"
 ALL_CORRECT, ALL_WRONG = "groups all correct", "groups all wrong"
@@ -37,6 +38,7 @@ ALL_CORRECT, ALL_WRONG = "groups all correct", "groups all wrong"
 _OF_RESPONSES: Mapping[str, Callable[[Response], bool]] = {
     CORRECT: lambda response: response.is_correct,
     CUT_OFF: lambda response: response.truncated,
+    EMPTY: lambda response: response.empty,
     BAD_FORMAT: lambda response: not response.verdict.well_formatted,
     RIGHT_IN_BAD_FORMAT: lambda response: response.verdict.verified and not response.verdict.well_formatted,
     UNREADABLE: lambda response: response.verdict.well_formatted and response.verdict.status is Status.UNPARSED,
@@ -51,14 +53,15 @@ _FAULTS: Mapping[str, tuple[float, str]] = {
         "answers, or the model does not end them with {end_token}. Raise --trl.max_completion_length, or set the "
         "tokenizer's eos_token to what the model ends with.",
     ),
+    EMPTY: (
+        SOME,
+        "of responses are empty: the model ends at once.{as_chat} A base model may need a prompt that ends in a line "
+        "break.",
+    ),
     BAD_FORMAT: (
         MOST,
-        "of responses are not in the format {format!r}. If they are cut off, raise --trl.max_completion_length first. "
-        "If they are empty, an instruction-tuned model needs chat messages: --data.template boxed makes them. "
-        "If the prompt does not ask for this format, ask for it with --data.template {format}. If it ends in "
-        "{think_open}, a response must not open that again: choose --verify.format boxed, or a chat template that "
-        "does not open the thinking part. Otherwise the model uses other markers: name them in --verify.tags, or "
-        "accept answers anywhere with --verify.format none.",
+        "of responses are not in the format {format!r}. If they are cut off, raise --trl.max_completion_length first."
+        "{as_chat}{ask}{prefilled}{markers} To accept answers anywhere: --verify.format none.",
     ),
     UNREADABLE: (
         SOME,
@@ -129,7 +132,7 @@ def preflight(
         "limit": (sampling.generation_kwargs or {}).get("max_new_tokens", sampling.max_new_tokens),
         "end_token": repr(tokenizer.eos_token),
         "format": verifier.format,
-        "think_open": verifier.tags.think_open,
+        **_advice(few, tokenizer, verifier),
     }
     findings, shown = [], set[str]()
     for label, (above, meaning) in _FAULTS.items():
@@ -142,6 +145,29 @@ def preflight(
             findings.append(text)
     stops = max(shares[CUT_OFF], shares[UNCHECKED]) > MOST or shares[CORRECT] == 0
     return PreflightReport(problems=few, groups=groups, shares=shares, findings=tuple(findings), stops=stops)
+
+
+def _advice(problems: Sequence[Problem], tokenizer: Any, verifier: ResponseVerifier) -> dict[str, str]:
+    """Sentences on prompts and format. What is in force already is left out."""
+    prompt, format, tags = problems[0].prompt, verifier.format, verifier.tags
+    wanted = "boxed" if format == "boxed" else "think-answer"
+    asks = format_instruction(wanted, tags) in prompt_text(prompt)
+    thinks = format == "think-answer"
+    sentences = {
+        "as_chat": (
+            isinstance(prompt, str) and bool(tokenizer.chat_template),
+            "An instruction-tuned model needs chat messages: --data.template chat, which adds no instruction, or "
+            f"--data.template {wanted}.",
+        ),
+        "ask": (not asks, f"If the prompt does not ask for this format, ask for it with --data.template {wanted}."),
+        "prefilled": (
+            thinks,
+            f"If the prompt ends in {tags.think_open}, a response must not open that again: choose --verify.format "
+            "boxed, or a chat template that does not open the thinking part.",
+        ),
+        "markers": (thinks, "For other markers: --verify.tags.think_open and its kin."),
+    }
+    return {name: f" {sentence}" if holds else "" for name, (holds, sentence) in sentences.items()}
 
 
 def render(report: PreflightReport, *, with_findings: bool = True) -> Lines:

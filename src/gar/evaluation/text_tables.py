@@ -6,6 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
 
 NONE = "-"
 """The cell of a missing value."""
@@ -30,6 +33,21 @@ def markdown_text(tables: Mapping[str, pd.DataFrame], notes: Sequence[str], head
         first, *rows = zip(*_columns(table), strict=True)
         lines += [title, "", *("| " + " | ".join(cells) + " |" for cells in (first, align, *rows)), ""]
     return "\n".join([*lines, *(f"- {note}" for note in notes)]).rstrip() + "\n"
+
+
+def print_tables(tables: Mapping[str, pd.DataFrame], notes: Sequence[str]) -> None:
+    """Print tables and notes on a terminal, in its width."""
+    console = Console(highlight=False)
+    for title, table in tables.items():
+        shown = Table(title=escape(title), title_justify="left")
+        for i, (name, *cells) in enumerate(_columns(table)):
+            right = i > 0 and all(cell[:1] in "+-<0123456789" for cell in cells)
+            shown.add_column(escape(name), justify="right" if right else "left")
+        for row in rows_of(table):
+            shown.add_row(*(escape(str(cell)) for cell in row))
+        console.print(shown)
+    for note in notes:
+        console.print(f"- {note}", markup=False)
 
 
 def rows_of(table: pd.DataFrame) -> list[Any]:

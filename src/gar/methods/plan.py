@@ -9,7 +9,7 @@ from torch import Tensor
 
 from gar.config import RunConfig, make_config
 from gar.core import group_advantages, reinforce_plus_plus_advantages
-from gar.errors import ConfigError
+from gar.errors import ConfigError, expect
 from gar.methods.base import Estimator, Method, Need
 from gar.methods.registry import METHODS, find_method
 from gar.methods.settings import own_rules, resolve_signal, run_facts, unread_settings
@@ -31,6 +31,9 @@ _WORDS: dict[Need, str] = {
     "trainer": "brings its own trainer",
     "initial_policy": "takes vectors of the policy before training",
 }
+
+
+_SECTIONS = {"signal": SignalSettings, "reward": RewardSettings, "advantage": AdvantageSettings}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,6 +198,8 @@ def plan_shaping(
     Raises:
         ConfigError: The method is unknown or declares something that does not exist, or all the rules that are broken.
     """
+    for name, kind in _SECTIONS.items():
+        expect((sections or {}).get(name), kind | None, name, f"a gar.{kind.__name__}")
     given: dict[str, Any] = {name: part for name, part in (sections or {}).items() if isinstance(part, Settings)}
     chosen = find_method(method)
     shaping = Shaping(

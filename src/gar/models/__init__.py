@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from gar.models.embedded import embedded_path, load_embedded, model_path
     from gar.models.families import ModelParts, evaluation_mode, find_parts
     from gar.models.load import load_policy, load_tokenizer, quiet_libraries
+else:
+    __getattr__, __dir__ = lazy_names(__name__)
 
 __all__ = [
     "ModelParts",
@@ -22,4 +24,3 @@ __all__ = [
     "model_path",
     "quiet_libraries",
 ]
-__getattr__ = lazy_names(__name__)

@@ -25,12 +25,26 @@ def check_model_name(name: str, revision: str | None = None) -> None:
             inner = folder / "model"
             hint = f" Its model is in {inner}." if (inner / "config.json").is_file() else ""
             raise _no_model(f"'{name}' is a folder without {_FILES[0]}, so it holds no model.{hint}")
+        _check_config(folder / _FILES[0])
     elif folder.is_file():
         raise _no_model(f"'{name}' is a file, expected a folder or a Hub id.")
     elif not _HUB_ID.fullmatch(name):
         raise _no_model(f"there is no folder '{name}', and this is not the form of a Hub id.{_nearest(name)}")
     else:
         _check_hub(name, revision)
+
+
+def _check_config(file: Path) -> None:
+    """Reject a config.json that transformers cannot read. An adapter has none."""
+    if not file.is_file():
+        return
+    expected = "Expected the JSON of a model of transformers. Was the model saved whole?"
+    try:
+        config = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise _no_model(f"{file}: not valid JSON: {error}. {expected}") from error
+    if not isinstance(config, dict) or "model_type" not in config:
+        raise _no_model(f"{file}: no model_type in it, which names the architecture. {expected}")
 
 
 def _no_model(text: str) -> ModelError:

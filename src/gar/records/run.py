@@ -110,7 +110,8 @@ class Run:
             return []
         error = self.record.get("error") or {}
         why = f" ({' '.join(str(error.get('text')).split())}; {error.get('place')})" if error else ""
-        return [f"the run was {self.status} and has no end{why}: {shown}"]
+        how = "failed" if self.status == "failed" else "was interrupted"
+        return [f"the run {how} before its end{why}: {shown}"]
 
     def rollouts(self, columns: Sequence[str] | None = None, steps: Collection[int] | None = None) -> pa.Table:
         """The rollouts of all steps, or of some, one step after the other. Only texts are read again.

@@ -70,8 +70,10 @@ def missing(run: Run) -> list[str]:
     faulty = {fault.file for fault in run.faults}
     if not run.metrics and "metrics.jsonl" not in faulty:
         clauses.append("no step was logged yet, so there are no curves")
+    if not any(run.evaluations.values()) and not any(name.startswith("evaluation/") for name in faulty):
+        clauses.append("the model was measured neither before nor after training: --evaluate.sources does that")
     for moment, sets in run.evaluations.items():
-        if not sets and f"evaluation/{moment}.json" not in faulty:
+        if any(run.evaluations.values()) and not sets and f"evaluation/{moment}.json" not in faulty:
             clauses.append(f"there is no evaluation/{moment}.json, so nothing is known of the model {moment} training")
     if not run.steps and not lost:
         clauses.append("no rollouts were recorded: no step was finished")

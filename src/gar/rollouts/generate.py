@@ -110,7 +110,7 @@ class _Progress(LogitsProcessor):
         self._max_new_tokens = max_new_tokens
         delay, interval = (TERMINAL_SECONDS, 0.1) if sys.stderr.isatty() else (LINE_SECONDS, LINE_SECONDS)
         silent = label is None or os.environ.get("RANK", "0") != "0"
-        options: dict[str, Any] = {"delay": delay, "mininterval": interval, "disable": silent}
+        options: dict[str, Any] = {"delay": delay, "mininterval": interval, "disable": silent, "leave": None}
         self.bar = tqdm(total=num_batches * max_new_tokens, desc=label, unit="token", **options)
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from gar.scoring.scorer import GARScorer
     from gar.scoring.scores import ResponseGroup, ResponseScore
     from gar.step import Shaping, Step, StepRanks, plan_shaping
+else:
+    __getattr__, __dir__ = lazy_names(__name__)
 
 __all__ = [
     "Anchors",
@@ -47,4 +49,3 @@ __all__ = [
     "token_pieces",
     "without_trailing_special",
 ]
-__getattr__ = lazy_names(__name__)

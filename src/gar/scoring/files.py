@@ -12,9 +12,8 @@ from jinja2 import TemplateError
 from tqdm import tqdm
 
 from gar import __version__
-from gar.data.prompts import render_prompt
-from gar.data.responses import ResponseRow, ResponseSurvey, iter_response_rows, survey_rows
-from gar.data.rows import source_name
+from gar.data.prompts import check_chat, render_prompt
+from gar.data.responses import ResponseRow, ResponseSurvey
 from gar.errors import DataError, ModelError
 from gar.models.load import load_policy
 from gar.reader import encode_prompt
@@ -25,6 +24,7 @@ from gar.records.resumable import FinishedLines, Line
 from gar.records.run_record import package_versions
 from gar.scoring.device import choose_device
 from gar.scoring.identity import tokenizer_hash, weights_hash
+from gar.scoring.input import check_locked_input, read_rows, refuse_all_bad, score_files
 from gar.scoring.job import ScoreJob
 from gar.scoring.output import ScoreFiles, output_row, score_schema, write_scores
 from gar.scoring.scorer import SCORER, GARScorer
@@ -45,24 +45,23 @@ class ScoredFile(NamedTuple):
     summary: dict[str, Any]
 
 
-def score_file(job: ScoreJob, *, command: Sequence[str] = ()) -> ScoredFile:
+def score_file(job: ScoreJob, *, command: Sequence[str] = (), survey: ResponseSurvey | None = None) -> ScoredFile:
     """Score every response of a file. The output appears complete at the end. A killed run resumes when started again.
 
-    `command` holds the arguments of the command line, for the record.
+    `command` holds the arguments of the command line, for the record. `survey` is what `check_input` returned, if it
+    was called.
     """
-    files = ScoreFiles(job.out or Path(f"{source_name(job.file)}.scores.jsonl"))
+    files = score_files(job)
     with writer_lock(files.finished.path):
-        return _score_file(job, files, command)
+        return _score_file(job, files, command, survey)
 
 
-def _score_file(job: ScoreJob, files: ScoreFiles, command: Sequence[str]) -> ScoredFile:
+def _score_file(job: ScoreJob, files: ScoreFiles, command: Sequence[str], survey: ResponseSurvey | None) -> ScoredFile:
     """Score a file as its only writer."""
     start_time = utc_now()
     device = choose_device(job.device, needs_float64=True)
-    files.refuse_loss(job.file, overwrite=job.overwrite)
     plan_shaping(SCORER, "gar-grpo", {"signal": job.signal}, quiet=True)  # rejects what a scorer cannot run
-    survey = survey_rows(_rows(job))
-    _refuse_hopeless(job, files, survey)  # before a model is loaded
+    survey = survey or check_locked_input(job, files)
     identity: dict[str, Any] = {
         "gar": __version__,
         "input": {"xxh3": file_hash(Path(job.file))},
@@ -74,7 +73,7 @@ def _score_file(job: ScoreJob, files: ScoreFiles, command: Sequence[str]) -> Sco
     identity["model"] = {"weights": weights_hash(model), "tokenizer": tokenizer_hash(tokenizer)}
     files.unfinished.begin(identity, overwrite=job.overwrite)
     errors, speed = _score_rows(job, files.finished, model.to(device), tokenizer, survey.num_responses)
-    _refuse_all_bad(files, errors, survey.num_rows)
+    refuse_all_bad(files, errors, survey.num_rows)
     files.write_errors(errors)
     tally = ScoreTally(correct_reward=job.reward.correct_reward)
     finished = (line["rows"] for line in files.finished)
@@ -153,7 +152,7 @@ def _score_window(job: ScoreJob, scorer: GARScorer, window: Sequence[tuple[Respo
 
 def _unknown_fraction(job: ScoreJob, tokenizer: Any) -> float:
     """Share of unknown tokens in the first responses. 0 if the tokenizer can write everything."""
-    readable = (row for row in islice(_rows(job), _FIRST_ROWS) if isinstance(row, ResponseRow))
+    readable = (row for row in islice(read_rows(job), _FIRST_ROWS) if isinstance(row, ResponseRow))
     texts = [response for row in readable for response in row.responses]
     if tokenizer.unk_token_id is None or not texts:
         return 0.0
@@ -179,7 +178,8 @@ def _windows(
 
 def _groups(job: ScoreJob, tokenizer: Any, errors: list[DataError]) -> Iterator[tuple[ResponseRow, ResponseGroup]]:
     """Rows that can be scored. `errors` gets the reasons for the others."""
-    for row in _rows(job):
+    check_chat(job.template, tokenizer)
+    for row in read_rows(job):
         if isinstance(row, DataError):
             errors.append(row)
             continue
@@ -192,31 +192,3 @@ def _groups(job: ScoreJob, tokenizer: Any, errors: list[DataError]) -> Iterator[
             continue
         given = {name: getattr(row, name) for name in ("responses", "anchors", "answer", "id")}
         yield row, ResponseGroup(prompt=prompt, question=prompt_text(row.prompt), **given)
-
-
-def _rows(job: ScoreJob) -> Iterator[ResponseRow | DataError]:
-    return islice(iter_response_rows(job.file, job), job.limit)
-
-
-def _refuse_hopeless(job: ScoreJob, files: ScoreFiles, survey: ResponseSurvey) -> None:
-    """Reject a file in which no row can be scored, or no response has an anchor."""
-    if not survey.num_rows:
-        raise DataError(
-            f"{job.file}: no rows. Was the file written to the end, and is it the right one?", code="no-rows"
-        )
-    _refuse_all_bad(files, survey.errors, survey.num_rows)
-    if not survey.num_anchored:
-        raise DataError(
-            f"{job.file}: no row has an expert solution in {' or '.join(map(repr, job.anchor_fields))}, so no response "
-            "has anything to align with. Name its column with --anchor-fields.",
-            code="no-anchors",
-        )
-
-
-def _refuse_all_bad(files: ScoreFiles, errors: Sequence[DataError], num_rows: int) -> None:
-    if len(errors) == num_rows:
-        files.write_errors(errors)
-        raise DataError(
-            f"none of {num_rows} rows can be scored. {files.errors} has the reasons. The first: {errors[0]}",
-            code="no-rows",
-        )

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gar.core import NORM_FLOOR
-from gar.errors import DataError
+from gar.errors import DataError, expect, expect_members
 from gar.methods import Engine, Method
 from gar.models.adapters import num_embeddings
 from gar.models.families import find_parts
@@ -21,7 +21,7 @@ from gar.scoring.forward import step_means, token_shares
 from gar.scoring.scores import ResponseGroup, ResponseScore
 from gar.settings import AdvantageSettings, RewardSettings, SignalSettings
 from gar.step import Step, plan_shaping
-from gar.types import Problem, Prompt, ResponseVerifier, Status, Verdict
+from gar.types import A_VERIFIER, Problem, Prompt, ResponseVerifier, Status, Verdict
 
 SCORER = Engine(
     name="GARScorer",
@@ -76,6 +76,7 @@ class GARScorer:
         advantage: AdvantageSettings | None = None,
         score_all: bool = False,
     ):
+        expect(verifier, ResponseVerifier | None, "verifier", A_VERIFIER)
         self._verifier = verifier
         sections = {"signal": signal, "reward": reward, "advantage": advantage}
         shaping = plan_shaping(SCORER, method, sections)
@@ -104,6 +105,7 @@ class GARScorer:
                 lengths disagree.
             ModelError: Chat messages for a tokenizer without a chat template.
         """
+        expect_members(groups, ResponseGroup, "groups", "a gar.ResponseGroup (for a file: gar score)", error=DataError)
         responses = self._responses(groups)
         if not responses:
             return []
@@ -226,9 +228,9 @@ def _signal(response: Response, *, needs_anchor: bool) -> tuple[SignalStatus | N
 
 
 def _check_group(group: ResponseGroup, index: int, *, has_verifier: bool) -> None:
-    if not isinstance(group, ResponseGroup):
-        raise DataError(f"group {index} is {type(group).__name__}, expected a ResponseGroup. For a file: gar score.")
     name, code = f"group {index}" + (f" ({group.id})" if group.id else ""), "group"
+    for field in ("responses", "anchors"):
+        expect_members(getattr(group, field), Iterable, f"{name}: {field}", "a text or token ids", error=DataError)
     if group.eligible is not None:
         num, got = len(group.responses), len(group.eligible)
         if num != got:

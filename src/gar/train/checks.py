@@ -1,15 +1,27 @@
 """Checks of a run before anything is loaded. This module imports neither torch nor transformers nor TRL."""
 
+import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import get_args
 
-from gar.config import RunConfig
-from gar.data.problems import evaluation_data
+from gar.config import RunConfig, with_template
+from gar.data.problems import evaluation_data, load_problems
+from gar.data.prompts import edited
 from gar.data.rows import check_hub, check_source
-from gar.errors import ConfigError, DataError, GarError, ModelError
-from gar.integrations.trl.fields import batch_of, check_fields, missing_packages
+from gar.errors import ConfigError, DataError, GarError, ModelError, RecordError
+from gar.integrations.trl.fields import (
+    batch_of,
+    check_enough,
+    check_experts,
+    check_fields,
+    check_trackers,
+    missing_packages,
+)
 from gar.models.hub import check_model_name, context_before_loading
-from gar.settings import EMBEDDED_TASKS, MethodName
+from gar.settings import EMBEDDED_TASKS, REGISTERED, WITHOUT_EXPERTS, MethodName
+from gar.types import Problem
+from gar.verify.verifier import custom_grader
 
 
 def check_before_loading(config: RunConfig) -> None:
@@ -44,10 +56,11 @@ def _check_rules(config: RunConfig) -> None:
         "trl.num_generations": group,
     }
     check_fields(config.trl, facts | missing_packages())
+    check_trackers(config.trl.get("report_to"))
 
 
 def _check_sources(config: RunConfig) -> None:
-    """Whether the problems are there. `RunInputs` reads them."""
+    """Whether the problems are there, and the first of each file can be used. `RunInputs` reads all."""
     evaluated = [evaluation_data(config.data, source) for source in config.evaluate.sources]
     for settings in (config.data, *evaluated):
         source = settings.source
@@ -58,6 +71,51 @@ def _check_sources(config: RunConfig) -> None:
                     check_hub(source, settings.revision)
         except DataError as error:
             raise DataError(_with_hint(error, source)) from None
+        if Path(source).is_file():
+            limit = min(settings.max_problems or _FIRST_PROBLEMS, _FIRST_PROBLEMS)
+            problems = load_problems(source, options=settings, max_problems=limit).problems
+            if settings is config.data and len(problems) < _FIRST_PROBLEMS:
+                _check_training(config, problems)
+
+
+def _check_training(config: RunConfig, problems: Sequence[Problem]) -> None:
+    """Whether these, which are all training problems, are enough and have what the method needs."""
+    if with_template(config).data.template != "plain":
+        for problem in problems:
+            edited(problem.prompt, str)  # raises if no message is the user's
+    method = REGISTERED.get(config.method)
+    if method is None or method.trainer is None:
+        check_enough(*batch_of(config.trl), len(problems))
+        if config.method not in WITHOUT_EXPERTS if method is None else method.alignment is not None:
+            check_experts(config.method, problems)
+
+
+def _check_verifier(config: RunConfig) -> None:
+    if config.verify.verifier is not None:
+        custom_grader(config.verify.verifier)
+
+
+def _check_hub_upload(config: RunConfig) -> None:
+    """Whether an upload can begin. The trainer would find out after everything is loaded."""
+    if config.trl.get("push_to_hub") is not True:
+        return
+    from huggingface_hub import constants, get_token
+
+    if constants.HF_HUB_OFFLINE or get_token() is None:
+        why = "HF_HUB_OFFLINE is set" if constants.HF_HUB_OFFLINE else "there is no token. Run: hf auth login"
+        raise ConfigError(f"trl.push_to_hub is true, and {why}.", code="trl.push_to_hub")
+
+
+def _check_output(config: RunConfig) -> None:
+    """Whether a run folder can be made. Makes and removes a folder in the nearest parent that exists."""
+    path = Path(config.records.output_dir).absolute()
+    there = next(parent for parent in (path, *path.parents) if parent.exists())
+    try:
+        tempfile.TemporaryDirectory(dir=there, prefix=".gar-").cleanup()
+    except OSError as error:
+        raise RecordError(
+            f"{path}: no run folder can be made here ({error.strerror}). Choose another --records.output_dir."
+        ) from error
 
 
 def _check_model(config: RunConfig) -> None:
@@ -74,12 +132,15 @@ def _check_model(config: RunConfig) -> None:
         )
 
 
+_FIRST_PROBLEMS = 2000
+"""Problems of a file that are read before anything is loaded."""
+
 _MADE_WITH = {
     "numina-10k.jsonl": "gar data prepare AI-MO/NuminaMath-CoT {} --num-problems 10000 --seed 0",
 }
 """Files that the packaged settings read, and the commands that make them, as in their comments."""
 
-_CHECKS = (_check_rules, _check_sources, _check_model)
+_CHECKS = (_check_rules, _check_sources, _check_model, _check_verifier, _check_hub_upload, _check_output)
 
 
 def _with_hint(error: GarError, name: str) -> str:

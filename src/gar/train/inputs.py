@@ -100,10 +100,7 @@ class RunInputs:
         model, settings = self._policy_on_device(), self.config.preflight
         if model.device.type == "cpu" and model.num_parameters() > _LARGE_ON_CPU:
             settings = _fewer(settings)
-        self.say(
-            f"Preflight: {min(settings.num_problems, len(self.problems))} problems, {settings.num_samples} responses "
-            f"each, of up to {self._max_new_tokens} tokens ..."
-        )
+        self._announce("Preflight", min(settings.num_problems, len(self.problems)), settings.num_samples)
         report = preflight(
             model,
             self.tokenizer,
@@ -147,6 +144,8 @@ class RunInputs:
     def _results(self) -> Iterator[tuple[str, SetResult]]:
         """The results by set. The seed is the same before and after training: common random numbers."""
         for name, problems in self.evaluation_sets.items():
+            number = len(problems[: self.config.evaluate.max_problems])
+            self._announce(f"Evaluation on {name}", number, self.config.evaluate.num_samples)
             result = evaluate_policy(
                 self._policy_on_device(),
                 self.tokenizer,
@@ -158,6 +157,12 @@ class RunInputs:
                 chat_template_kwargs=self._template,
             )
             yield name, result
+
+    def _announce(self, what: str, num_problems: int, num_samples: int) -> None:
+        self.say(
+            f"{what}: {num_problems * num_samples:,} samples ({num_problems:,} problems, {num_samples} each) of up to "
+            f"{self._max_new_tokens:,} tokens ..."
+        )
 
     def _policy_on_device(self) -> Any:
         """Move the policy to its training device. The Trainer would do so only after the first samples."""

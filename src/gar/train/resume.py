@@ -33,6 +33,14 @@ class ResumePoint(FoundCheckpoint):
     changes: Mapping[str, Any] = field(default_factory=dict)
 
 
+def unfinished_run(path: str | Path) -> RunFolder:
+    """The folder of a run that can be continued. A `RecordError` if there is none, or its run is finished."""
+    folder = RunFolder.open(path)
+    if folder.read_run().status == "finished":
+        raise RecordError(f"{path}: this run is finished. There is nothing to resume. Its model is in {path}/model.")
+    return folder
+
+
 def resumed_config(folder: RunFolder, *, allow_config_change: bool = False) -> RunConfig:
     """The settings of a run. A `ConfigError` if `config.yaml` was cut off, or edited and that is not allowed."""
     path, started = folder.path / "config.yaml", folder.read_run().settings

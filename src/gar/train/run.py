@@ -42,14 +42,14 @@ from gar.methods import METHODS, unread_settings
 from gar.models.adapters import is_adapted, save_adapter, save_merged
 from gar.models.load import quiet_libraries
 from gar.output import lasting_output
-from gar.records import RolloutRecord, RunFolder, open_run
+from gar.records import RolloutRecord, RunFolder, open_run, write_atomic
 from gar.records.checkpoints import marked_checkpoints
 from gar.records.lock import writer_lock
 from gar.records.run_folder import check_free
 from gar.records.run_record import RunStatus, error_record
 from gar.train.checks import check_before_loading
 from gar.train.inputs import RunInputs, Say
-from gar.train.resume import ResumePoint, checkpoint_errors, resume_point, resumed_config
+from gar.train.resume import ResumePoint, checkpoint_errors, resume_point, resumed_config, unfinished_run
 
 _CURVE = "figures/learning-curve"
 
@@ -105,9 +105,7 @@ def resume(
         LockedError: Another process is writing to that folder.
         RecordError: `path` is not a run folder, its run is finished, or none of its checkpoints is whole.
     """
-    folder = RunFolder.open(path)
-    if folder.read_run().status == "finished":
-        raise RecordError(f"{path}: this run is finished. There is nothing to resume. Its model is in {path}/model.")
+    folder = unfinished_run(path)
     config = resumed_config(folder, allow_config_change=allow_config_change)
     reason = METHODS[config.method].cannot_resume
     if reason:
@@ -322,24 +320,30 @@ class _Run:
 
     def _summarize(self, folder: RunFolder) -> dict[str, Any]:
         from gar.analysis import learning_curve_figure, save_figure
+        from gar.analysis.card import model_card
         from gar.analysis.summary import summarize
 
         run = open_run(folder.path)
         summary = summarize(run)
         figures = save_figure(learning_curve_figure(run), folder.path / _CURVE)
-        folder.manifest.add(*figures)
+        card = folder.path / "model" / "README.md"
+        write_atomic(card, model_card(self.config, run, summary))
+        folder.manifest.add(*figures, card)
         folder.update_run(status="finished", summary=summary)
         return summary
 
     def _say_end(self, folder: RunFolder, summary: dict[str, Any]) -> None:
-        from gar.analysis.summary import render_summary
+        from gar.analysis.summary import nothing_learned, render_summary
 
         self.say(render_summary(summary))
+        if note := nothing_learned(open_run(folder.path)):
+            self.say(f"[bold yellow]{escape(note)}[/]")
         self.say(f"Run folder      {folder.path}")
         self.say(f"Final model     {folder.path / 'model'}")
         if is_adapted(self.inputs.model):
             self.say(f"Adapter         {folder.path / 'adapter'}")
         self.say(f"Learning curve  {folder.path / _CURVE}.png")
+        self.say(f"One page        gar report {folder.path}")
 
 
 def _check_reporters(names: Any) -> None:

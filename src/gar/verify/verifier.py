@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from gar.errors import ConfigError
+from gar.errors import ConfigError, DataError, expect_members
 from gar.types import Status, Tags, Verdict
 from gar.verify.answers import WARM_UP, grade_answer, grade_exactly
 from gar.verify.format import DEFAULT_TAGS, ParsedResponse, ResponseFormat, parse_response
@@ -16,7 +16,7 @@ from gar.verify.keeper import Setup
 from gar.verify.workers import WorkerPool
 
 if TYPE_CHECKING:
-    from gar.settings import VerifySettings  # pydantic is not for the workers, which import this package
+    from gar.settings import VerifySettings
 
 Grader = Callable[[str, str], bool | float]
 NO_ANSWER = Graded(status=Status.UNPARSED, detail="no answer found")
@@ -49,20 +49,15 @@ class Verifier:
         timeout_seconds: float = 5.0,
         memory_bytes: int = 2 * 1024**3,
     ) -> None:
-        from pydantic import ValidationError  # not for the workers, which import this package
+        from gar.settings import VerifySettings  # pydantic is not for the workers, which import this package
 
-        from gar.settings import VerifySettings
-
-        try:
-            settings = VerifySettings(
-                format=format,
-                tags=tags,
-                num_workers=num_workers,
-                timeout_seconds=timeout_seconds,
-                memory_bytes=memory_bytes,
-            )
-        except ValidationError as error:
-            raise ConfigError(str(error)) from None
+        settings = VerifySettings(
+            format=format,
+            tags=tags,
+            num_workers=num_workers,
+            timeout_seconds=timeout_seconds,
+            memory_bytes=memory_bytes,
+        )
         self.format: ResponseFormat = format
         self.tags = settings.tags
         self._custom = custom is not None
@@ -121,13 +116,15 @@ class Verifier:
             not a grade. The last three have grade 0 and are not verified, well formatted or not.
 
         Raises:
-            ValueError: The sequences differ in length.
+            DataError: The sequences differ in length, or hold something else than texts.
             WorkerError: The worker processes cannot be started.
         """
+        expect_members(responses, str, "responses", "a text", error=DataError)
+        expect_members(golds, str, "golds", "a text", error=DataError)
         prefilled = [prefilled_think] * len(responses) if isinstance(prefilled_think, bool) else prefilled_think
         texts = [""] * len(responses) if prompts is None else prompts
         if not len(responses) == len(golds) == len(prefilled) == len(texts):
-            raise ValueError(
+            raise DataError(
                 f"got {len(responses)} responses, {len(golds)} golds and {len(prefilled)} prefilled_think, "
                 + ("" if prompts is None else f"{len(texts)} prompts, ")
                 + "expected equal lengths. Was each gold answer repeated for every response of its group?"

@@ -6,10 +6,9 @@ from dataclasses import replace
 import pytest
 import torch
 import torch.nn.functional as F
-from pydantic import ValidationError
 
 from gar.data.arithmetic import load_arithmetic
-from gar.errors import DataError
+from gar.errors import ConfigError, DataError
 from gar.integrations.trl import GARTrainer
 from gar.models.embedded import load_embedded
 from gar.reader import Reader
@@ -117,7 +116,7 @@ def test_chord_loss_mixes_responses_and_imitation(make_trainer: TrainerFactory):
     trainer._fall, trainer.state.global_step = ChordSettings(peak=0.2, valley=0.0, decay=1.0), 5
     trainer._compute_loss(trainer.model, inputs)
     assert trainer._metrics["train"]["gar/imitation_weight"][-1] == pytest.approx(0.1)
-    with pytest.raises(ValidationError):
+    with pytest.raises(ConfigError):
         ChordSettings(peak=0.0)
 
 

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from gar.integrations.trl.rollouts import RolloutBatch
     from gar.integrations.trl.trainer import GARTrainer
     from gar.integrations.watchdog import Watchdog
+else:
+    __getattr__, __dir__ = lazy_names(__name__)
 
 __all__ = [
     "TRL",
@@ -23,4 +25,3 @@ __all__ = [
     "check_batch",
     "trl_arguments",
 ]
-__getattr__ = lazy_names(__name__)

@@ -87,6 +87,7 @@ class RunCallback(TrainerCallback):
         self._interrupt = 0  # the signal after which this step is the last
         self._saves_regularly = False
         self._bar: tqdm | None = None
+        self._start, self._first_step = 0.0, 0
         self.trainer: Any = None
         """The trainer that calls. Its other callbacks (`trl.report_to`) receive the evaluations too."""
         self.steps_before = 0
@@ -95,11 +96,10 @@ class RunCallback(TrainerCallback):
         """Whether training has begun, or has found nothing left to do."""
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Start the bar at the run's step."""
-        if state.is_world_process_zero:
-            silent = not sys.stderr.isatty()
-            counts = {"total": state.max_steps, "initial": state.global_step}
-            self._bar = tqdm(**counts, desc="train", unit="step", disable=silent)
+        """Start the bar at the run's step. Without a terminal there is a line for each logged step."""
+        self._start, self._first_step = time.perf_counter(), state.global_step
+        if state.is_world_process_zero and sys.stderr.isatty():
+            self._bar = tqdm(total=state.max_steps, initial=state.global_step, desc="train", unit="step")
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Note that training begins: the random state of a checkpoint is loaded last, before the first step."""
@@ -123,9 +123,11 @@ class RunCallback(TrainerCallback):
         if not state.is_world_process_zero or not logs or "train_runtime" in logs:
             return
         self._folder.append_metrics({"step": state.global_step + self.steps_before, **logs})
+        shown = {label: f"{logs[name]:.3f}" for name, label in _SHOWN.items() if logs.get(name) is not None}
         if self._bar is not None:
-            shown = {label: logs[name] for name, label in _SHOWN.items() if logs.get(name) is not None}
-            self._bar.set_postfix({label: f"{value:.3f}" for label, value in shown.items()}, refresh=False)
+            self._bar.set_postfix(shown)
+        elif "time/step_seconds" in logs:
+            self._print_step(state, shown, logs["time/step_seconds"])
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Mark the checkpoint as complete, then remove older ones, so that a kill always leaves a complete one.
@@ -153,6 +155,14 @@ class RunCallback(TrainerCallback):
         self._interrupts.waits = False
         if self._interrupts.number:
             raise Interrupted(self._interrupts.number)
+
+    def _print_step(self, state: Any, shown: dict[str, str], seconds: float) -> None:
+        """One line: step, values, seconds, time left."""
+        done = max(state.global_step - self._first_step, 1)
+        left = (time.perf_counter() - self._start) / done * (state.max_steps - state.global_step)
+        values = "".join(f"  {label} {value}" for label, value in shown.items())
+        text = f"step {state.global_step}/{state.max_steps}{values}  {seconds:.1f} s"
+        print(f"{text}  {tqdm.format_interval(left)} left", file=sys.stderr, flush=True)
 
     def _agreed_interrupt(self) -> int:
         """The signal that a rank has received, 0 for none. All ranks end after the same step."""

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from gar import rules
-from gar.errors import did_you_mean
+from gar.data.table import anchored
+from gar.errors import ConfigError, DataError, did_you_mean
+from gar.types import Problem
 
 DEFAULTS: dict[str, Any] = {
     # slime's defaults, the paper's stack: per-sequence mean, no KL, group-normalized (docs/how-it-works.md).
@@ -24,6 +26,9 @@ DEFAULTS: dict[str, Any] = {
     "project": "gar",
 }
 """Defaults of `gar train` that differ from TRL's. `GARTrainer` does not touch them."""
+
+_TRACKERS = {"azure_ml": ("azureml",), "flyte": ("flytekit",), "tensorboard": ("tensorboard", "tensorboardX")}
+"""Modules of the trackers, one of which is needed, if they have other names."""
 
 _PLAIN = {"int": (int, "a whole number"), "float": ((int, float), "a number"), "bool": (bool, "true or false")}
 
@@ -53,6 +58,27 @@ def batch_of(values: Mapping[str, Any]) -> tuple[int, int]:
     passes = number("steps_per_generation", number("gradient_accumulation_steps"))
     size = number("per_device_train_batch_size") * passes * int(os.environ.get("WORLD_SIZE", 1))
     return number("generation_batch_size", size), number("num_generations")
+
+
+def check_enough(size: int, group: int, num_problems: int) -> None:
+    """Raise a `DataError` if there are fewer problems than a batch has groups."""
+    if num_problems < size // group:
+        raise DataError(
+            f"a batch of {size:,} responses in groups of {group} asks for {size // group:,} problems, got "
+            f"{num_problems:,} in all: TRL would train for no step. Lower trl.per_device_train_batch_size, "
+            "steps_per_generation or gradient_accumulation_steps.",
+            code="few-problems",
+        )
+
+
+def check_experts(method: str, problems: Sequence[Problem]) -> None:
+    """Raise a `DataError` if no problem has an expert solution."""
+    if not len(anchored(problems)):
+        raise DataError(
+            f"{method} needs expert solutions, and none of the {len(problems):,} problems has one. Name their "
+            "column with anchor_fields (--data.anchor_fields), or train with grpo.",
+            code="no-anchors",
+        )
 
 
 def unread_fields(values: Mapping[str, Any], read: Collection[str]) -> list[str]:
@@ -99,9 +125,23 @@ def _classes(package: str, file: str) -> dict[str, ast.ClassDef]:
     return {node.name: node for node in _nodes(package, file) if isinstance(node, ast.ClassDef)}
 
 
+def check_trackers(chosen: Any) -> None:
+    """Raise a `ConfigError` for a tracker of `report_to` that is not installed."""
+    for name in _trackers(chosen):
+        modules = _TRACKERS.get(name, (name,))
+        if not any(importlib.util.find_spec(module) for module in modules):
+            text = f"trl.report_to is {name}, and it is not installed: pip install {modules[0]}"
+            raise ConfigError(text, code="trl.report_to")
+
+
+def _trackers(chosen: Any) -> list[Any]:
+    names = chosen if isinstance(chosen, list) else [chosen]
+    return [name for name in names if name not in (None, "none", "all")]
+
+
 def _tracker_faults(chosen: Any) -> Iterable[str]:
     """Values of `report_to` that transformers does not know. Its own check comes after the imports."""
-    names = [name for name in (chosen if isinstance(chosen, list) else [chosen]) if name not in (None, "none", "all")]
+    names = _trackers(chosen)
     for node in _nodes("transformers", "integrations/integration_utils.py") if names else ():
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "INTEGRATION_TO_CALLBACK":
             known = [ast.literal_eval(key) for key in cast(ast.Dict, node.value).keys if key]

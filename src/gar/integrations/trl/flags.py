@@ -7,8 +7,7 @@ import torch
 from transformers import ProcessorMixin
 
 from gar import rules
-from gar.data.table import anchored
-from gar.errors import DataError
+from gar.integrations.trl.fields import check_enough, check_experts
 from gar.methods import Engine, Method
 from gar.methods.base import Estimator, Need
 from gar.types import Problem
@@ -52,14 +51,7 @@ def _processor(processing_class: Any) -> dict[str, Any]:
 
 def check_batch(args: Any, num_problems: int) -> None:
     """Raise a `DataError` if there are fewer problems than a batch has groups."""
-    size, group = args.generation_batch_size, args.num_generations
-    if num_problems < size // group:
-        raise DataError(
-            f"a batch of {size:,} responses in groups of {group} asks for {size // group:,} problems, got "
-            f"{num_problems:,} in all: TRL would train for no step. Lower trl.per_device_train_batch_size, "
-            "steps_per_generation or gradient_accumulation_steps.",
-            code="few-problems",
-        )
+    check_enough(args.generation_batch_size, args.num_generations, num_problems)
 
 
 def check_problems(args: Any, method: Method, problems: Sequence[Problem]) -> None:
@@ -70,12 +62,8 @@ def check_problems(args: Any, method: Method, problems: Sequence[Problem]) -> No
 
 def check_solutions(method: Method, problems: Sequence[Problem]) -> None:
     """Raise a `DataError` if the method needs expert solutions and there are none."""
-    if method.alignment is not None and not len(anchored(problems)):
-        raise DataError(
-            f"{method.name} needs expert solutions, and none of the {len(problems):,} problems has one. Name their "
-            "column with anchor_fields (--data.anchor_fields), or train with grpo.",
-            code="no-anchors",
-        )
+    if method.alignment is not None:
+        check_experts(method.name, problems)
 
 
 def generation_passes(args: Any) -> int:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from trl import GRPOConfig
 
-from gar.errors import ConfigError
+from gar.errors import ConfigError, expect
 from gar.integrations.trl.arguments import with_method
 from gar.integrations.trl.callbacks import StepTimer
 from gar.integrations.trl.contract import check_contract
@@ -36,7 +36,7 @@ from gar.rollouts.generate import context_length
 from gar.scoring.anchors import AnchorReader, check_anchors
 from gar.settings import AdvantageSettings, RewardSettings, SignalSettings, WatchdogSettings
 from gar.step import Shaping, Step, plan_shaping
-from gar.types import ResponseVerifier
+from gar.types import A_VERIFIER, ResponseVerifier
 from gar.verify import Verifier
 
 
@@ -86,6 +86,14 @@ class GARTrainer(ResumableTrainer):
         ModelError: A head that the closed form does not cover.
     """
 
+    _name = "GAR"
+    _tag_names = ["trl", "gar"]  # noqa: RUF012 - the names that TRL's model card reads
+    _paper = {  # noqa: RUF012
+        "title": "GAR: Gradient-Aligned Reward",
+        "id": "2609.03342",
+        "citation": "@misc{gar2026, title = {GAR: Gradient-Aligned Reward}, eprint = {2609.03342}}",
+    }
+
     def __init__(
         self,
         model: Any,
@@ -110,6 +118,10 @@ class GARTrainer(ResumableTrainer):
         **kwargs: Any,
     ):
         check_contract()
+        expect(args, GRPOConfig | None, "args", "a trl.GRPOConfig")
+        expect(verifier, ResponseVerifier | None, "verifier", A_VERIFIER)
+        expect(watchdog, WatchdogSettings | None, "watchdog", "a gar.WatchdogSettings")
+        expect(on_rollouts, Callable | None, "on_rollouts", "a function")  # pyright: ignore[reportOptionalOperand]
         functions = reward_funcs or []
         functions = [*functions] if isinstance(functions, list | tuple) else [functions]
         given = [*functions]  # TRL replaces ids by models
@@ -125,7 +137,7 @@ class GARTrainer(ResumableTrainer):
             functions = [gar, *functions]
             if (classes := kwargs.get("reward_processing_classes")) is not None:
                 kwargs["reward_processing_classes"] = [None, *(classes if isinstance(classes, list) else [classes])]
-        columns = {"prompt_field": prompt_field, "answer_field": answer_field, "anchor_fields": tuple(anchor_fields)}
+        columns = {"prompt_field": prompt_field, "answer_field": answer_field, "anchor_fields": anchor_fields}
         self._problems = ProblemRows(train_dataset, columns)
         self._on_rollouts, self._method = on_rollouts, find_method(method)
         self._config = with_method(args or GRPOConfig("gar-output"), self._method)

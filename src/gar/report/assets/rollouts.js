@@ -2,7 +2,7 @@
 // Filters and choice are in the address.
 
 const PAGE_SIZE = 100;
-const NO_FILTERS = { run: '', from: '', step: '', verdict: '', low: '', high: '', query: '', order: 'recorded', group: '', response: '' };
+const NO_FILTERS = { run: '', from: '', step: '', verdict: '', low: '', high: '', query: '', order: 'signal', group: '', response: '' };
 const view = { ...NO_FILTERS, shown: PAGE_SIZE, found: [], at: -1, mode: null };
 let responses = []; // { group, response } of every response that is shown
 
@@ -18,8 +18,19 @@ function placeOf(group) {
   return group.moment ? `${group.set_name}, ${group.moment} training` : `step ${group.step}`;
 }
 
+// How far apart the alignments of a group's right responses are: what GAR rewards apart from being right.
+function signalOf(group) {
+  if (group.signal === undefined) {
+    const right = group.responses.filter(({ verdict, numbers }) => verdict === 'right' && numbers.alignment !== null);
+    const values = right.map(({ numbers }) => numbers.alignment);
+    group.signal = values.length > 1 ? Math.max(...values) - Math.min(...values) : 0;
+  }
+  return group.signal;
+}
+
 const ORDERS = {
-  recorded: ['as recorded', null],
+  signal: ['groups, clearest signal first', (item) => -signalOf(item.group)],
+  recorded: ['groups, as recorded', null],
   high: ['alignment, highest first', (item) => -(item.response.numbers.alignment ?? -Infinity)],
   low: ['alignment, lowest first', (item) => item.response.numbers.alignment ?? Infinity],
   long: ['longest first', (item) => -(item.response.numbers.num_tokens ?? item.response.text.length)],
@@ -46,10 +57,11 @@ function matches(item) {
 
 function find() {
   view.found = responses.filter(matches);
-  const [, key] = ORDERS[view.order] ?? ORDERS.recorded;
+  const [, key] = ORDERS[view.order] ?? ORDERS.signal;
   if (key) view.found = view.found.map((item) => [key(item), item]).sort((a, b) => a[0] - b[0] || 0).map((pair) => pair[1]);
   const place = view.found.findIndex(isChosen);
-  view.at = place >= 0 || view.group ? place : 0;
+  const right = view.found.findIndex((item) => item.group === view.found[0].group && item.response.verdict === 'right');
+  view.at = place >= 0 || view.group ? place : Math.max(0, right);
   view.shown = Math.max(PAGE_SIZE, place + 1);
   drawList();
   drawDetail();
@@ -86,7 +98,7 @@ function showRollouts(params) {
 // A choice by hand: the rollout that was chosen before need not match it.
 function filterBy(name, value) {
   Object.assign(view, { [name]: value, group: '', response: '' });
-  keep({ [name]: name === 'order' && value === 'recorded' ? '' : value, group: '', response: '' });
+  keep({ [name]: name === 'order' && value === NO_FILTERS.order ? '' : value, group: '', response: '' });
   stepNote.textContent = '';
   find();
 }
@@ -130,16 +142,23 @@ function listItem(item, i) {
   const { group, response } = item;
   const { alignment } = response.numbers;
   return h('div', { class: 'item', role: 'option', id: `item-${i}`, 'aria-selected': String(i === view.at), click: () => select(i) },
-    h('b', {}, h('bdi', {}, group.problem_id)),
-    h('span', { class: 'number' }, alignment === null ? '' : numberText(Number(alignment.toFixed(3)))),
-    h('span', {}, `${report.runs.length > 1 ? `${report.runs[group.run].name}, ` : ''}${placeOf(group)}, response ${response.index + 1}`),
-    h('span', { class: response.verdict === 'right' ? 'better' : '' }, response.verdict));
+    h('span', {}, `response ${response.index + 1}`),
+    h('span', { class: response.verdict === 'right' ? 'better' : '' }, response.verdict),
+    h('span', { class: 'number' }, alignment === null ? '' : numberText(Number(alignment.toFixed(3)))));
+}
+
+// Above the responses of a group: its problem, where it is from, and how it went.
+function groupHeading({ group }) {
+  const right = group.responses.filter((response) => response.verdict === 'right').length;
+  const place = `${report.runs.length > 1 ? `${report.runs[group.run].name}, ` : ''}${placeOf(group)}`;
+  return h('div', { class: 'group', role: 'presentation' },
+    h('b', {}, h('bdi', {}, group.problem_id)), h('span', {}, `${place}: ${right} of ${group.responses.length} right`));
 }
 
 function drawList() {
   const some = view.found.slice(0, view.shown);
   const rest = view.found.length - some.length;
-  list.replaceChildren(...some.map(listItem));
+  list.replaceChildren(...some.flatMap((item, i) => (item.group === some[i - 1]?.group ? [listItem(item, i)] : [groupHeading(item), listItem(item, i)])));
   if (rest) list.append(h('button', { class: 'plain more', click: () => { view.shown += PAGE_SIZE; drawList(); } }, `${rest.toLocaleString('en')} more`));
   count.textContent = `${view.found.length.toLocaleString('en')} of ${responses.length.toLocaleString('en')} responses here`;
   if (some.length) list.setAttribute('aria-activedescendant', `item-${view.at}`);

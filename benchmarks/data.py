@@ -24,6 +24,7 @@ import json
 import os
 import random
 import resource
+import runpy
 import shutil
 import subprocess
 import sys
@@ -81,7 +82,7 @@ def trainer_case(name: str, folder: Path) -> dict[str, float]:
     from trl import GRPOConfig, GRPOTrainer
 
     from gar.integrations.trl import GARTrainer
-    from gar.models.embedded import load_embedded
+    from gar.models import load_embedded
 
     model, tokenizer = load_embedded()
     tokenizer.padding_side = "left"
@@ -108,12 +109,13 @@ def trainer_case(name: str, folder: Path) -> dict[str, float]:
 
 def command_case(arguments: list[str]) -> dict[str, float]:
     """CPU seconds and peak memory of a command of gar, in this process."""
-    from gar.cli.main import main
-
+    sys.argv = ["gar", *arguments]
     with contextlib.redirect_stdout(io.StringIO()):
-        code = main(arguments)
-    if code:
-        raise SystemExit(code)
+        try:
+            runpy.run_module("gar", run_name="__main__")
+        except SystemExit as end:
+            if end.code:
+                raise
     used = resource.getrusage(resource.RUSAGE_SELF)
     return {"cpu_seconds": used.ru_utime + used.ru_stime, "peak_bytes": peak_bytes()}
 

@@ -244,7 +244,7 @@ class Reader:
         ASCII, which NFC leaves alone.
         """
         backend = getattr(self._tokenizer, "backend_tokenizer", None)
-        if "ByteLevel" not in repr(getattr(backend, "pre_tokenizer", None)):
+        if backend is None or "ByteLevel" not in repr(backend.pre_tokenizer):
             return None
         if repr(backend.normalizer) not in ("None", "NFC()"):
             return None

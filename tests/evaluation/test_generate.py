@@ -156,13 +156,13 @@ def test_a_lack_of_memory_lowers_the_batch_with_a_message_and_a_record(tmp_path:
     job = JOB.model_copy(update={"out": tmp_path, "limit": 3, "samples": 3, "max_new_tokens": 8, "batch_size": 6})
     respond, sizes = TransformersEngine.respond, []
 
-    def little_memory(engine, prompts, sampling):
+    def little_memory(engine, prompts, sampling, progress):
         sizes.append(len(prompts))
         if len(prompts) > 3:
             raise ModelError("too little memory.", code="memory")
         if len(sizes) == 3:
             raise KeyboardInterrupt
-        return respond(engine, prompts, sampling)
+        return respond(engine, prompts, sampling, progress)
 
     monkeypatch.setattr(TransformersEngine, "respond", little_memory)
     with pytest.raises(KeyboardInterrupt):

@@ -15,7 +15,7 @@ import pytest
 from transformers import AutoTokenizer
 from trl.rewards import accuracy_reward, think_format_reward
 
-from gar import ConfigError
+from gar import ConfigError, Verifier
 from tests.integrations.test_trl_dropin import ROWS, planned_trainer, reward_model, save_policy
 from tests.support.errors import raises
 
@@ -346,7 +346,7 @@ def test_what_does_not_name_a_decider_is_an_error(policy: Path, tmp_path: Path):
         with raises(ConfigError, None, words):
             planned_trainer(policy, tmp_path, reward_funcs=functions, correct=correct)
     with raises(ConfigError, "correct", "The verifier decides"):
-        planned_trainer(policy, tmp_path, reward_funcs=[seven], correct=seven, verifier=object())
+        planned_trainer(policy, tmp_path, reward_funcs=[seven], correct=seven, verifier=Verifier())
     trainer, _ = planned_trainer(
         policy, tmp_path, responses=FREE, reward_funcs=[graded], correct=lambda values: values["graded"] > 0
     )

@@ -17,7 +17,7 @@ import torch
 
 from gar.cli.main import main
 from gar.config import make_config, with_template
-from gar.data.arithmetic import load_arithmetic
+from gar.data import load_run_problems
 from gar.errors import ConfigError, DataError, LostRankError, RecordError
 from gar.integrations.trl.arguments import grpo_arguments
 from gar.models.embedded import load_embedded
@@ -25,7 +25,7 @@ from gar.models.load import load_policy
 from gar.records import RunFolder, open_run
 from gar.records.checkpoints import seal_checkpoint
 from gar.records.manifest import DamageError
-from gar.settings import ModelSettings
+from gar.settings import DataSettings, ModelSettings
 from gar.train.inputs import RunInputs
 from gar.train.resume import resume_point, resumed_config
 from gar.train.run import _check_reporters, _status_of
@@ -334,8 +334,8 @@ def test_an_evaluation_is_made_again_where_its_problems_have_changed_under_their
 
     vars(inputs)["_results"] = results
     folder = RunFolder.create(tmp_path, "run")
-    problem = load_arithmetic("test")[0]
     for answer in ("7", "7", "8"):
-        inputs.evaluation_sets = {"test": [replace(problem, answer=answer)]}
+        path = write_jsonl(tmp_path / "problems.jsonl", [{"id": "a", "prompt": "3+4=", "answer": answer}])
+        inputs.evaluation_sets = {"test": load_run_problems(DataSettings(source=path)).problems}
         inputs.evaluate(folder, "before", step=0)
     assert asked == [["7"], ["8"]]

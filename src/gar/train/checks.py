@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import get_args
 
 from gar.config import RunConfig, with_template
-from gar.data.problems import evaluation_data, load_problems
+from gar.data.load import load_problems
+from gar.data.problems import evaluation_data
 from gar.data.prompts import edited
 from gar.data.rows import check_hub, check_source
 from gar.errors import ConfigError, DataError, GarError, ModelError, RecordError

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, cast
 
 from gar import rules
-from gar.data.table import anchored
 from gar.errors import ConfigError, DataError, did_you_mean
 from gar.types import Problem
 
@@ -73,6 +72,8 @@ def check_enough(size: int, group: int, num_problems: int) -> None:
 
 def check_experts(method: str, problems: Sequence[Problem]) -> None:
     """Raise a `DataError` if no problem has an expert solution."""
+    from gar.data.table import anchored  # with pyarrow, which the help does without
+
     if not len(anchored(problems)):
         raise DataError(
             f"{method} needs expert solutions, and none of the {len(problems):,} problems has one. Name their "

@@ -4,7 +4,7 @@ import copy
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 from datasets import Dataset, IterableDataset
@@ -107,7 +107,7 @@ class ProblemRows:
         if _holds_problems(rows):
             numbers = Dataset.from_dict({"number": np.arange(len(problems))})
             return problems, ReadRows.of(numbers, lambda _, i: _row_of(problems[i], i))
-        rows = rows if isinstance(rows, Dataset) else Dataset.from_list(list(rows))
+        rows = rows if isinstance(rows, Dataset) else Dataset.from_list(cast("list[dict[str, Any]]", list(rows)))
         schema = choose_schema(rows[0], self._columns, source="the rows")
         return problems, ReadRows.of(rows, partial(_completed, schema))
 

@@ -21,8 +21,8 @@ help:
 	@echo "make test-install  build the wheel, install it apart on each Python of PYTHONS, and use it from an empty folder in an empty home"
 	@echo "make test-newest   install the newest of everything that pyproject.toml allows, apart, and run the tests that depend on it"
 	@echo "make test-slow     the tests that take long, and those in a browser where chromium is installed"
-	@echo "make test-engines  install Megatron, DeepSpeed, verl, vLLM and an older transformers apart, then run their tests"
-	@echo "make test-vllm     only vLLM's: its build for CPUs"
+	@echo "make test-engines  install Megatron, DeepSpeed, verl and an older transformers apart, then run their tests"
+	@echo "make test-vllm     install vLLM's build for CPUs apart, then run its tests"
 	@echo "make test-faults   kill commands, damage files, fill the disk: no loss goes unreported (Linux, half an hour)"
 	@echo "make test-gpu      all that needs a GPU, in under eight minutes, with the packages of PYTHON and what scripts/gpu_wheels.sh fetched"
 	@echo "make test-all      make test plus the slow tests, those in a browser, and make test-faults"
@@ -133,7 +133,6 @@ test-engines: install-dev $(MEGATRON)/.installed $(DEEPSPEED)/.installed $(TRANS
 	PYTHONPATH=$(TRANSFORMERS) OMP_NUM_THREADS=1 $(BIN)/pytest -rs $(TWO_WORKERS) $(TRL_TESTS)
 	OMP_NUM_THREADS=1 $(VERL)/bin/python -m pytest -rs tests/engines/verl
 	PYTHONPATH=$(MEGATRON) OMP_NUM_THREADS=1 $(VERL)/bin/python -m pytest -rs tests/engines/verl/test_megatron_engine.py
-	$(MAKE) test-vllm
 
 test-faults: install-dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.faults

@@ -80,7 +80,7 @@ def main() -> int:
     lab = Lab()
     ended: list[tuple[Try, Verdict]] = []
     try:
-        if not options.kind:
+        if not (options.kind or options.sample):
             lab.refer_to(jobs.ALL.values())
         for kind in options.kind or (SAMPLE if options.sample else PLAN):
             chosen = [attempt for attempt in tries(kind, lab) if options.name in (None, attempt.name)]

@@ -11,19 +11,15 @@ from tests.docs.pages import ROOT
 from tests.faults.judge import acknowledged, contents, differences
 from tests.support.processes import completed
 
-SAMPLE = ["kill train", "kill score", "kill eval", "damage, then resume", "kill compare"]
-
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="looks up descriptors and children in /proc")
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
-@pytest.mark.parametrize("kind", SAMPLE)
-def test_a_try_loses_nothing(kind: str):
+def test_a_sample_of_tries_loses_nothing():
     """In a process of its own: the suite forks, and this one may have threads."""
-    command = [sys.executable, "-m", "tests.faults", "--sample", "--kind", kind, "--lanes", "1"]
-    done = completed(command, cwd=ROOT, seconds=1_500)
+    done = completed([sys.executable, "-m", "tests.faults", "--sample", "--lanes", "1"], cwd=ROOT, seconds=6_000)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "| all | 1 |" in done.stdout
+    assert "| all | 5 |" in done.stdout
 
 
 def test_the_judge_sees_a_bit_a_row_and_a_file_and_no_times_and_locks(tmp_path: Path):

@@ -28,7 +28,8 @@ from gar.records.manifest import DamageError
 from gar.settings import DataSettings, ModelSettings
 from gar.train.inputs import RunInputs
 from gar.train.resume import resume_point, resumed_config
-from gar.train.run import _check_reporters, _status_of
+from gar.train.run import _check_reporters
+from gar.train.status import status_of
 from tests.support.errors import raises
 from tests.support.files import write_jsonl
 from tests.support.runs import assert_equal_runs
@@ -136,12 +137,12 @@ def test_watchdog_stops_a_run_whose_responses_are_all_cut_off(tmp_path: Path, ca
 
 
 def test_a_full_disk_in_torch_save_or_a_tokenizer_is_a_sentence(tmp_path):
-    with raises(RecordError), _status_of(RunFolder(tmp_path), print):
+    with raises(RecordError), status_of(RunFolder(tmp_path), print):
         raise RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 576 vs 534")
     tokenizer, before = load_embedded()[1], resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
     try:
-        with raises(RecordError), _status_of(RunFolder(tmp_path), print):
+        with raises(RecordError), status_of(RunFolder(tmp_path), print):
             tokenizer.backend_tokenizer.save(str(tmp_path / "tokenizer.json"))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
@@ -151,15 +152,15 @@ def test_a_failed_run_says_why_and_where(tmp_path):
     folder = RunFolder.create(tmp_path, "run")
     folder.write_run(seed=0, command=["gar"], config={}, data_hash=None)
     folder.append_metrics({"step": 7})
-    with pytest.raises(ValueError), _status_of(folder, print):  # noqa: PT011
+    with pytest.raises(ValueError), status_of(folder, print):  # noqa: PT011
         torch.optim.AdamW([torch.nn.Parameter(torch.ones(1))], lr=-1)
     record = folder.read_run()
     assert record.status == "failed"
     assert record.error["text"] == "ValueError: Invalid learning rate: -1"
-    assert re.search(r"gar.train.run:\d+ in _status_of, torch.optim.\w+:\d+ in __init__", record.error["place"])
+    assert re.search(r"gar.train.status:\d+ in status_of, torch.optim.\w+:\d+ in __init__", record.error["place"])
     (sentence,) = open_run(folder.path, strict=False).unfinished
     assert f"(ValueError: Invalid learning rate: -1; {record.error['place']})" in sentence
-    with pytest.raises(LostRankError), _status_of(folder, print):
+    with pytest.raises(LostRankError), status_of(folder, print):
         raise LostRankError("rank 0 of 2 has lost another rank")
     record = folder.read_run()
     assert (record.status, record.error["kind"]) == ("interrupted", "LostRankError")
@@ -169,7 +170,7 @@ def test_a_failed_run_says_why_and_where(tmp_path):
 
 def test_an_interrupted_run_says_how_to_go_on(trained: RunFolder):
     said: list[str] = []
-    with pytest.raises(KeyboardInterrupt) as caught, _status_of(trained, said.append):
+    with pytest.raises(KeyboardInterrupt) as caught, status_of(trained, said.append):
         raise KeyboardInterrupt
     assert caught.value.args == ("interrupted",)  # which `gar` prints
     assert f"last whole checkpoint is checkpoint-4. Resume with: gar train --resume {trained.path}" in said[0]

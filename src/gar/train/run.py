@@ -14,13 +14,12 @@ from typing import Any
 import rich
 from accelerate import PartialState
 from rich.markup import escape
-from safetensors import SafetensorError
 from transformers import PrinterCallback, ProgressCallback
 from transformers.integrations import get_reporting_integration_callbacks
 
 from gar.config import RunConfig, dump_yaml, with_template
 from gar.data.rows import source_name
-from gar.errors import ConfigError, LostRankError, RecordError, first_line
+from gar.errors import ConfigError, RecordError, first_line
 from gar.integrations.trl.arguments import grpo_arguments, in_folder
 from gar.integrations.trl.callbacks import RunCallback
 from gar.integrations.trl.fields import unread_fields
@@ -43,13 +42,12 @@ from gar.models.adapters import is_adapted, save_adapter, save_merged
 from gar.models.load import quiet_libraries
 from gar.output import lasting_output
 from gar.records import RolloutRecord, RunFolder, open_run, write_atomic
-from gar.records.checkpoints import marked_checkpoints
 from gar.records.lock import writer_lock
 from gar.records.run_folder import check_free
-from gar.records.run_record import RunStatus, error_record
 from gar.train.checks import check_before_loading
 from gar.train.inputs import RunInputs, Say
 from gar.train.resume import ResumePoint, checkpoint_errors, resume_point, resumed_config, unfinished_run
+from gar.train.status import status_of
 
 _CURVE = "figures/learning-curve"
 
@@ -140,6 +138,7 @@ class _Run:
         if self.inputs.adapter or is_adapted(self.inputs.model):
             refuse_sharded_adapter(self.arguments)
         self._interrupts = interrupts
+        self._worthless = ""  # on the main process: why nothing was learned
         self._trainer_under_way: Any = None  # it has wrapped the model, and may have sharded it
 
     def start(self, command: Sequence[str]) -> RunFolder:
@@ -203,7 +202,7 @@ class _Run:
         folder.write_run(seed=self.config.seed, command=command, config=config, data_hash=data_hash)
 
     def _run(self, folder: RunFolder, found: ResumePoint | None) -> RunFolder:
-        status = _status_of(folder, self.say) if is_main() else contextlib.nullcontext()
+        status = status_of(folder, self.say) if is_main() else contextlib.nullcontext()
         with status, lost_rank_named(), self.inputs.verifier:
             self.arguments = in_folder(self.arguments, self.config, folder.path)
             if self.config.evaluate.eval_on_start:
@@ -321,10 +320,10 @@ class _Run:
     def _summarize(self, folder: RunFolder) -> dict[str, Any]:
         from gar.analysis import learning_curve_figure, save_figure
         from gar.analysis.card import model_card
-        from gar.analysis.summary import summarize
+        from gar.analysis.summary import nothing_learned, summarize
 
         run = open_run(folder.path)
-        summary = summarize(run)
+        summary, self._worthless = summarize(run), nothing_learned(run)
         figures = save_figure(learning_curve_figure(run), folder.path / _CURVE)
         card = folder.path / "model" / "README.md"
         write_atomic(card, model_card(self.config, run, summary))
@@ -333,11 +332,11 @@ class _Run:
         return summary
 
     def _say_end(self, folder: RunFolder, summary: dict[str, Any]) -> None:
-        from gar.analysis.summary import nothing_learned, render_summary
+        from gar.analysis.summary import render_summary
 
         self.say(render_summary(summary))
-        if note := nothing_learned(open_run(folder.path)):
-            self.say(f"[bold yellow]{escape(note)}[/]")
+        if self._worthless:
+            self.say(f"[bold yellow]{escape(self._worthless)}[/]")
         self.say(f"Run folder      {folder.path}")
         self.say(f"Final model     {folder.path / 'model'}")
         if is_adapted(self.inputs.model):
@@ -368,36 +367,3 @@ def _writer_lock(folder: RunFolder) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         on_main(lambda: stack.enter_context(writer_lock(folder.path)))
         yield
-
-
-@contextlib.contextmanager
-def _status_of(folder: RunFolder, say: Say) -> Iterator[None]:
-    """Record how the run ended, even after an error. A full disk must not hide the cause."""
-    try:
-        yield
-    except KeyboardInterrupt as interrupt:
-        _record_end(folder, "interrupted", interrupt)
-        whole = marked_checkpoints(folder)
-        kept = f"its last whole checkpoint is {whole[-1].name}" if whole else "it has no whole checkpoint yet"
-        say(f"[yellow]Interrupted; {kept}. Resume with: gar train --resume {folder.path}[/]")
-        interrupt.args = ("interrupted",)
-        raise
-    except BaseException as error:
-        _record_end(folder, "interrupted" if isinstance(error, LostRankError) else "failed", error)
-        # On a full disk torch.save raises from its ZIP writer, and tokenizers a plain Exception of Rust's.
-        unwritten = isinstance(error, RuntimeError) and (
-            "inline_container.cc" in str(error) or "StreamWriter" in str(error) or "basic_ios::clear" in str(error)
-        )
-        unwritten |= type(error) is Exception and "(os error " in str(error)
-        if unwritten or (isinstance(error, (OSError, SafetensorError)) and not isinstance(error, RecordError)):
-            raise RecordError(
-                f"{folder.path}: a file could not be written or read: {error}. What was written before is intact. "
-                f"Is the disk full? Then make room, and resume with: gar train --resume {folder.path}"
-            ) from error
-        raise
-
-
-def _record_end(folder: RunFolder, status: RunStatus, error: BaseException) -> None:
-    """Write to `run.json` how the run ended and why, if the disk allows it."""
-    with contextlib.suppress(RecordError):
-        folder.update_run(status=status, error=error_record(error))

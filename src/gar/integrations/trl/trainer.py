@@ -88,7 +88,7 @@ class GARTrainer(ResumableTrainer):
 
     _name = "GAR"
     _tag_names = ["trl", "gar"]  # noqa: RUF012 - the names that TRL's model card reads
-    _paper = {  # noqa: RUF012
+    _paper = {  # noqa: RUF012 - the same
         "title": "GAR: Gradient-Aligned Reward",
         "id": "2609.03342",
         "citation": "@misc{gar2026, title = {GAR: Gradient-Aligned Reward}, eprint = {2609.03342}}",

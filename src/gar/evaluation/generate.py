@@ -198,21 +198,18 @@ def _generate_set(
                 waiting.append(batch)
                 continue
             new = [
-                {
-                    "problem": problems[i].id,
-                    "sample": number,
-                    "text": response.text,
-                    "tokens": response.ids,
-                    "stop": "length" if response.truncated else "end",
-                    "seed": seed,
-                    "prefilled_think": prefilled[i],
-                    **({"lowered_to": most} if most < job.batch_size else {}),
-                }
+                _line(problems[i].id, number, response, seed=seed, prefilled_think=prefilled[i])
+                | ({"lowered_to": most} if most < job.batch_size else {})
                 for (i, number), response in zip(batch, responses, strict=True)
                 if (i, number) not in done
             ]
             folder.responses.append(new)
             bar.update(len(new))
+
+
+def _line(problem: str, sample: int, response: Response, **more: Any) -> dict[str, Any]:
+    stop = "length" if response.truncated else "end"
+    return {"problem": problem, "sample": sample, "text": response.text, "tokens": response.ids, "stop": stop} | more
 
 
 def plan_batches(prompt_lengths: Sequence[int], num_samples: int, batch_size: int) -> list[list[Sample]]:

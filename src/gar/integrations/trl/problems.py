@@ -12,7 +12,9 @@ from datasets import Dataset, IterableDataset
 from gar.data.problems import problem_of, problems_of
 from gar.data.schemas import ColumnSchema, choose_schema, column_value
 from gar.data.table import SAMPLE, DatasetProblems, LazyProblems, anchored
-from gar.errors import DataError
+from gar.errors import ConfigError, DataError
+from gar.integrations.trl.flags import check_problems
+from gar.methods import Method
 from gar.settings import SourceSettings
 from gar.types import Problem
 
@@ -77,6 +79,22 @@ class ProblemRows:
                 f"{lacking:,} of {len(self.all):,} rows have no expert solution: their responses earn no bonus.",
                 stacklevel=3,
             )
+
+    def check(self, args: Any, method: Method) -> None:
+        """Check what a method needs of the data set, as far as a stream shows it."""
+        if not self.streams:
+            return check_problems(args, method, self.all)
+        if method.alignment == "shuffled-anchor":
+            raise ConfigError(
+                f"{method.name} draws its expert solutions from the whole data set, and train_dataset is a stream. "
+                "Give a datasets.Dataset.",
+                code="stream",
+            )
+        warnings.warn(
+            "train_dataset is a stream: only its first rows are checked now. Whether there are enough for a batch, "
+            "and whether ids repeat, is not.",
+            stacklevel=4,
+        )
 
     def evaluation(self, rows: Any) -> Any:
         """TRL's evaluation data: a data set or several by name."""

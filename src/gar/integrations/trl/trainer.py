@@ -18,7 +18,7 @@ from gar.integrations.trl.arguments import with_method
 from gar.integrations.trl.callbacks import StepTimer
 from gar.integrations.trl.contract import check_contract
 from gar.integrations.trl.deciding import Decider, find_decider, gar
-from gar.integrations.trl.flags import TRL, check_batch, check_processor, check_solutions, trl_flags
+from gar.integrations.trl.flags import TRL, check_processor, trl_flags
 from gar.integrations.trl.parts import RunParts
 from gar.integrations.trl.problems import ProblemRows
 from gar.integrations.trl.ranks import TrlRanks, gathered_on_main
@@ -148,7 +148,7 @@ class GARTrainer(ResumableTrainer):
         )
         """Method and settings in force."""
         if not by_run:
-            self._check_problems()
+            self._problems.check(self._config, self._method)
         super().__init__(
             model=model,
             reward_funcs=functions,
@@ -211,23 +211,6 @@ class GARTrainer(ResumableTrainer):
             loss: TRL's, already divided by the number of micro-batches of the optimizer step.
         """
         return loss
-
-    def _check_problems(self) -> None:
-        """Check what the method needs of the data set, as far as a stream shows it."""
-        if not self._problems.streams:
-            check_batch(self._config, len(self._problems.all))
-            return check_solutions(self._method, self._problems.all)
-        if self._method.alignment == "shuffled-anchor":
-            raise ConfigError(
-                f"{self._method.name} draws its expert solutions from the whole data set, and train_dataset is a "
-                "stream. Give a datasets.Dataset.",
-                code="stream",
-            )
-        warnings.warn(
-            "train_dataset is a stream: only its first rows are checked now. Whether there are enough for a batch, "
-            "and whether ids repeat, is not.",
-            stacklevel=3,
-        )
 
     def _append_column(self, decides: int | None) -> int:
         """Add a column for the method's bonus to the user's functions, with the weight of the one that `decides`."""

@@ -120,11 +120,8 @@ class WorkerPool:
         idle = [*self._controls]
         busy: dict[Connection, tuple[int, float, float]] = {}  # the item of each keeper, its limit and its start
         lost_seconds = useful_seconds = 0.0  # wall-clock time spent on items killed at their limit, and on all others
-        while len(outcomes) < len(items):
-            budget = BUDGET_LIMITS * self._setup.timeout_seconds + useful_seconds
-            if queue and lost_seconds >= budget:
-                outcomes |= _given_up(queue, len(items), lost_seconds)
-                queue.clear()
+        budget = BUDGET_LIMITS * self._setup.timeout_seconds
+        while queue or busy:
             limit = self._setup.timeout_seconds
             if lost_seconds >= budget / 2:
                 limit = min(limit, max(BRIEF_SECONDS, limit / 10))
@@ -146,6 +143,10 @@ class WorkerPool:
                     lost_seconds += its_limit / self._num_workers
                 else:
                     useful_seconds += (time.monotonic() - started) / self._num_workers
+            budget = BUDGET_LIMITS * self._setup.timeout_seconds + useful_seconds
+            if queue and lost_seconds >= budget:
+                outcomes |= _given_up(queue, len(items), lost_seconds)
+                queue.clear()
         return [outcomes[index] for index in range(len(items))]
 
 

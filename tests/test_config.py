@@ -69,7 +69,7 @@ variant: paper-thresholds
 seed: 3
 model: {path: "no", revision: "123e456"}
 adapter: {rank: 8, target_modules: [q_proj, "1e3"]}
-data: {anchor_fields: [solution, "1"]}
+data: {expert_fields: [solution, "1"]}
 records: {name: 2026-11-21}
 trl: {save_strategy: no, learning_rate: 1e-6, run_name: "1e-3", report_to: [none], hub_token: null,
   chat_template_kwargs: {enable_thinking: false}, max_steps: 5}

@@ -108,7 +108,7 @@ CHANGES: dict[Any, tuple[dict[str, Any], dict[str, Any]]] = {
         },
         {
             "data.source": "arithmetic", "data.column_schema": "numina-1.5", "data.prompt_field": "problem",
-            "data.answer_field": "gold", "data.anchor_fields": ["solution"], "data.template": "boxed",
+            "data.answer_field": "gold", "data.expert_fields": ["solution"], "data.template": "boxed",
             "data.max_prompt_tokens": 30, "data.max_problems": 1, "evaluate.sources": ["harder"],
             "evaluate.max_problems": 3,
         },

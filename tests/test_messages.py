@@ -123,7 +123,7 @@ TRIGGERS: dict[str, Callable[[], object]] = {
     "no row with an answer": rows({**ROW, "answer": ""}),
     "a prompt that is no text": rows({**ROW, "prompt": 3}),
     "an expert solution that is no text": rows({**ROW, "expert_solution": {"a": 1}}),
-    "no column of that name": rows(ROW, anchor_fields=("solution",)),
+    "no column of that name": rows(ROW, expert_fields=("solution",)),
     # reward functions
     "several reward functions": partial(find_decider, [format_reward, accuracy_reward], None),
     "a reward model alone": partial(find_decider, ["org/reward-model"], None),

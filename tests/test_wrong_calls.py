@@ -38,7 +38,7 @@ def verify(*values: Any) -> CALL:
 
 
 WRONG: dict[str, CALL] = {
-    "anchor_fields: Input should be a valid tuple, got 'sol'": trainer(anchor_fields="sol"),
+    "expert_fields: Input should be a valid tuple, got 'sol'": trainer(expert_fields="sol"),
     "reward is {": trainer(reward={"bonus_wieght": 1.0}),
     "signal is {": trainer(signal={"kind": "gradients"}),
     "advantage is 1": trainer(advantage=1),

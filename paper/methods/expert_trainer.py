@@ -31,7 +31,7 @@ def check_solutions(parts: RunParts) -> None:
     if not any(problem.anchors for problem in parts.problems):
         raise DataError(
             f"{parts.settings.method} trains on expert solutions, and none of the {len(parts.problems)} problems has "
-            "one. Name their column with --data.anchor_fields, or train with grpo."
+            "one. Name their column with --data.expert_fields, or train with grpo."
         )
     if note := check_anchors(parts.problems, parts.reader):
         warnings.warn(note, stacklevel=2)

@@ -112,7 +112,7 @@ def teacher_prompt(args: Any, problem: Problem) -> Prompt:
     if not problem.anchors:
         raise DataError(
             f"problem '{problem.id}' has no expert solution, and self-distillation needs one for every problem. Name "
-            "their column with --data.anchor_fields, or train with grpo."
+            "their column with --data.expert_fields, or train with grpo."
         )
     chat = problem.prompt if isinstance(problem.prompt, list) else None
     if chat and chat[-1]["role"] != "user":

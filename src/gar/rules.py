@@ -278,7 +278,7 @@ _UNREAD = (
     _unread("signal", "span max_tokens limit_from", {"method.reads_spans": (False,)}),
     _unread("signal", "precision memory_bytes", {"engine": ("slime", "verl")}),
     _unread("signal", "max_batch_tokens", {"engine": ("verl",)}),
-    _unread("data", "column_schema prompt_field answer_field anchor_fields revision", {"data": ("generated",)}),
+    _unread("data", "column_schema prompt_field answer_field expert_fields revision", {"data": ("generated",)}),
     _unread("data", "split subset revision", {"data": ("a file",)}),
     _unread("model", "revision", {"model": ("embedded", "a folder")}),
     _unread("evaluate", "num_samples pass_at_k max_problems temperature eval_steps eval_on_start", _NOT_EVALUATED),

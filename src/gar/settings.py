@@ -144,7 +144,7 @@ class SourceSettings(Settings):
     """Column of the problem's text, instead of the schema's."""
     answer_field: str | None = None
     """Column of the gold answer, instead of the schema's."""
-    anchor_fields: tuple[str, ...] = ()
+    expert_fields: tuple[str, ...] = ()
     """Columns to search for the expert solution, instead of the schema's. The first non-empty one is used."""
 
 

@@ -54,7 +54,7 @@ def test_check_ends_with_a_verdict_and_its_status(write_rows, capsys):
     for rows, flags, status, verdict, named in (
         ([ours(1), ours(2)], ["--no-compare"], 0, "Usable: ", "2 problems, 2 with an expert solution."),
         (three, [], 0, "Usable: ", "3 problems, 2 with an expert solution. Look at the 1 expert solutions"),
-        ([ours(1, expert_solution="")], ["--no-compare"], 3, "Usable for GRPO only: ", "--anchor-fields"),
+        ([ours(1, expert_solution="")], ["--no-compare"], 3, "Usable for GRPO only: ", "--expert-fields"),
         ([ours(1), ours(2, prompt=5)], ["--no-compare"], 1, "Not usable: ", "rows.jsonl:2: column"),
         ([ours(1, answer="He has 2 eggs. Then 3. And so on")], [], 1, "Not usable: ", "--answer-field"),
     ):

@@ -31,7 +31,7 @@ def test_degenerate_names_the_fault_and_the_flag_that_mends_it():
         ({"statuses": {"unparsed": 12}}, "--format none"),
         ({"statuses": {"error": 12}}, "--answer-in-solution"),
         ({"statuses": {"error": 5, "timeout": 7}}, "timeout-seconds"),
-        ({"aligned": 0}, "--anchor-fields"),
+        ({"aligned": 0}, "--expert-fields"),
         ({"unknown_fraction": 0.87}, "Name the model that wrote the responses as MODEL"),
     ):
         assert flag in sentence_of(**changes)

@@ -42,12 +42,12 @@ def test_score_flags_set_columns_sections_and_output_and_ctrl_c_says_how_to_go_o
     assert parse().model_dump() == ScoreJob(model="embedded", file=file).model_dump()
     job = parse(
         "--out", "o.parquet", "--prompt-field", "q", "--responses-fields", "a.b", "c", "--tokens",
-        "--answer-in-solution", "--anchor-fields", "x", "y", "--signal.kind", "gradient",
+        "--answer-in-solution", "--expert-fields", "x", "y", "--signal.kind", "gradient",
         "--reward.bonus_weight", "0.1",
         "--reward.clip", "false", "--limit", "9", "--device", "cuda:1", "--dtype", "bfloat16",
     )  # fmt: skip
     assert (job.out, job.prompt_field, job.responses_fields) == (Path("o.parquet"), "q", ("a.b", "c"))
-    assert (job.tokens, job.answer_in_solution, job.anchor_fields) == (True, True, ("x", "y"))
+    assert (job.tokens, job.answer_in_solution, job.expert_fields) == (True, True, ("x", "y"))
     assert job.reward.clip is False
     assert (job.signal.kind, job.reward.bonus_weight, job.limit, job.device) == ("gradient", 0.1, 9, "cuda:1")
     assert job.model_settings().dtype == "bfloat16"

@@ -69,7 +69,7 @@ def test_train_parses_every_kind_of_setting(parse_train):
         "--reward.clip", "False",
         "--signal.max_tokens", "None",
         "--signal.limit-from=start",
-        "--data.anchor_fields", "solution", "reasoning",
+        "--data.expert_fields", "solution", "reasoning",
         "--evaluate.pass_at_k", "1", "8",
         "--model.revision", "123e4",
         "--adapter.rank", "8", "--adapter.target-modules", "q_proj", "v_proj",
@@ -80,7 +80,7 @@ def test_train_parses_every_kind_of_setting(parse_train):
     )  # fmt: skip
     assert (config.method, config.reward.format_penalty, config.reward.clip) == ("grpo", -1.5, False)
     assert (config.signal.max_tokens, config.signal.limit_from) == (None, "start")
-    assert (config.data.anchor_fields, config.evaluate.pass_at_k) == (("solution", "reasoning"), (1, 8))
+    assert (config.data.expert_fields, config.evaluate.pass_at_k) == (("solution", "reasoning"), (1, 8))
     assert (config.model.revision, config.verify.tags.think_open) == ("123e4", "<|think|>")
     assert (config.adapter.rank, config.adapter.target_modules) == (8, ("q_proj", "v_proj"))
     trl = {

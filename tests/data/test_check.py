@@ -12,7 +12,7 @@ def ours(number: int, **changes: object) -> dict[str, object]:
 
 
 def test_check_problems_reads_the_columns_that_are_named(write_rows):
-    options = SourceSettings(prompt_field="task", anchor_fields=("teacher",))
+    options = SourceSettings(prompt_field="task", expert_fields=("teacher",))
     report = check_problems(write_rows({"task": "1+1=", "answer": "2", "teacher": "so 2"}), options=options)
     assert (report.column_schema, report.num_problems, report.num_anchors, len(report.errors)) == ("gar", 1, 1, 0)
 

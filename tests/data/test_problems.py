@@ -75,11 +75,11 @@ def test_load_problems_rejects_an_empty_source_and_says_why_no_row_gives_a_probl
     assert (schema_of(path).name, schema_of(path, options).name) == ("gsm8k", "gar")
 
 
-def test_load_problems_needs_one_of_the_named_anchor_fields_somewhere(write_rows):
+def test_load_problems_needs_one_of_the_named_expert_fields_somewhere(write_rows):
     path = write_rows(ours(1), ours(2, teacher="by hand"))
     with raises(DataError, None, "'expert_soluton'", "Did you mean 'expert_solution'?"):
-        load_problems(path, options=SourceSettings(anchor_fields=("expert_soluton",)))
-    loaded = load_problems(path, options=SourceSettings(anchor_fields=("nowhere", "teacher")))
+        load_problems(path, options=SourceSettings(expert_fields=("expert_soluton",)))
+    loaded = load_problems(path, options=SourceSettings(expert_fields=("nowhere", "teacher")))
     assert [each.anchors for each in loaded] == [(), (Anchor(text="by hand", field="teacher"),)]
 
 

@@ -80,12 +80,12 @@ def test_read_problem_drops_unusable_rows():
         assert read(row | change) == reason
 
 
-def test_read_problem_takes_the_first_anchor_field_that_is_not_empty():
+def test_read_problem_takes_the_first_expert_field_that_is_not_empty():
     assert [a.text for a in read(OURS | {"expert_solution": ["one", "", None, "two"]}).anchors] == ["one", "two"]
     row = OURS | {"expert_solution": "third", "human": " ", "teacher": "second", "other": "never"}
     fields = ("human", "teacher", "expert_solution", "other")
-    assert read(row, anchor_fields=fields).anchors == (Anchor(text="second", field="teacher"),)
-    assert read(row, anchor_fields=("nowhere", "other")).anchors == (Anchor(text="never", field="other"),)
+    assert read(row, expert_fields=fields).anchors == (Anchor(text="second", field="teacher"),)
+    assert read(row, expert_fields=("nowhere", "other")).anchors == (Anchor(text="never", field="other"),)
     for value in (None, "", "  \n", [], ["", None]):
         assert read(OURS | {"expert_solution": value}).anchors == ()
     assert read({"prompt": "3+4=", "answer": "7"}).anchors == ()
@@ -104,7 +104,7 @@ def test_read_problem_reads_named_fields_as_plain_columns():
 def test_read_problem_reads_nested_columns_and_lists_of_values():
     """verl's layout, and OlympiadBench's."""
     row = {"prompt": "3+4=", "reward_model": {"ground_truth": "7"}, "extra": {"solution": "3 + 4 = 7"}}
-    problem = read(row, answer_field="reward_model.ground_truth", anchor_fields=("extra.solution",))
+    problem = read(row, answer_field="reward_model.ground_truth", expert_fields=("extra.solution",))
     assert (problem.answer, problem.anchors) == ("7", (Anchor(text="3 + 4 = 7", field="extra.solution"),))
     (problem,) = problems_of([row], SourceSettings(answer_field="reward_model.ground_truth"))
     assert problem.answer == "7"

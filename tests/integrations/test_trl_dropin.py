@@ -215,7 +215,7 @@ def test_with_a_verifier_every_function_adds(policy: Path, tmp_path: Path):
 def test_columns_may_have_other_names_and_several_solutions(policy: Path, tmp_path: Path, kind):
     others = {"gold": 7, "first": None, "prompt": "?"}
     rows = [others | {"question": row["prompt"], "second": [row["expert_solution"], "seven"]} for row in ROWS]
-    names = {"prompt_field": "question", "answer_field": "gold", "anchor_fields": ["first", "second"]}
+    names = {"prompt_field": "question", "answer_field": "gold", "expert_fields": ["first", "second"]}
     held_out = [row | {"gold": 8} for row in rows]
     data = {"train_dataset": kind(rows), "eval_dataset": {"test": kind(held_out)}}
     trainer, records = planned_trainer(

@@ -172,7 +172,7 @@ def test_score_file_names_what_is_wrong_before_it_loads_a_model(write_rows, scor
     for file, changes, kind, code in (
         (write_rows({"question": "3+4="}, "{", name="bad.jsonl"), {}, DataError, "no-rows"),
         (write_rows("", name="empty.jsonl"), {}, DataError, "no-rows"),
-        (good, {"anchor_fields": ("solution", "cot")}, DataError, "no-anchors"),
+        (good, {"expert_fields": ("solution", "cot")}, DataError, "no-anchors"),
         (str(tmp_path / "row.jsonl"), {}, DataError, "data"),
         (good, {"signal": {"policy": "initial"}}, ConfigError, "signal.policy"),
         (good, {"device": "tpu:0"}, ConfigError, "device"),

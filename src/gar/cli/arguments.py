@@ -21,7 +21,7 @@ ALIASES = {
     "--lora_r": "--adapter.rank",
     "--lora_alpha": "--adapter.alpha",
     "--lora_target_modules": "--adapter.target_modules",
-    **{f"--{field}": f"--data.{field}" for field in ("column_schema", "prompt_field", "answer_field", "anchor_fields")},
+    **{f"--{field}": f"--data.{field}" for field in ("column_schema", "prompt_field", "answer_field", "expert_fields")},
     "--output_dir": "--records.output_dir",
     "--steps": "--trl.max_steps",
     **{

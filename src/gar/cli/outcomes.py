@@ -38,7 +38,7 @@ def degenerate(
         "--format none.": not well_formatted,
         f"{none} was graded: {_ungraded(statuses, format)}": statuses and not decided,
         f"{none} has an alignment. The rows 'signal' below give the reason. Do MODEL and the expert solutions "
-        "(--anchor-fields) belong to these responses?": aligned == 0,
+        "(--expert-fields) belong to these responses?": aligned == 0,
     }
     return next((sentence for sentence, holds in faults.items() if holds), "")
 

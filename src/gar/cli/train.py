@@ -45,7 +45,7 @@ once.
 
 settings that people change:
   model and data   --model.path --adapter.rank --data.source --data.split
-                   --data.prompt_field --data.answer_field --data.anchor_fields
+                   --data.prompt_field --data.answer_field --data.expert_fields
                    --data.template --data.max_prompt_tokens --seed
   method           --method --variant --reward.bonus_weight
                    --reward.format_penalty --signal.max_tokens

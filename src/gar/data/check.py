@@ -52,7 +52,7 @@ class DataReport:
                 "(--answer-field)? A custom grader (--verify.verifier) may read them."
             )
         if not self.num_anchors:
-            return "usable for GRPO only", "no problem has an expert solution. Name their column with --anchor-fields."
+            return "usable for GRPO only", "no problem has an expert solution. Name their column with --expert-fields."
         anchored = self.num_problems - len(self.without_anchor)
         reason = f"{self.num_problems:,} problems, {anchored:,} with an expert solution."
         if wrong:

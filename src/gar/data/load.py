@@ -32,7 +32,7 @@ _SCHEMA = pa.schema(
         "messages": pa.list_(pa.struct({"role": pa.string(), "content": pa.string()})),
         "answer": pa.string(),
         "anchors": pa.list_(pa.string()),
-        "anchor_field": pa.string(),
+        "expert_field": pa.string(),
         "source": pa.string(),
         "choices": pa.list_(pa.string()),
     }
@@ -257,7 +257,7 @@ def _batch(found: Sequence[tuple[str, Problem]]) -> pa.RecordBatch:
         "messages": [None if text is not None else p.prompt for text, p in zip(texts, problems, strict=True)],
         "answer": [problem.answer for problem in problems],
         "anchors": [[anchor.text for anchor in problem.anchors] for problem in problems],
-        "anchor_field": [problem.anchors[0].field if problem.anchors else "" for problem in problems],
+        "expert_field": [problem.anchors[0].field if problem.anchors else "" for problem in problems],
         "source": [problem.source for problem in problems],
         "choices": [problem.choices for problem in problems],
     }
@@ -270,7 +270,7 @@ def _problem(row: dict[str, Any]) -> Problem:
         id=row["id"],
         prompt=prompt,
         answer=row["answer"],
-        anchors=tuple(Anchor(text=text, field=row["anchor_field"]) for text in row["anchors"]),
+        anchors=tuple(Anchor(text=text, field=row["expert_field"]) for text in row["anchors"]),
         source=row["source"],
         choices=tuple(row["choices"]),
     )

@@ -60,11 +60,11 @@ def iter_problems(
             yield place, item
     if not columns:
         raise DataError(f"{source}: no rows. Was the file written to the end, and is it the right one?")
-    fields = options.anchor_fields
+    fields = options.expert_fields
     if fields and not any(has_column(columns, field) for field in fields):
         raise DataError(
-            f"{source}: no row has a column {' or '.join(map(repr, fields))}, named in anchor_fields "
-            f"(--anchor-fields). Found {', '.join(map(repr, columns))}." + did_you_mean(fields[0], columns)
+            f"{source}: no row has a column {' or '.join(map(repr, fields))}, named in expert_fields "
+            f"(--expert-fields). Found {', '.join(map(repr, columns))}." + did_you_mean(fields[0], columns)
         )
 
 

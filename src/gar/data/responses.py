@@ -28,7 +28,7 @@ class ResponseColumns(Settings):
     """Column of the gold answer."""
     answer_in_solution: bool = False
     """The answer column holds a solution: take its last \\boxed{}, or its last line that starts with #### or A:"""
-    anchor_fields: tuple[str, ...] = ("expert_solution",)
+    expert_fields: tuple[str, ...] = ("expert_solution",)
     """Columns of the expert solution in order of preference. The first that is not empty wins."""
     id_field: str = "id"
     """Column of the problem's id. A problem without one is named by file and line."""
@@ -105,7 +105,7 @@ def read_response_row(row: Row, columns: ResponseColumns, *, source: str, line: 
         name="responses",
         prompt=columns.prompt_field,
         answer=columns.answer_field,
-        anchors=columns.anchor_fields,
+        anchors=columns.expert_fields,
         id=columns.id_field,
         source="",
     )

@@ -192,7 +192,7 @@ def choose_schema(columns: Collection[str], options: SourceSettings = DEFAULT_SO
     schema, lacking = min(zip(candidates, missing, strict=True), key=lambda pair: len(pair[1]))  # the first of equals
     if lacking:
         raise _missing_columns(schema, lacking, columns, source)
-    return dataclasses.replace(schema, anchors=options.anchor_fields or schema.anchors)
+    return dataclasses.replace(schema, anchors=options.expert_fields or schema.anchors)
 
 
 def _missing_columns(

@@ -49,8 +49,8 @@ def _refuse_hopeless(job: ScoreJob, files: ScoreFiles, survey: ResponseSurvey) -
     refuse_all_bad(files, survey.errors, survey.num_rows)
     if not survey.num_anchored:
         raise DataError(
-            f"{job.file}: no row has an expert solution in {' or '.join(map(repr, job.anchor_fields))}, so no response "
-            "has anything to align with. Name its column with --anchor-fields.",
+            f"{job.file}: no row has an expert solution in {' or '.join(map(repr, job.expert_fields))}, so no response "
+            "has anything to align with. Name its column with --expert-fields.",
             code="no-anchors",
         )
 

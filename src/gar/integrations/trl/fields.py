@@ -77,7 +77,7 @@ def check_experts(method: str, problems: Sequence[Problem]) -> None:
     if not len(anchored(problems)):
         raise DataError(
             f"{method} needs expert solutions, and none of the {len(problems):,} problems has one. Name their "
-            "column with anchor_fields (--data.anchor_fields), or train with grpo.",
+            "column with expert_fields (--data.expert_fields), or train with grpo.",
             code="no-anchors",
         )
 

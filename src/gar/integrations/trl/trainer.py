@@ -69,7 +69,7 @@ class GARTrainer(ResumableTrainer):
         verifier: Decides what is right, and which format is required, for example `gar.Verifier()`.
         prompt_field: Other name of the column of the prompt.
         answer_field: Other name of the column of the answer.
-        anchor_fields: Other names of columns of the expert solution. The first that is not empty counts.
+        expert_fields: Other names of columns of the expert solution. The first that is not empty counts.
         method: Name of a method in `gar.methods.METHODS`, or your own method.
         signal: Which tokens are scored, and how.
         reward: From verdicts and alignment to rewards.
@@ -107,7 +107,7 @@ class GARTrainer(ResumableTrainer):
         verifier: ResponseVerifier | None = None,
         prompt_field: str | None = None,
         answer_field: str | None = None,
-        anchor_fields: Sequence[str] = (),
+        expert_fields: Sequence[str] = (),
         method: str | Method = "gar-grpo",
         signal: SignalSettings | None = None,
         reward: RewardSettings | None = None,
@@ -137,7 +137,7 @@ class GARTrainer(ResumableTrainer):
             functions = [gar, *functions]
             if (classes := kwargs.get("reward_processing_classes")) is not None:
                 kwargs["reward_processing_classes"] = [None, *(classes if isinstance(classes, list) else [classes])]
-        columns = {"prompt_field": prompt_field, "answer_field": answer_field, "anchor_fields": anchor_fields}
+        columns = {"prompt_field": prompt_field, "answer_field": answer_field, "expert_fields": expert_fields}
         self._problems = ProblemRows(train_dataset, columns)
         self._on_rollouts, self._method = on_rollouts, find_method(method)
         self._config = with_method(args or GRPOConfig("gar-output"), self._method)

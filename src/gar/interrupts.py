@@ -4,6 +4,7 @@ import ctypes
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -16,6 +17,9 @@ _KILL_WITH_PARENT = 1  # PR_SET_PDEATHSIG of prctl(2)
 
 SAME_REQUEST_SECONDS = 10.0
 """Two different signals within this time are one request: launchers and clusters send SIGINT, then SIGTERM."""
+
+AGAIN_SECONDS = 0.1
+"""Until a signal that found Python in a finalizer, where exceptions are dropped, is sent again."""
 
 
 class Interrupted(KeyboardInterrupt):
@@ -51,13 +55,27 @@ class Interrupts:
         taken = {number: was for number, was in before.items() if was in _DEFAULTS}
         for number in taken:
             signal.signal(number, self._receive)
+        report = sys.unraisablehook
+
+        def raise_later(unraisable: Any) -> None:
+            if isinstance(unraisable.exc_value, Interrupted):  # a finalizer ran when the signal came, and dropped it
+                threading.Timer(AGAIN_SECONDS, self._send_again).start()
+            else:
+                report(unraisable)
+
+        sys.unraisablehook = raise_later
         self.caught = True
         try:
             yield
         finally:
             self.caught = False
+            sys.unraisablehook = report
             for number, was in taken.items():
                 signal.signal(number, was)
+
+    def _send_again(self) -> None:
+        if self.caught and not self.served:
+            os.kill(self._pid, self.number)
 
     def _receive(self, number: int, frame: Any) -> None:
         if os.getpid() != self._pid:  # a fork, for example a worker of a data loader: its parent decides

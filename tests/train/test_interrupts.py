@@ -167,6 +167,20 @@ def test_signals_raise_unless_the_work_waits_for_them_and_two_kinds_are_one_requ
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
+def test_a_signal_within_a_finalizer_is_not_lost(capsys):
+    class Finalized:
+        def __del__(self):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0)  # the signal is handled here, and Python drops what is raised
+
+    reports = sys.unraisablehook
+    with Interrupts().catch():
+        Finalized()
+        with pytest.raises(Interrupted):
+            time.sleep(SECONDS)
+    assert (sys.unraisablehook, capsys.readouterr().err) == (reports, "")
+
+
 def test_an_ignored_signal_stays_ignored():
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:

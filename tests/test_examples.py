@@ -62,6 +62,7 @@ def test_the_page_gives_the_rewards_of_the_library():
     np.testing.assert_allclose(rewards, [score.reward for score in scores], atol=1e-4)
 
 
+@pytest.mark.slow
 def test_an_engine_of_ones_own_gives_what_the_scorer_gives(run):
     """Two routes to the same rewards: the parts of the path by hand, and `GARScorer` in a plain loop."""
     loop = run("plain_pytorch_loop.py", "--steps", "2")

@@ -69,6 +69,7 @@ def with_the_base_alone(code: str) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
+@pytest.mark.slow
 def test_the_base_has_every_public_name_but_that_of_trl_and_verifies():
     code = """
 import gar

@@ -101,6 +101,7 @@ def compare_in(folder: Path, said: str) -> None:
         Comparison("tiny.yaml").run(LocalPool([None]))
 
 
+@pytest.mark.slow
 def test_two_comparisons_share_the_cells(plan):
     _, planned = plan(seeds=[0])
     prepare(planned)

@@ -40,6 +40,7 @@ def memory_use() -> int:
     return status("VmHWM") - before
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="peak memory is read from Linux's /proc")
 def test_gradient_activation_means_stay_within_their_memory():
     """All float32 logits of these tokens would be 384 MB, and one tile of all of them takes 20 MB."""

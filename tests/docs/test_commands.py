@@ -108,6 +108,7 @@ def takes(words: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> bo
     return not words
 
 
+@pytest.mark.slow
 def test_commands_are_understood_by_their_programs(stopped, tmp_path, monkeypatch, capsys):
     shown = [command for path in PAGES for command in shown_commands(path) if not command.marked]
     assert len(shown) > 200

@@ -80,6 +80,7 @@ def alive(pid: int) -> bool:
         return False
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_part_ends_at_its_limit_and_counts_if_it_has_done_enough(script, tmp_path):
     """Its children end with it. A command that fails leaves out the next."""

@@ -78,6 +78,7 @@ def test_the_glossary_defines_every_metric():
     assert not {name for name in logged if f"`{name}`" not in glossary}
 
 
+@pytest.mark.slow
 def test_the_quick_start_notebook_scores_and_trains(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     outputs = outputs_of(ROOT / "examples" / "quick_start.ipynb")

@@ -90,6 +90,7 @@ def test_score_writes_what_open_run_reads(tmp_path):
     assert {(row["set_name"], row["num_tokens"], row["truncated"]) for row in rows} == {("hand", 2, False)}
 
 
+@pytest.mark.slow
 def test_score_survives_hostile_samples_and_votes_for_each_apart(tmp_path):
     numbers = score(write_set(tmp_path, [[*HOSTILE, r"\boxed{7}"]], ["7"]), SETTINGS)
     assert numbers["problems"][0]["num_correct"] == numbers["status_counts"]["ok"] == 1

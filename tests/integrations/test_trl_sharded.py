@@ -55,6 +55,7 @@ def measured() -> dict[str, Any]:
     return outcome
 
 
+@pytest.mark.slow
 def test_evaluation_of_a_sharded_model_is_that_of_the_whole_one(tmp_path: Path):
     model, tokenizer = load_embedded()
     expected = evaluation(model.eval(), tokenizer)

@@ -36,6 +36,7 @@ def test_every_comparison_has_results_for_its_rows_and_seeds(all_results):
         assert {row.label: [*settings.against(row)] for row in settings.runs}.items() <= committed.against.items()
 
 
+@pytest.mark.slow
 def test_commands_print_tables_and_draw(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["paper.comparisons", "word-methods", "--figures", str(tmp_path)])
     main()

@@ -42,6 +42,7 @@ def test_policy_of_a_run_without_a_final_model_is_its_newest_whole_checkpoint(tm
     assert "There is no final model: checkpoint-10 is used instead." in load_policy_of(str(run.path)).notes
 
 
+@pytest.mark.slow
 def test_tuning_measures_the_base_model_and_a_seed(monkeypatch, capsys):
     few = {"train": 8, "test": 3, "harder": 3}
     monkeypatch.setattr(tune_embedded_task, "load_task", lambda task, split: load_task(task, split)[: few[split]])
@@ -54,6 +55,7 @@ def test_tuning_measures_the_base_model_and_a_seed(monkeypatch, capsys):
     assert 0 <= base["pass@1"] <= base["pass@4"] <= 1
 
 
+@pytest.mark.slow
 def test_warm_start_saves_a_model_that_has_learned(tmp_path, monkeypatch, capsys):
     arguments = ["--model", "embedded", "--out", str(tmp_path), "--examples", "80", "--learning-rate", "1e-3"]
     monkeypatch.setattr(sys, "argv", ["warm_start", *arguments])

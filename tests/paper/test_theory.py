@@ -63,6 +63,7 @@ def test_reward_propositions_by_hand():
     assert "0.0025 against 0.0100" in statements["Proposition 2, its proof"].counterexample
 
 
+@pytest.mark.slow
 def test_theory_and_gradient_space_run_by_their_commands(tmp_path, capsys):
     main(["embedded", "--problems", "2", "--samples", "4", "--out", str(tmp_path)])
     assert "false for every constant: counterexample" in (tmp_path / "theory.md").read_text()

@@ -87,6 +87,7 @@ def test_equal_runs_give_equal_pages(tmp_path):
     assert write(tmp_path / "a", first)[1] == write(tmp_path / "b", second)[1]
 
 
+@pytest.mark.slow
 def test_100_000_rollouts_stay_small_and_say_what_was_drawn(tmp_path):
     run = RunFolder(make_run(tmp_path, steps=1, rollouts={}))
     text = "So $x^2$. " + "The answer is forty-two. " * 40

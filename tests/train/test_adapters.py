@@ -39,6 +39,7 @@ def config(folder: Path, name: str, **sections: dict[str, Any]) -> RunConfig:
 SAID: list[str] = []
 
 
+@pytest.mark.slow
 def test_an_adapter_or_its_base_with_a_flipped_byte_is_not_loaded(finished: RunFolder, tmp_path: Path):
     run = Path(shutil.copytree(finished.path, tmp_path / "run"))
     path = run / "adapter" / "adapter_model.safetensors"
@@ -99,6 +100,7 @@ def cut_and_resume(whole: RunConfig, folder: Path, monkeypatch: pytest.MonkeyPat
     return resume(folder / "cut", say=str)
 
 
+@pytest.mark.slow
 def test_interrupted_run_resumes_to_the_result_of_an_uninterrupted_one(
     finished: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

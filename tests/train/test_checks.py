@@ -5,6 +5,8 @@ import json
 import sys
 from typing import Any
 
+import pytest
+
 from gar.config import make_config, read_preset
 from gar.errors import GarError
 from gar.records import RunFolder
@@ -108,6 +110,7 @@ FILES = {
 """Files of the command lines above."""
 
 
+@pytest.mark.slow
 def test_mistakes_get_one_line_before_torch_is_imported_and_leave_no_folder(tmp_path):
     for name, text in FILES.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)

@@ -80,6 +80,7 @@ def test_a_job_that_is_preempted_again_and_again_ends_as_an_uninterrupted_one(ga
     assert f"{run.path}: a run with this name exists. To continue that run: --resume {run.path}, or the same" in said
 
 
+@pytest.mark.slow
 def test_a_signal_in_the_last_step_leaves_a_run_that_only_lacks_its_end(gar, whole, tmp_path):
     run = RunFolder(tmp_path / "run")
     assert gar("8:SIGINT", *LONG, *under(tmp_path, "run"))[0] == 130

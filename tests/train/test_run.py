@@ -199,6 +199,7 @@ def edit(path: Path, before: str, after: str) -> None:
     path.write_text(text.replace(before, after))
 
 
+@pytest.mark.slow
 def test_a_resume_after_damage_ends_like_the_whole_run(finished, trained, capsys):
     (trained.checkpoints / "checkpoint-4" / "optimizer.pt").write_bytes(b"cut")
     path = trained.path / "evaluation" / "before.json"
@@ -281,6 +282,7 @@ def test_a_run_keeps_its_settings_unless_changes_are_accepted(trained: RunFolder
             resume_point(trained, changed, data_hash=data_hash, num_ranks=1, allow_config_change=True)
 
 
+@pytest.mark.slow
 def test_accepted_changes_are_recorded(trained, capsys):
     edit(trained.path / "config.yaml", "max_steps: 4", "max_steps: 5")
     status, said = resumed(trained, capsys)

@@ -36,6 +36,7 @@ def ignore_hang_up() -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
 
+@pytest.mark.slow
 def test_train_outlives_its_terminal(tmp_path):
     """With `nohup`, or `trap '' HUP`, the terminal's window is closed after the first line."""
     terminal, end = pty.openpty()

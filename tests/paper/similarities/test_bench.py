@@ -57,6 +57,7 @@ def test_rank_share_resamples_problems():
     assert (many.low, many.high) == pytest.approx((0.4, 0.6), abs=0.02)
 
 
+@pytest.mark.slow
 def test_signal_study_of_the_embedded_policy_finds_what_is_known(embedded):
     """On the base policy the raw gradient sees the method past the words, and a text's similarity only the words."""
     shares = signal_study(embedded, Scope(num_problems=6, sampled_problems=4)).bench.shares
@@ -66,6 +67,7 @@ def test_signal_study_of_the_embedded_policy_finds_what_is_known(embedded):
     assert set(shares) == {*SIMILARITIES, *CONTROLS}
 
 
+@pytest.mark.slow
 def test_the_bench_runs_by_its_command(tmp_path, capsys):
     main(["embedded", "--problems", "2", "--sampled-problems", "0", "--out", str(tmp_path)])
     assert {path.suffix for path in tmp_path.iterdir()} == {".parquet", ".json", ".md", ".svg", ".png"}

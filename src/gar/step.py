@@ -137,6 +137,7 @@ class Step:
             anchors: Mean vectors of `anchors`, [anchors, hidden].
         """
         method = self.shaping.method
+        # 1. The alignment of this process's responses, NaN where there is none.
         if vectors is not None:
             unit = unit_rows(self._placed(vectors, self.members, len(self.responses)))
             self.nearest = self._nearest_anchors(unit, anchors)
@@ -147,6 +148,7 @@ class Step:
             alignment = self._similarities()
         else:
             alignment = torch.full((len(self.responses),), torch.nan, dtype=torch.float64)
+        # 2. Every rank gets all alignments, and so shapes the same rewards.
         self.batch = replace(self.batch, alignment=self._of_all_ranks(alignment))
         self.shaped = method.shape(self.batch, self.shaping.reward)
         return self.shaped
@@ -162,11 +164,13 @@ class Step:
         self._own_anchors: list[int] = []
         if self.shaping.method.alignment not in ("anchor", "shuffled-anchor"):
             return
+        # The first needed response of a group brings the anchors of its problem.
         first: dict[int, int] = {}
         for i in self.needed.nonzero()[:, 0].tolist():
             first.setdefault(self.facts[i].group_index, i)
         for group, i in first.items():
             count = len(self.facts[i].anchors.usable)
+            # The process that has this response makes their vectors.
             if self.here.start <= i < self.here.stop:
                 self._own_anchors += range(len(self._anchor_groups), len(self._anchor_groups) + count)
                 self.anchors += self.responses[i - self.here.start].anchors.usable
@@ -180,6 +184,7 @@ class Step:
             anchor_groups = groups.unique().tolist()
             self.anchor_vectors = random_anchor_vectors(anchor_groups, width, seed=self._seed).to(vectors)
         else:
+            # Each anchor has a row of its own on one rank and zeros on the others, so that a sum gathers them.
             own = vectors.new_zeros(0, width) if anchors is None else anchors
             every = self._ranks.sum(self._placed(own, self._own_anchors, len(anchor_groups)))
             self.anchor_vectors = unit_rows(every)

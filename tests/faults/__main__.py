@@ -70,12 +70,12 @@ def main() -> int:
     PIL.Image.init()
     load_arithmetic("test")  # made once, and kept, as are these patterns
     get_checkpoint_conversion_mapping("qwen3")
-    gc.freeze()  # no fork looks through what is here already
     if options.reference:
         folder, *names = options.reference
         for name in names:
             run_whole(jobs.ALL[name], Path(folder, f"{name}-whole"), record=Path(folder, f"{name}.operations"))
         return 0
+    gc.freeze()  # no fork looks through what is here already
     start = time.monotonic()
     lab = Lab()
     ended: list[tuple[Try, Verdict]] = []

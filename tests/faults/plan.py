@@ -30,7 +30,8 @@ def moments(operations: Sequence[Operation], within: str = "") -> list[int]:
     """One operation of each kind of file and change: the first of one kind, the second of the next, and so on."""
     alike = defaultdict(list)
     for operation in operations:
-        if operation.event != "truncate" and re.search(within, operation.path):  # nothing is cut off
+        # A file that was only opened is as it is before its first write, and nothing is cut off.
+        if operation.event not in ("open", "truncate") and re.search(within, operation.path):
             alike[operation.event, file_kind(operation.path)].append(operation.at)
     return sorted(group[number % len(group)] for number, group in enumerate(alike.values()))
 

@@ -44,6 +44,7 @@ def score(folder: EvaluationFolder, settings: ScoreSettings) -> dict[str, Any]:
         lines = folder.all_responses(problems, num_samples)
         groups, votes, size = list[list[Response]](), list[list[int]](), max(1, _RESPONSES_PER_WINDOW // num_samples)
         with verifier:
+            # A window of problems at a time, so that memory does not grow with the set.
             for start in tqdm(range(0, len(problems), size), desc="grading", disable=None):
                 window = slice(start, start + size)
                 responses = [[_response(line) for line in group] for group in lines[window]]
@@ -105,6 +106,7 @@ def _wrong_votes(
     verifier: Verifier, problems: Sequence[Problem], groups: Sequence[Sequence[Response]]
 ) -> list[list[int]]:
     """Votes for each wrong answer to each problem, most frequent first. An incomparable answer votes for its text."""
+    # Answers of equal value share the first one's name, then names are counted.
     ballots = [_ballot(problem, group) for problem, group in zip(problems, groups, strict=True)]
     classes = equal_answers(verifier, [[answer for answer, graded in ballot if graded] for ballot in ballots])
     counts = [

@@ -146,10 +146,12 @@ class Manifest:
     def append(self, path: str | Path, content: bytes) -> None:
         """Add content to a file that grows, and list it: all of it counts, or none. Leftovers of a kill are cut off."""
         name = self._name(path)
+        # 1. What is there must be what was listed, and its running checksum is known.
         if name in self.entries:
             self.check(name)
         grown = self._sound[name].copy() if name in self.entries else xxh3_128()
         size = self.entries[name].size if name in self.entries else 0
+        # 2. Write, then list. A kill between the two leaves bytes behind the listed size, which do not count.
         grown.update(content)
         append_bytes(self.folder / name, content, at=size)
         self._list({name: FileFacts(size=size + len(content), xxh3=grown.hexdigest(), grows=True)})
@@ -288,6 +290,7 @@ class Manifest:
         *texts, torn = (content := read_bytes(self.path) if stamp else b"").split(b"\n")
         known = _Known(stamp=stamp, end=len(content) - len(torn), id=self._id or "")
         name, lines, foreign = self.path.name, list[_Line](), 0
+        # Each text is damaged, another folder's, or a line of this folder, whose number must follow the last one's.
         for place, text in enumerate(texts, start=1):
             line = _parsed(text)
             known.id = known.id or (line.id if line else "")

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from gar.cli.main import main
 from gar.config import make_config, with_template
@@ -136,16 +137,24 @@ def test_watchdog_stops_a_run_whose_responses_are_all_cut_off(tmp_path: Path, ca
     assert open_run(folder.path).read_json("watchdog.json")["kind"] == "cut off"
 
 
-def test_a_full_disk_in_torch_save_or_a_tokenizer_is_a_sentence(tmp_path):
-    with raises(RecordError), status_of(RunFolder(tmp_path), print):
-        raise RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 576 vs 534")
-    tokenizer, before = load_embedded()[1], resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
-    try:
-        with raises(RecordError), status_of(RunFolder(tmp_path), print):
-            tokenizer.backend_tokenizer.save(str(tmp_path / "tokenizer.json"))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+def test_a_full_disk_under_what_libraries_write_is_a_sentence(tmp_path):
+    model, tokenizer = load_embedded()
+    writers = {
+        "optimizer.pt": lambda path: torch.save(model.state_dict(), path),
+        "tokenizer.json": lambda path: tokenizer.backend_tokenizer.save(str(path)),
+        "model.safetensors": lambda path: save_file({"weight": torch.ones(9)}, path),
+    }
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    for name, write in writers.items():
+        run = RunFolder.create(tmp_path, name)
+        run.write_run(seed=0, command=["gar"], config={}, data_hash=None)
+        with raises(RecordError), status_of(run, print), run.new_folder("model") as staged:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+            try:
+                write(staged / name)
+            finally:
+                resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        assert (run.read_run().status, (run.path / "model").exists()) == ("failed", False)
 
 
 def test_a_failed_run_says_why_and_where(tmp_path):

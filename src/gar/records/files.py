@@ -138,7 +138,8 @@ def atomic_folder(target: Path) -> Iterator[Path]:
         if staged.exists():
             shutil.rmtree(staged)
         staged.mkdir(parents=True)
-    yield staged
+    with library_errors():
+        yield staged
     sync_tree(staged)
     with system_errors(target, "replaced"):
         shutil.rmtree(earlier, ignore_errors=True)
@@ -147,6 +148,17 @@ def atomic_folder(target: Path) -> Iterator[Path]:
         os.replace(staged, target)
         shutil.rmtree(earlier, ignore_errors=True)
     sync(target.parent)
+
+
+@contextmanager
+def library_errors() -> Iterator[None]:
+    """Where libraries write: an `OSError` for what torch, tokenizers and safetensors raise if a disk is full."""
+    try:
+        yield
+    except Exception as error:
+        if type(error) in (RuntimeError, Exception) or type(error).__name__ == "SafetensorError":
+            raise OSError(first_line(error)) from error
+        raise
 
 
 def append_bytes(path: Path, content: bytes, *, at: int) -> None:

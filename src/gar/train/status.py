@@ -3,8 +3,6 @@
 import contextlib
 from collections.abc import Iterator
 
-from safetensors import SafetensorError
-
 from gar.errors import LostRankError, RecordError
 from gar.records import RunFolder
 from gar.records.checkpoints import marked_checkpoints
@@ -26,12 +24,7 @@ def status_of(folder: RunFolder, say: Say) -> Iterator[None]:
         raise
     except BaseException as error:
         _record_end(folder, "interrupted" if isinstance(error, LostRankError) else "failed", error)
-        # On a full disk torch.save raises from its ZIP writer, and tokenizers a plain Exception of Rust's.
-        unwritten = isinstance(error, RuntimeError) and (
-            "inline_container.cc" in str(error) or "StreamWriter" in str(error) or "basic_ios::clear" in str(error)
-        )
-        unwritten |= type(error) is Exception and "(os error " in str(error)
-        if unwritten or (isinstance(error, (OSError, SafetensorError)) and not isinstance(error, RecordError)):
+        if isinstance(error, OSError) and not isinstance(error, RecordError):
             raise RecordError(
                 f"{folder.path}: a file could not be written or read: {error}. What was written before is intact. "
                 f"Is the disk full? Then make room, and resume with: gar train --resume {folder.path}"

@@ -8,6 +8,7 @@ from accelerate.utils import send_to_device
 from trl import GRPOTrainer
 
 from gar.integrations.trl.flags import generation_passes
+from gar.records.files import library_errors
 
 
 class ResumableTrainer(GRPOTrainer):
@@ -17,7 +18,8 @@ class ResumableTrainer(GRPOTrainer):
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         """Save what is under way, too: the sums for the next line of metrics, and rollouts that are not used up."""
-        super()._save_checkpoint(model, trial)
+        with library_errors():
+            super()._save_checkpoint(model, trial)
         if self.args.save_only_model:
             return
         used_up = self._step % generation_passes(self.args) == 0
@@ -29,7 +31,8 @@ class ResumableTrainer(GRPOTrainer):
             "logged_step": self._globalstep_last_logged,
         }
         folder = Path(self._get_output_dir(trial=trial), f"checkpoint-{self.state.global_step}")
-        torch.save(under_way, folder / self._under_way_name())
+        with library_errors():
+            torch.save(under_way, folder / self._under_way_name())
 
     def _restore_under_way(self, checkpoint: str) -> None:
         path = Path(checkpoint, self._under_way_name())

@@ -2,12 +2,13 @@
 
     python -m paper.tasks.warm_start [--model smollm2] [--out runs/warm-start] [--examples 400] [--learning-rate 1e-4]
 
-Supervised fine-tuning with TRL's SFTTrainer on solutions to problems outside of every split, by two methods. Then
-`gar train paper/tasks/word-problems.yaml` has right and wrong responses from its first step.
+Supervised fine-tuning with TRL's SFTTrainer on solutions to problems outside of every split, by two methods or more.
+Then `gar train paper/tasks/word-problems.yaml` has right and wrong responses from its first step.
 """
 
 import argparse
 import random
+from collections.abc import Sequence
 
 import torch
 from datasets import Dataset
@@ -20,15 +21,15 @@ from gar.models import load_policy
 from paper.tasks.word_problems import METHODS, NUM_STEPS, WORDINGS, Method, draw_story, load_stories, write_solution
 
 
-def solutions(number: int, steps_share: float, other: Method, seed: int) -> list[dict[str, str]]:
-    """Problems outside of every split, each with one solution, a share of `steps_share` by steps."""
+def solutions(number: int, steps_share: float, others: Sequence[Method], seed: int) -> list[dict[str, str]]:
+    """Problems outside of every split, each with one solution: a share of `steps_share` by steps, the rest by turns."""
     rng = random.Random(seed)
     taken = {story.text for stories in load_stories().values() for story, _ in stories}
     rows: list[dict[str, str]] = []
     while len(rows) < number:
         story = draw_story(rng, rng.choice(NUM_STEPS["train"]))
         if story.text not in taken:
-            method = METHODS[0] if rng.random() < steps_share else other
+            method = METHODS[0] if rng.random() < steps_share else others[len(rows) % len(others)]
             rows.append({"prompt": story.text, "completion": write_solution(story, method, rng.choice(WORDINGS))})
     return rows
 
@@ -41,7 +42,7 @@ def main() -> None:
     parser.add_argument("--examples", type=int, default=400)
     parser.add_argument("--learning-rate", type=float, default=1e-4)
     parser.add_argument("--steps-share", type=float, default=0.5, help="share of solutions by steps")
-    parser.add_argument("--other-method", choices=METHODS[1:], default=METHODS[1], help="method of the others")
+    parser.add_argument("--other-method", choices=METHODS[1:], nargs="+", default=METHODS[1:2], help="of the others")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     model, tokenizer = load_policy(ModelSettings(path=options.model))

@@ -5,7 +5,7 @@
 
 A prompt ends in a line break: byte-pair tokenizers would merge `?` with the `<` of a response's first tag.
 
-Four *methods* reach the answer, each in two *wordings*, with units and without:
+Seven *methods* reach the answer, each in two *wordings*, with units and without:
 
     steps, units        4 * 6 = 24 pens. 24 - 5 = 19 pens. 19 * 3 = 57 dollars.
     steps, bare         4 * 6 = 24. 24 - 5 = 19. 19 * 3 = 57.
@@ -15,11 +15,15 @@ Four *methods* reach the answer, each in two *wordings*, with units and without:
     reduction, bare     (4 * 6 - 5) * 3 = (24 - 5) * 3 = 19 * 3 = 57.
     shorthand, units    4 * 6. - 5. * 3 = 57 dollars.
     shorthand, bare     4 * 6. - 5. * 3 = 57.
+    skipping, units     24 - 5 = 19 pens. 19 * 3 = 57 dollars.
+    running, units      4 * 6 = 24 - 5 = 19 * 3 = 57 dollars.
+    unbracketed, units  4 * 6 - 5 * 3 = 24 - 5 * 3 = 19 * 3 = 57 dollars.
 
 Everything is drawn with a fixed seed: the same version of this file gives the same problems everywhere.
 """
 
 import random
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -30,7 +34,7 @@ from gar import Anchor, DataError, Problem
 WORD_PROBLEMS = "word-problems"
 """The name of the task as `data.source`."""
 
-Method = Literal["steps", "expression", "reduction", "shorthand"]
+Method = Literal["steps", "expression", "reduction", "shorthand", "skipping", "running", "unbracketed"]
 Wording = Literal["units", "bare"]
 METHODS: tuple[Method, ...] = get_args(Method)
 WORDINGS: tuple[Wording, ...] = get_args(Wording)
@@ -82,7 +86,7 @@ def load_word_problems(split: str, expert: str | None = None) -> list[Problem]:
 
     Args:
         split: `train` (2,000 problems), `validation` and `test` (200 each) have 2 or 3 steps, `harder` (200) has 4.
-        expert: The method of the expert solutions: `steps` (default), `expression`, `reduction` or `shorthand`.
+        expert: The method of the expert solutions. None: `steps`.
 
     Returns:
         Problems `train-0`, `train-1`, ... with one anchor each. Its random wording does not depend on the method.
@@ -162,25 +166,53 @@ def write_solution(story: Story, method: Method, wording: Wording) -> str:
         >>> write_solution(story, "expression", "units")
         '<think>(4 * 6 - 5) * 3 = 57 dollars.</think><answer>57</answer>'
     """
-    values = story.values()
-    if method == "steps":
-        lines = zip((story.first, *values), story.steps, values, strict=False)
-        working = " ".join(
-            _sentence(f"{left} {step.operator} {step.number}", value, step.unit, wording) for left, step, value in lines
-        )
-    elif method == "shorthand":
-        working = ". ".join(f"{step.operator} {step.number}" for step in story.steps)
-        working = _sentence(f"{story.first} {working}", values[-1], story.steps[-1].unit, wording)
-    else:
-        stages = [_expression(story.first, story.steps)]
-        if method == "reduction":
-            stages += [_expression(value, story.steps[done:]) for done, value in enumerate(values[:-1], start=1)]
-        working = _sentence(" = ".join(stages), values[-1], story.steps[-1].unit, wording)
+    values = (story.first, *story.values())
+    lines = [
+        (f"{left} {step.operator} {step.number}", value, step.unit)
+        for left, step, value in zip(values, story.steps, values[1:], strict=False)
+    ]
+    if method not in ("steps", "skipping"):
+        lines = [(_left_side(story, values, method), *lines[-1][1:])]
+    elif method == "skipping":
+        lines = lines[1:]
+    endings = ((left, f"{value} {unit}" if wording == "units" else value) for left, value, unit in lines)
+    working = " ".join(f"{left} = {ending}." for left, ending in endings)
     return f"<think>{working}</think><answer>{values[-1]}</answer>"
 
 
-def _sentence(left: str, value: int, unit: str, wording: Wording) -> str:
-    return f"{left} = {value} {unit}." if wording == "units" else f"{left} = {value}."
+def method_of(response: str, prompt: str) -> Method | None:
+    """The method of a response, by the number of operations in each part of its working. Values do not count.
+
+    `unbracketed` counts as `reduction`: most of their texts are the same.
+
+    Example:
+        >>> method_of("<think>24 - 5 = 17 pens. 17 * 3 = 51.</think><answer>51</answer>", "Ana has 4 bags of 6, 5, 3")
+        'skipping'
+    """
+    story = Story("", 1, (Step("+", 1, ""),) * (len(re.findall(r"\d+", prompt)) - 1))
+    shapes = ((method, _shape(write_solution(story, method, "bare"))) for method in METHODS)
+    return next((method for method, shape in shapes if shape == _shape(response)), None)
+
+
+def _shape(response: str) -> list[list[int]]:
+    """The number of operations on each side of an `=`, in each sentence of the working."""
+    working = response.removeprefix("<think>").partition("</think>")[0]
+    sentences = [sentence for sentence in working.split(".") if sentence.strip()]
+    return [[len(re.findall(r"[-+*]", side)) for side in sentence.split("=")] for sentence in sentences]
+
+
+def _left_side(story: Story, values: Sequence[int], method: Method) -> str:
+    """What a solution in one sentence has before its last `=`."""
+    if method == "shorthand":
+        return f"{story.first} " + ". ".join(f"{step.operator} {step.number}" for step in story.steps)
+    if method == "running":
+        operations = zip(values, story.steps, strict=False)
+        return " = ".join(f"{value} {step.operator} {step.number}" for value, step in operations)
+    stages = [_expression(value, story.steps[done:]) for done, value in enumerate(values[:-1])]
+    if method == "expression":
+        return stages[0]
+    text = " = ".join(stages)
+    return text.translate({ord("("): None, ord(")"): None}) if method == "unbracketed" else text
 
 
 def _expression(first: int, steps: Sequence[Step]) -> str:

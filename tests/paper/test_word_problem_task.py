@@ -1,5 +1,6 @@
 import itertools
 import re
+from collections import Counter
 
 import pytest
 
@@ -8,6 +9,7 @@ from gar.settings import DataSettings, VerifySettings
 from gar.verify import Verifier
 from paper.tasks.__main__ import write_task
 from paper.tasks.chains import TASKS, load_task
+from paper.tasks.warm_start import solutions
 from paper.tasks.word_problems import (
     METHODS,
     NUM_PROBLEMS,
@@ -17,6 +19,7 @@ from paper.tasks.word_problems import (
     Story,
     load_stories,
     load_word_problems,
+    method_of,
     write_solution,
 )
 
@@ -57,11 +60,43 @@ def test_write_solution_states_what_python_computes_from_the_story(method, wordi
             assert (f" {story.steps[-1].unit}." in text) == (wording == "units")
 
 
-def test_shorthand_names_each_operation_and_no_value_but_the_last():
+@pytest.mark.parametrize(
+    ("method", "working"),
+    [
+        ("shorthand", "4 * 6. - 5. * 3 = 57 dollars."),  # each operation, and no value but the last
+        ("skipping", "24 - 5 = 19 pens. 19 * 3 = 57 dollars."),
+        ("running", "4 * 6 = 24 - 5 = 19 * 3 = 57 dollars."),
+        ("unbracketed", "4 * 6 - 5 * 3 = 24 - 5 * 3 = 19 * 3 = 57 dollars."),
+    ],
+)
+def test_methods_that_leave_something_out(method, working):
     story = Story("", 4, (Step("*", 6, "pens"), Step("-", 5, "pens"), Step("*", 3, "dollars")))
-    for wording, end in (("units", "57 dollars"), ("bare", "57")):
-        text = f"<think>4 * 6. - 5. * 3 = {end}.</think><answer>57</answer>"
-        assert write_solution(story, "shorthand", wording) == text
+    assert write_solution(story, method, "units") == f"<think>{working}</think><answer>57</answer>"
+    bare = working.replace(" pens", "").replace(" dollars", "")
+    assert write_solution(story, method, "bare") == f"<think>{bare}</think><answer>57</answer>"
+
+
+def test_method_of_recognizes_what_a_solution_was_written_by_with_right_or_wrong_values():
+    for stories in load_stories().values():
+        for (story, wording), method in itertools.product(stories[:50], METHODS):
+            text = write_solution(story, method, wording)
+            seen = "reduction" if method == "unbracketed" else method
+            assert method_of(text, story.text) == method_of(text.replace("1", "7"), story.text) == seen
+    assert (
+        method_of("<think>4 * 6 = 24.</think><answer>9</answer>", "Ana has 4 bags of 6, loses 5, sells for 3") is None
+    )
+    assert method_of("I guess.", "Ana has 4 bags of 6") is None
+
+
+def test_a_warm_start_shows_the_methods_in_their_shares_for_problems_of_no_split():
+    rows = solutions(400, 0.5, ["running", "skipping"], seed=1)
+    shown = Counter(method_of(row["completion"], row["prompt"]) for row in rows)
+    assert shown.keys() == {"steps", "running", "skipping"}
+    assert 160 < shown["steps"] < 240
+    assert 70 < shown["running"] < 130
+    assert not {row["prompt"] for row in rows} & {s.text for drawn in load_stories().values() for s, _ in drawn}
+    alone = solutions(400, 0.5, ["running"], seed=1)
+    assert [row["prompt"] for row in alone] == [row["prompt"] for row in rows]
 
 
 def test_expert_solutions_are_verified():

@@ -27,16 +27,18 @@ from paper.comparisons.guided import all_wrong_shares
 from paper.comparisons.results import HERE, Committed, collect, marked, notes, read_results
 from paper.comparisons.shorthand import counted
 from paper.comparisons.tuning import validation_curve
+from paper.comparisons.word_compete import counted as counted_methods
 from paper.comparisons.word_problems import responses
 
 COUNTED: Mapping[str, Callable[[Path], Any]] = {
     "signals": method_shares,
+    "word-compete": counted_methods,
     "word": responses,
     "shorthand": counted,
     "tuning": validation_curve,
     "guided": all_wrong_shares,
 }
-"""What is counted in the run folders, by the first word of a comparison's name."""
+"""What is counted in the run folders, by how a comparison's name begins. The first that fits."""
 
 
 def tables(committed: Committed) -> str:
@@ -63,7 +65,7 @@ def main() -> None:
         source = str(HERE / f"{options.name}.yaml")
         cells = planned_runs(read_comparison(source), source)
         results = finished_results(cells)
-        count = COUNTED.get(options.name.partition("-")[0], lambda run: None)
+        count = next((count for start, count in COUNTED.items() if options.name.startswith(start)), lambda run: None)
         done = [cell for cell in cells if (cell.label, cell.seed) in results]
         counted = {f"{cell.label}-seed-{cell.seed}": count(cell.folder) for cell in done}
         print(collect(options.name, [*results.values()], counted))

@@ -139,8 +139,6 @@ def _grade_stated(answer: str, gold: Gold, prompt: str) -> Graded | None:
         quantity = _quantity(answer, gold, prompt)
     except Unread as error:
         return unparsed(str(error))
-    if (quantity.summed and not gold.summed) or (gold.summed and not quantity.unit):
-        return wrong("units are not converted")
     foreign = quantity.unit and quantity.unit != gold.unit and (gold.unit or gold.percent)
     if foreign or (quantity.percent and gold.unit):
         return wrong("another unit than the gold answer has")

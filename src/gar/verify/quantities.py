@@ -6,7 +6,6 @@ Only units, a few neutral words, and words of the problem may be beside the valu
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from decimal import Decimal
 
 from gar.verify.words import DATA, DOUBTS, NEVER, NUMBER_WORDS, SCALES, WORDS, Unit, read_unit, unit_named
 
@@ -47,31 +46,17 @@ _NUMERAL = re.compile(
     + r")\b[ -]*)+)",
     re.IGNORECASE,
 )
-_PARTS: dict[str, int] = DATA["parts"]
-_PART = re.compile(  # one half, two-thirds, two and a half hours
-    rf"(?:(?P<whole>{'|'.join(NUMBER_WORDS)}|[0-9]+) and )?(?P<top>an?|{'|'.join(NUMBER_WORDS)})[ -]"
-    rf"(?P<part>{'|'.join(_PARTS)})s?\b(?P<rest>.*)",
-    re.IGNORECASE,
-)
-_SMALLER: dict[str, tuple[str, int]] = DATA["smaller"]
 _INCH = re.compile(r"((?:[0-9}]|square|cubic) *)in(?:\.|(?= *(?:\Z|[\^/])))")
-_TWO_UNITS = re.compile(
-    r"(?P<large>[0-9]+) *(?P<unit>[A-Za-z]+)(?:,? and |, | )(?P<small>[0-9]+(?:\.[0-9]+)?) *(?P<smaller>[A-Za-z]+)"
-)
 LEADING_NUMBER = re.compile(r"[-+]?(?:\\?[$€£¥] *)?[-+]?(?:[0-9][0-9,]*(?:\.[0-9]+)?|\.[0-9]+)")
 
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """A value as text, and the powers of its units. `percent` if a percent sign follows the value.
-
-    `summed` if it was a sum of units: `2 hours and 30 minutes` is 150 minutes.
-    """
+    """A value as text, and the powers of its units. `percent` if a percent sign follows the value."""
 
     value: str
     unit: Unit = field(default_factory=dict)
     percent: bool = False
-    summed: bool = False
 
 
 class Unread(ValueError):
@@ -124,8 +109,7 @@ def read_quantity(text: str, nouns: frozenset[str] | None = frozenset(), *, lett
     Raises:
         Unread: It does not state one value.
     """
-    several = _INCH.sub(r"\1inch", _spelled_out(without_lead(text)))
-    text = _in_one_unit(several)
+    text = _INCH.sub(r"\1inch", _spelled_out(without_lead(text)))
     words = list(words_in(text, letters=letters))
     spans = [(0, len(text))] if letters and not words else contents(text, words)
     if len(spans) != 1 or _RUN_TOGETHER.search(text):
@@ -149,7 +133,7 @@ def read_quantity(text: str, nouns: frozenset[str] | None = frozenset(), *, lett
     for name, power in _unit_after(after, nouns, letters=letters, plain=_is_plain(value)).items():
         unit[name] = power if unit.get(name) == power else unit.get(name, 0) + power  # $78 dollars
     percent = unit.pop("percent", 0) == 1 or percent
-    return Quantity(value, {name: power for name, power in unit.items() if power}, percent, summed=text != several)
+    return Quantity(value, {name: power for name, power in unit.items() if power}, percent)
 
 
 def _is_plain(value: str) -> bool:
@@ -251,11 +235,6 @@ def contents(text: str, words: Iterable[re.Match[str]]) -> list[tuple[int, int]]
 
 def _spelled_out(text: str) -> str:
     """A number in words at the beginning, in digits: `seventy-eight apples`, `negative 5`."""
-    mixed = _PART.fullmatch(text)
-    if mixed and (mixed["whole"] or not mixed["rest"]):
-        whole, top = (mixed["whole"] or "").lower(), NUMBER_WORDS.get(mixed["top"].lower(), 1)
-        text = f"{NUMBER_WORDS.get(whole, whole)} {top}/{_PARTS[mixed['part'].lower()]}{mixed['rest']}"
-        return text.strip()
     numeral = None if text[:1].isdigit() else _NUMERAL.match(text)
     if numeral is None:
         return re.sub(r"^(?:negative|minus) +(?=[0-9\\])", "-", text, flags=re.IGNORECASE)
@@ -270,15 +249,3 @@ def _spelled_out(text: str) -> str:
         if SCALES.get(word, 0) > 2:
             total, current = total + current, 0
     return f"{'-' if numeral['minus'] else ''}{total + current} {text[numeral.end() :]}".strip()
-
-
-def _in_one_unit(text: str) -> str:
-    """A sum of units in the smaller one: `2 hours and 30 minutes` is 150 minutes."""
-    while match := _TWO_UNITS.match(text):
-        large, small = ("".join(unit_named(match[name]) or ()) for name in ("unit", "smaller"))
-        smaller, times = _SMALLER.get(large, ("", 0))
-        if not smaller or small != smaller:
-            break
-        number = Decimal(match["small"]) + int(match["large"]) * times
-        text = f"{number} {small}{text[match.end() :]}"
-    return text

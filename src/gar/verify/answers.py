@@ -126,7 +126,7 @@ def grade_exactly(answer: str, gold: str, prompt: str = "") -> Graded | None:
         return right_if(True)
     if read.choice:
         return _grade_choice(answer, read.text, prompt)
-    special = compare_notations(without_lead(answer), read.value, prompt)
+    special = compare_notations(without_lead(answer), read.value)
     return _grade_stated(answer, read, prompt) if special is None else special
 
 

@@ -22,6 +22,7 @@ from latex2sympy2_extended.sets import FiniteSet
 from math_verify.grader import is_assignment_relation, should_treat_as_complex
 from math_verify.parser import get_last_eq
 
+from gar.verify.latex import rewrites
 from gar.verify.numbers import DECIMAL_TOLERANCE, equal_rationals, equal_values
 from gar.verify.shapes import Converter, Shape, number, shape_of
 
@@ -38,18 +39,7 @@ _OR = re.compile(r"\\(?:cup|lor|vee)(?![a-z])|\bor\b")
 _LAST_SIDE = re.compile(r".*(?:=|\\in(?![a-z]))", re.DOTALL)
 _SETS = re.compile(r"\\\}\s*[,;]\s*\\\{")
 _MIXED = re.compile(r"(?<![0-9.])([0-9]+) *\\frac\{([0-9]+)\}\{([0-9]+)\}")
-# What the grammar does not read, or reads as something else. In this order.
-_REWRITES = tuple((re.compile(pattern), spelling) for pattern, spelling in (
-    (r"(?:\\[lcd]?dots[a-z]?(?![A-Za-z])|\.\.\.|\u2026) *,? *", " "),  # math-verify ignores some of them
-    (r"^\\\{ *[a-z] *(?:\||\\mid|:|\\colon) *(.+?) *\\\}$", r"\1"),  # {x | x > 3}
-    (r"([a-z])_\{?[0-9]\}?(?= *=)", r"\1"),  # x_1 = 3, x_2 = 5
-    (r"(?<=[0-9]) +(?=[a-z](?![a-z]))", ""),
-    (
-        r"(?<![0-9.^_{])([1-9](?:\.[0-9]+)?) *(?:\\times|\\cdot|[*×]) *10 *\^ *\{? *([-+]?[0-9]{1,4})(?![0-9.]) *\}?",
-        r"\1E\2",
-    ),
-    (r"(?<![A-Za-z0-9.])([0-9]+(?:\.[0-9]*)?|\.[0-9]+)e([-+]?[0-9]{1,4})(?![A-Za-z0-9.])", r"\1E\2"),
-))  # fmt: skip  # a table
+_REWRITES = rewrites("grammar")
 
 
 @dataclass(frozen=True, slots=True)

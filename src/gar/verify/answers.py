@@ -19,7 +19,16 @@ from gar.verify.grades import Graded, error_text, failed, right_if, unparsed, wr
 from gar.verify.latex import plain_latex
 from gar.verify.notations import compare_notations
 from gar.verify.numbers import equal_values, is_undone_arithmetic, plain_number, ratio
-from gar.verify.quantities import Quantity, Unread, is_prose, read_quantity, without_lead, without_marks, words_in
+from gar.verify.quantities import (
+    Quantity,
+    Unread,
+    is_prose,
+    read_quantity,
+    without_lead,
+    without_mark_at_end,
+    without_marks,
+    words_in,
+)
 from gar.verify.sentences import read_answer
 from gar.verify.words import DOUBTS, NEVER
 
@@ -41,6 +50,7 @@ _DIGITS = re.compile("-?[0-9]+(?:[,.][0-9]+)*")
 _IDLE_SPACE = re.compile(r"(?<![0-9A-Za-z,]) +| +(?![0-9A-Za-z])|(?<=,) +(?![0-9])")
 _ELLIPSIS = re.compile(r"(?:\\[lcd]?dots[a-z]?(?![A-Za-z])|\.\.\.|\u2026) *,? *")
 _THOUSANDS = re.compile(r"(?<![0-9,.])[0-9]{1,3}(?:,[0-9]{3})+(?![0-9,])")
+_PERCENT = re.compile(r"%|\bper ?cent|\brate\b", re.IGNORECASE)
 _CLOCK = re.compile(r"\b0?([0-9]{1,2})(?::00|(:[0-9]{2}))? *([ap])\.? ?m\b\.?", re.IGNORECASE)
 _CHANGING = DOUBTS | {"or", "about", "approximately"}  # beside a gold answer in words
 
@@ -149,10 +159,12 @@ def _grade_stated(answer: str, gold: Gold, prompt: str) -> Graded | None:
 
 def _quantity(answer: str, gold: Gold, prompt: str) -> Quantity:
     quantity = read_answer(answer, _nouns(prompt), letters=gold.letters)
-    if "," in quantity.value and "," not in gold.value:
-        value = _THOUSANDS.sub(lambda number: number[0].replace(",", ""), quantity.value)
-        return replace(quantity, value=value)
-    return quantity
+    value = quantity.value
+    if "," in value and "," not in gold.value:
+        value = _THOUSANDS.sub(lambda number: number[0].replace(",", ""), value)
+    if quantity.percent and not gold.percent and prompt and not _PERCENT.search(prompt):
+        return replace(quantity, value=rf"{value}\%", percent=False)  # 17% is 0.17, not 17
+    return replace(quantity, value=value)
 
 
 @lru_cache(maxsize=256)
@@ -195,16 +207,12 @@ def _nesting(text: str) -> int:
 def _tidy(text: str) -> str:
     """A text in one notation, without marks, a full stop, and braces around the whole."""
     text = _CLOCK.sub(lambda time: f"{time[1]}{time[2] or ''} {time[3].lower()}m", plain_latex(text))
-    text = _without_full_stop(without_marks(text))
+    text = without_mark_at_end(without_marks(text))
     if text.startswith("{") and text.endswith("}") and "{" not in text[1:-1]:
         text = text[1:-1].strip()
     if text.startswith("]") and text.endswith("["):  # an open interval, as in French
         text = f"({text[1:-1]})"
-    return _without_full_stop(text)
-
-
-def _without_full_stop(text: str) -> str:
-    return text[:-1].rstrip() if text.endswith(".") and not text.endswith("..") else text
+    return without_mark_at_end(text)
 
 
 def _is_same(answer: str, gold: str) -> bool:
@@ -244,6 +252,8 @@ def _grade_parsed(parsed: "Parsed", gold: "Parsed", prompt: str, percent: tuple[
 
     if not gold.value.free_symbols and not re.search("[0-9]", parsed.text) and parsed.value.free_symbols:
         return unparsed("the gold answer is numeric, and the answer holds no number")
+    if parsed.text.startswith("[") and "," not in parsed.text and not gold.text.startswith("["):
+        return unparsed("square brackets around one value")
     if lists_values(parsed, gold):
         return unparsed("the answer lists several values, and the gold answer is one")
     if left := undone(parsed.shape, gold.shape):

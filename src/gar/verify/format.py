@@ -12,7 +12,7 @@ from functools import lru_cache
 from gar.types import ResponseFormat, Tags
 from gar.verify.boxes import MAX_ANSWER_CHARS, SENTENCE_MARK, box_lists, boxed_answer, is_open, last_boxed
 from gar.verify.markers import Places, last_tagged, outside_thinking
-from gar.verify.quantities import without_marks
+from gar.verify.quantities import without_mark_at_end, without_marks
 from gar.verify.sentences import sentence_value
 from gar.verify.words import DATA
 
@@ -176,7 +176,8 @@ def _announced(text: str, since: int) -> tuple[str, int] | None:
         else:
             stop = _end_of_announcement(text, start)
             answer = text[start:stop]
-            answer = (_CALCULATION.sub("", answer) if "<<" in answer else answer).strip().removesuffix(".")
+            answer = (_CALCULATION.sub("", answer) if "<<" in answer else answer).strip()
+            answer = without_mark_at_end(answer, spoken=match[0].rstrip()[-1:].isalpha())
         if not _LETTER.search(answer):
             continue
         near = text[max(0, match.start() - 500, text.rfind("\n", 0, match.start()) + 1) : match.start()]

@@ -35,6 +35,7 @@ _LEAD = re.compile(
     r"|(?:we|i) (?:get|have|obtain|find)\b|=>?) *:?(?: *(?:exactly|simply|just)\b)? *",
     re.IGNORECASE,
 )
+_EXCLAMATION = re.compile(r"(?<=[0-9])(\**)!+(\**)\Z")
 _RUN_TOGETHER = re.compile("[0-9] +[0-9]+-[A-Za-z]|^[^'\"]*[0-9]'")  # 12 200-page books, 7'
 _LITTLE = {"or", "and", "no", "if", "is"}
 _NEUTRAL_PHRASES = re.compile("|".join(rf"\b{phrase}\b" for phrase in DATA["neutral"]["phrases"]), re.IGNORECASE)
@@ -80,8 +81,14 @@ def without_lead(text: str) -> str:
     rest = text
     while (match := _LEAD.match(rest)) and match.end() and match.end() < len(rest):
         rest = rest[match.end() :]
-    rest = rest.strip()
-    return rest[:-1].rstrip() if rest.endswith(".") and not rest.endswith("..") else rest
+    return without_mark_at_end(rest.strip(), spoken=rest != text)
+
+
+def without_mark_at_end(text: str, *, spoken: bool = False) -> str:
+    """A text without its full stop. In a sentence `42!` is no factorial either."""
+    if spoken:
+        text = _EXCLAMATION.sub(r"\1\2", text)
+    return text[:-1].rstrip() if text.endswith(".") and not text.endswith("..") else text
 
 
 def words_in(text: str, start: int = 0, *, letters: bool = False) -> Iterator[re.Match[str]]:

@@ -5,7 +5,15 @@ Only the words that touch the value are judged, but a condition or a doubt anywh
 
 import re
 
-from gar.verify.quantities import LEADING_NUMBER, Quantity, Unread, contents, read_quantity, words_in
+from gar.verify.quantities import (
+    LEADING_NUMBER,
+    Quantity,
+    Unread,
+    contents,
+    read_quantity,
+    without_mark_at_end,
+    words_in,
+)
 from gar.verify.words import DOUBTS, NEVER, NUMBER_WORDS, SCALES, WORDS, lower_words, read_unit
 
 _CHANGES = (NEVER - WORDS["compares"]) | SCALES.keys() | {"point"}
@@ -45,6 +53,7 @@ def sentence_value(text: str) -> str | None:
 
     The last side of its equation, if it has one chain of equations. Else its only value.
     """
+    text = without_mark_at_end(text, spoken=True)
     words = lower_words(text)
     chain = _EQUALS.search(text) is not None
     leave_open = WORDS["guesses"] if chain else DOUBTS

@@ -34,6 +34,8 @@ _UNDONE_ALWAYS = (sympy.Integral, sympy.Sum, sympy.Product, sympy.Limit, sympy.D
 _PERCENT = sympy.UnevaluatedExpr(sympy.Rational(1, 100))
 _COLLECTIONS = (sympy.Tuple, sympy.FiniteSet, sympy.Interval, sympy.Complement, sympy.MatrixBase, sympy.Not)
 
+MAX_EXPONENT = 1_000  # of ten, which is a way to write a number
+
 Shape = Any  # SymPy has no types
 
 
@@ -81,12 +83,18 @@ def undone(answer: Shape, gold: Shape) -> set[str]:
     """
     equation = _has_equation(gold)
     left = operations(answer, equation=equation) - {COEFFICIENT}
-    if left:
+    if left and not _is_power_of_ten(last_side(answer)):
         allowed = operations(gold, equation=True)
         left -= allowed | {implied for name in allowed for implied in _IMPLIED.get(name, ())}
         if VARIABLE in allowed and equation:  # (x-1)^2 = 3^2
             left.discard("power")
-    return left
+        return left
+    return set()
+
+
+def _is_power_of_ten(shape: Shape) -> bool:
+    exponent = number(shape.exp) if isinstance(shape, sympy.Pow) and number(shape.base) == 10 else None
+    return exponent is not None and exponent.denominator == 1 and abs(exponent) < MAX_EXPONENT
 
 
 def operations(shape: Shape, *, equation: bool = False) -> set[str]:

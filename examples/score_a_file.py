@@ -101,7 +101,7 @@ def main() -> None:
     console.print(score_table(scores))
     aligned = [(score.alignment, score) for score in scores if score.alignment is not None]
     if not aligned:
-        raise SystemExit("No alignment: a group needs an anchor and two answers that are right and well formatted.")
+        raise SystemExit("No alignment: a group needs an expert solution and two right, well formatted answers.")
     alignment, best = max(aligned, key=lambda pair: pair[0])
     group = groups[best.group_index]
     assert best.tokens is not None  # asked for above

@@ -62,7 +62,7 @@ MUTATIONS = (
     Mutation("step.py", "group_sizes(self.group_index, needed) >= 2",
              "group_sizes(self.group_index, needed) >= 1",
              "test_step.py methods"),
-    Mutation("scoring/forward.py", "[settings.anchor_keep_fraction] * len(anchors)", "[1.0] * len(anchors)",
+    Mutation("scoring/forward.py", "[settings.expert_keep_fraction] * len(anchors)", "[1.0] * len(anchors)",
              "test_step.py scoring"),
     Mutation("reader.py", "prompt, chat_template_kwargs=self._chat_template_kwargs)", "prompt)",
              "scoring/test_anchors.py"),

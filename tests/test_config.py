@@ -22,9 +22,9 @@ def test_every_file_that_ships_is_a_preset_and_survives_a_dump():
 def test_make_config_puts_the_variant_over_the_defaults_and_the_values_over_the_variant():
     assert make_config({}).signal.activation_threshold == 0.0
     thresholds = make_config({"variant": "paper-thresholds"})
-    assert (thresholds.signal.activation_threshold, thresholds.signal.anchor_keep_fraction) == (0.05, 0.7)
+    assert (thresholds.signal.activation_threshold, thresholds.signal.expert_keep_fraction) == (0.05, 0.7)
     own = make_config({"variant": "paper-thresholds", "signal": {"activation_threshold": 0.1}})
-    assert (own.signal.activation_threshold, own.signal.anchor_keep_fraction) == (0.1, 0.7)
+    assert (own.signal.activation_threshold, own.signal.expert_keep_fraction) == (0.1, 0.7)
     # Equation 12: population deviation and eps 1e-6, not the engine's own: K 16 with 5 right gives the paper's 1.4832.
     for config in (make_config({}), thresholds):
         assert config.advantage == AdvantageSettings(ddof=0, eps=1e-6)

@@ -50,14 +50,14 @@ RESPONSES = (
 _ROWS = {
     "plain GRPO": ("grpo",),
     "GAR": ("gar-grpo",),
-    "GAR, other anchor": ("anchor-shuffled",),
+    "GAR, other expert": ("anchor-shuffled",),
     "fine-tuning": ("sft",),
 }
 _FORMS = {
     form: {
         "plain GRPO": ("grpo",),
         "GAR": (f"gar-{form}",),
-        "GAR, other anchor": (f"shuffled-{form}",),
+        "GAR, other expert": (f"shuffled-{form}",),
         "best imitation": (*(f"{name}-{form}" for name in ("sft", "sft-grpo", "chord")), "rft"),
     }
     for form in ("half", "shorthand")

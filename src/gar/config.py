@@ -94,7 +94,7 @@ _PAPER: dict[str, Any] = {"advantage": {"ddof": GROUP_DDOF, "eps": GROUP_EPS}}
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "paper": _PAPER,
-    "paper-thresholds": {**_PAPER, "signal": {"activation_threshold": 0.05, "anchor_keep_fraction": 0.7}},
+    "paper-thresholds": {**_PAPER, "signal": {"activation_threshold": 0.05, "expert_keep_fraction": 0.7}},
 }
 
 

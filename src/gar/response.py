@@ -14,7 +14,7 @@ class SignalStatus(StrEnum):
     SCORED = "scored"
     SKIPPED = "skipped"
     """It could earn no bonus: not eligible, or the only eligible one of a centered group. Nothing was computed."""
-    NO_ANCHOR = "no anchor"
+    NO_ANCHOR = "no expert solution"
     """Its group has none, or none that can be used."""
     NO_TOKENS = "no tokens"
     """Nothing to score: an empty response or span, or no prompt before it."""

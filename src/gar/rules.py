@@ -176,7 +176,7 @@ _METHOD = (
     Rule("signal.policy", ("current",), "{engine} has only the current policy", _NO_INITIAL),
     Rule("signal.activation_threshold", UNSET, "{signal.kind} multiplies no activations", _OWN_KIND | _NO_ACTIVATIONS),
     Rule("signal.temperature", UNSET, "the kind hidden has no logits", _OWN_KIND | _NO_GRADIENTS),
-    Rule("signal.anchor_keep_fraction", UNSET, "the kind hidden has no gradients to rank", _OWN_KIND | _NO_GRADIENTS),
+    Rule("signal.expert_keep_fraction", UNSET, "the kind hidden has no gradients to rank", _OWN_KIND | _NO_GRADIENTS),
     Rule("signal.limit_from", ("end",), "no token is left out, since signal.max_tokens sets no limit here", _NO_LIMIT),
     Rule("advantage.min_std advantage.eps", UNSET, "{estimator} adds 1e-8 to a variance over the batch", _WHITENED),
     Rule("advantage.min_std advantage.eps advantage.ddof", UNSET, "rewards are not divided here", _UNDIVIDED),
@@ -271,10 +271,10 @@ def _unread(section: str, names: str, when: Mapping[str, tuple[Any, ...]]) -> Ru
 
 
 _UNREAD = (
-    _unread("signal", "kind policy activation_threshold anchor_keep_fraction temperature", _NO_VECTORS),
-    _unread("signal", "anchor_keep_fraction", _VECTORS | {"method.alignment": (None, "random-anchor")}),
+    _unread("signal", "kind policy activation_threshold expert_keep_fraction temperature", _NO_VECTORS),
+    _unread("signal", "expert_keep_fraction", _VECTORS | {"method.alignment": (None, "random-anchor")}),
     _unread("signal", "activation_threshold", _VECTORS | {"method.kind": ("gradient", "hidden")}),
-    _unread("signal", "temperature anchor_keep_fraction", _VECTORS | {"method.kind": ("hidden",)}),
+    _unread("signal", "temperature expert_keep_fraction", _VECTORS | {"method.kind": ("hidden",)}),
     _unread("signal", "span max_tokens limit_from", {"method.reads_spans": (False,)}),
     _unread("signal", "precision memory_bytes", {"engine": ("slime", "verl")}),
     _unread("signal", "max_batch_tokens", {"engine": ("verl",)}),

@@ -204,8 +204,8 @@ class SignalSettings(Settings):
     """Keep the last tokens of the span (the released code) or the first (cheaper)."""
     activation_threshold: Annotated[float, Field(ge=0, le=1)] = 0.0
     """tau_a: ignore dimensions of h_t below this share of the largest one. Only for kind gradient-activation."""
-    anchor_keep_fraction: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """p_f: share of anchor tokens to average, those with the largest gradient. Not for kind hidden."""
+    expert_keep_fraction: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """p_f: share of the expert solution's tokens to average, those with the largest gradient. Not for kind hidden."""
     temperature: Annotated[float, Field(gt=0)] = 1.0
     """Divides the logits inside the signal. Not the sampling temperature."""
     max_batch_tokens: Annotated[int, Field(ge=1)] = 4096

@@ -34,8 +34,8 @@ def test_check_prints_counts_and_examples(write_rows, capsys):
     output = capsys.readouterr().out
     assert table(output) == {
         "problems": 7,
-        "anchors": 6,
-        "problems without an anchor (legal, they earn no bonus)": 1,
+        "expert solutions": 6,
+        "problems without an expert solution (legal, no bonus)": 1,
         "rows dropped: the answer is empty": 1,
         "repeated prompts": 1,
         "expert answers: ok": 4,

@@ -54,7 +54,7 @@ def test_train_flags_go_over_the_file_and_the_file_over_the_variant(parse_train,
     assert config.trl == {"learning_rate": 1e-3, "max_steps": 9}
     file.write_text("variant: paper-thresholds\nsignal: {activation_threshold: 0.0}\ntrl: {run_name: null}\n")
     config = parse_train(str(file), "--reward.bonus_weight", "0.75")
-    assert (config.signal.activation_threshold, config.signal.anchor_keep_fraction) == (0.0, 0.7)
+    assert (config.signal.activation_threshold, config.signal.expert_keep_fraction) == (0.0, 0.7)
     assert (config.reward.bonus_weight, config.trl) == (0.75, {"run_name": None})
     file.write_text("variant: paper-thresholds\n")
     assert parse_train(str(file), "--variant=paper") == make_config({})

@@ -58,7 +58,7 @@ def test_load_problems_makes_ids_from_lines_and_notes_what_was_dropped_and_what_
     path = write_rows(ours(1, answer=""), ours(2, expert_solution=""), ours(3, answer=None), ours(4), ours(5))
     assert load_problems(path).notes == [
         f"{path}:1: dropped, the answer is empty (2 of 5 rows).",
-        f"{path}:2: problem 'n-2' has no anchor (1 of 3 lack one).",
+        f"{path}:2: problem 'n-2' has no expert solution (1 of 3 lack one).",
     ]
 
 

@@ -25,7 +25,7 @@ OTHER: dict[str, dict[str, list[Any]]] = {
     "signal": {
         "kind": ["gradient", "hidden"], "policy": ["initial"], "span": ["think", "response"],
         "max_tokens": [5, None], "limit_from": ["start"], "activation_threshold": [0.9],
-        "anchor_keep_fraction": [0.5], "temperature": [2.0],
+        "expert_keep_fraction": [0.5], "temperature": [2.0],
         "max_batch_tokens": [7], "precision": ["float32"], "memory_bytes": [2**20],
     },
     "reward": {
@@ -92,7 +92,7 @@ def test_no_setting_is_lost_in_silence(method):
             resolved = resolve_signal(record, SignalSettings.model_validate({name: value}))
             assert getattr(resolved, name) == value  # in force, not replaced
             assert name != "activation_threshold" or resolved.kind == "gradient-activation"
-            assert name != "anchor_keep_fraction" or resolved.kind != "hidden"  # it ranks gradients
+            assert name != "expert_keep_fraction" or resolved.kind != "hidden"  # it ranks gradients
 
 
 def results(method: str, sections: dict[str, Any]) -> list[Any]:
@@ -104,7 +104,7 @@ def results(method: str, sections: dict[str, Any]) -> list[Any]:
     ids = TOKENIZER.encode(f"<think> {'1 + ' * 400}1 </think> <answer> 7 </answer>")
     reader = Reader.from_settings(TOKENIZER, plan.signal, VerifySettings())
     sequence = TokenSequence(context_ids=[0], ids=[1, 2], positions=[0, 1])
-    keep = [plan.signal.anchor_keep_fraction]
+    keep = [plan.signal.expert_keep_fraction]
     means = means_from_hidden(parts, torch.randn(1, 3, 3), [sequence], [1], plan.signal, keep_fractions=keep)
     rewards = plan.method.shape(BATCH, plan.reward).rewards
     advantages = plan.advantages(rewards, BATCH.group_index, token_counts=torch.tensor([1, 2, 3, 4, 5]))
@@ -127,7 +127,7 @@ def test_a_setting_that_nothing_would_read_is_rejected():
         ("gar-grpo", "signal", {"activation_threshold": 0.1, "kind": "gradient"}),
         ("gar-grpo", "signal", {"activation_threshold": 0.1, "kind": "hidden"}),
         ("gar-grpo", "signal", {"temperature": 2, "kind": "hidden"}),
-        ("gar-grpo", "signal", {"anchor_keep_fraction": 0.5, "kind": "hidden"}),
+        ("gar-grpo", "signal", {"expert_keep_fraction": 0.5, "kind": "hidden"}),
         ("gar-grpo", "signal", {"limit_from": "start", "max_tokens": None}),
         ("g2rl", "signal", {"limit_from": "start"}),
         ("g2rl", "signal", {"span": "think"}),
@@ -140,7 +140,7 @@ def test_a_setting_that_nothing_would_read_is_rejected():
     ):
         with raises(ConfigError, f"{section}.{next(iter(settings))}"):
             checked(method, **{section: type(getattr(RunConfig(), section))(**settings)})
-    assert checked("hidden-cosine", signal=SignalSettings(anchor_keep_fraction=0.5)).signal.anchor_keep_fraction == 1
+    assert checked("hidden-cosine", signal=SignalSettings(expert_keep_fraction=0.5)).signal.expert_keep_fraction == 1
 
 
 @pytest.mark.parametrize("setting", [{}, {"ddof": 0}, {"eps": 0.1}, {"min_std": 0.1}], ids=str)

@@ -148,9 +148,9 @@ def test_a_response_equal_to_its_anchor_has_alignment_one_and_is_named(scorer, g
     copied = replace(groups[0], responses=[*groups[0].responses[:4], groups[0].anchors[0]])
     *others, last = scorer.score([copied])
     assert last.alignment == pytest.approx(1.0, abs=1e-6)
-    assert last.detail == "equals its anchor"
+    assert last.detail == "equals its expert solution"
     expected = {text == groups[0].anchors[0] for text in copied.responses[:4]}
-    assert {score.detail == "equals its anchor" for score in others} == expected
+    assert {score.detail == "equals its expert solution" for score in others} == expected
 
 
 def test_token_shares_add_up_to_the_alignment_with_the_best_anchor(scorer, groups):
@@ -207,7 +207,7 @@ def test_what_cannot_be_scored_is_named(embedded, new, groups):
     empty = replace(groups[2], prompt=[], responses=[[5, 6]], eligible=[True], anchors=[[5]])
     (score,) = unharmed(scorer, groups, empty)
     assert score.signal is SignalStatus.NO_TOKENS
-    assert "its anchor cannot be used (no tokens)" in score.detail
+    assert "its expert solution cannot be used (no tokens)" in score.detail
 
 
 def test_a_group_without_a_usable_anchor_earns_no_bonus(new, groups):
@@ -240,7 +240,7 @@ def test_a_model_that_gives_nan_for_one_row_spoils_only_that_row(embedded, new, 
     anchors = [text for text in groups[0].responses if "maybe" in text]
     score = scorer.score([replace(groups[0], anchors=anchors)])[0]
     assert (score.signal, score.reward) == (SignalStatus.NO_ANCHOR, 1.0)
-    assert score.detail == "its anchor has no usable vector"
+    assert score.detail == "its expert solution has no usable vector"
 
 
 def test_what_a_scorer_cannot_work_with_is_an_error(embedded, scorer, groups):

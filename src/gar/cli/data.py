@@ -231,14 +231,14 @@ def main(arguments: list[str]) -> int:
 
 def _print_report(report: DataReport) -> None:
     findings = {
-        "problems without an anchor (legal, they earn no bonus)": report.without_anchor,
+        "problems without an expert solution (legal, no bonus)": report.without_anchor,
         **{f"rows dropped: {reason}": finding for reason, finding in report.dropped.items()},
         "repeated prompts": report.repeated_prompts,
         **({"gold answers that cannot be parsed": report.unreadable} if report.unreadable else {}),
         **{f"expert answers: {each}": report.comparisons[each] for each in Status if each in report.comparisons},
         "errors": report.errors,
     }
-    counts = {"problems": report.num_problems, "anchors": report.num_anchors}
+    counts = {"problems": report.num_problems, "expert solutions": report.num_anchors}
     counts |= {label: len(finding) for label, finding in findings.items()}
     _show_counts(report.source + (f", read as {report.column_schema}" if report.column_schema else ""), counts)
     for label, finding in findings.items():

@@ -228,7 +228,7 @@ class _Notes:
             for reason, count in self.counts.most_common()
         ]
         if self._lacking:
-            notes.append(f"{self._first_lacking} no anchor ({self._lacking} of {num_problems} lack one).")
+            notes.append(f"{self._first_lacking} no expert solution ({self._lacking} of {num_problems} lack one).")
         return notes
 
 

@@ -52,11 +52,11 @@ GAR_REINFORCE_PLUS_PLUS = replace(
 CONTROLS = tuple(
     replace(GAR_GRPO, name=name, summary=f"control: {summary}", **changes)
     for name, summary, changes in (
-        ("anchor-shuffled", "the anchor is another problem's", {"alignment": "shuffled-anchor"}),
-        ("anchor-random", "the anchor is a random vector, one for each problem", {"alignment": "random-anchor"}),
+        ("anchor-shuffled", "the expert solution is another problem's", {"alignment": "shuffled-anchor"}),
+        ("anchor-random", "a random vector for each problem, no expert solution", {"alignment": "random-anchor"}),
         ("hidden-cosine", "cosine of mean hidden states", {"signal": {"kind": "hidden"}}),
         ("text-similarity", "similarity of the texts, a ratio of edits", {"alignment": "text"}),
-        ("length", "closeness in length to the anchor", {"alignment": "length"}),
+        ("length", "closeness in length to the expert solution", {"alignment": "length"}),
     )
 )
 

@@ -20,11 +20,11 @@ _WHITENING_EPS = 1e-8
 """Added to the variance over a batch, as in verl and slime."""
 
 _WORDS: dict[Need, str] = {
-    "anchor": "compares responses with their problem's anchors",
-    "shuffled-anchor": "compares responses with the anchors of another problem of the data set",
+    "anchor": "compares responses with their problem's expert solutions",
+    "shuffled-anchor": "compares responses with the expert solutions of another problem of the data set",
     "random-anchor": "gives each problem of the data set a random vector",
-    "text": "compares texts with anchor texts",
-    "length": "compares lengths with anchor lengths",
+    "text": "compares texts with expert solutions",
+    "length": "compares lengths with those of expert solutions",
     "compares_responses": "compares the vectors of responses with each other",
     "gate": "weighs single tokens in the policy loss",
     "loss": "sets fields of TRL's policy loss",

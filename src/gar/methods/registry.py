@@ -54,7 +54,7 @@ def _check_declaration(method: Method) -> None:
             raise ConfigError(f"method '{method.name}': no such {label}: {', '.join(unknown)}", code="bad-method")
     if method.compares_responses and method.alignment in ("random-anchor", "text", "length"):
         raise ConfigError(
-            f"method '{method.name}': alignment '{method.alignment}' takes no vectors of anchors, and "
+            f"method '{method.name}': alignment '{method.alignment}' takes no vectors of expert solutions, and "
             "compares_responses does not go with it. Expected alignment anchor, shuffled-anchor, or none.",
             code="bad-method",
         )

@@ -36,7 +36,7 @@ def resolve_signal(method: Method, signal: SignalSettings) -> SignalSettings:
     own = {name: value for name, value in method.signal.items() if getattr(signal, name) == fields[name].default}
     resolved = signal.model_copy(update=own)
     if resolved.kind == "hidden":  # a large hidden state is not a large gradient
-        resolved = resolved.model_copy(update={"anchor_keep_fraction": 1.0})
+        resolved = resolved.model_copy(update={"expert_keep_fraction": 1.0})
     return resolved if resolved.max_tokens != "auto" else resolved.model_copy(update={"max_tokens": MAX_TOKENS})
 
 

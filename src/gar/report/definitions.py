@@ -30,7 +30,7 @@ DEFINITIONS = {
     "zero-std groups": "In a zero-std group all rewards are equal, so nothing is learned from it. First, and dashed, "
     "by the outcome alone, then with GAR's bonus. Between the lines: groups that gain a signal from the bonus.",
     "seconds per step": "Median wall time of an optimizer step, generation and scoring included.",
-    "gar’s share": "GAR's part of that time: forward passes for anchors and vectors.",
+    "gar’s share": "GAR's part of that time: forward passes for vectors.",
     "reward": "Base reward where right and in format, plus penalty, plus the bonus.",
     "bonus": "What alignment adds to the reward: beta times the part of the alignment above the mean of its group.",
     "penalty": "What bad format adds to the reward. At most 0.",
@@ -46,5 +46,5 @@ DEFINITIONS = {
     "verification ended. Unparsed, timeout and error do not judge the answer. Such a response is not eligible, "
     "and is counted apart from wrong answers.",
     "config hash": "SHA-256 of the resolved settings: equal hashes are equal settings.",
-    "data hash": "SHA-256 of the training problems with their anchors.",
+    "data hash": "SHA-256 of the training problems with their expert solutions.",
 }

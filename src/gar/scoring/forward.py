@@ -81,7 +81,7 @@ def step_means(
     parts: ModelParts, responses: Sequence[TokenSequence], anchors: Sequence[TokenSequence], settings: SignalSettings
 ) -> tuple[Tensor, Tensor]:
     """`signal_means` of responses and of anchors, which share forward passes."""
-    keep_fractions = [1.0] * len(responses) + [settings.anchor_keep_fraction] * len(anchors)
+    keep_fractions = [1.0] * len(responses) + [settings.expert_keep_fraction] * len(anchors)
     means = signal_means(parts, [*responses, *anchors], settings, keep_fractions=keep_fractions)
     return means[: len(responses)], means[len(responses) :]
 

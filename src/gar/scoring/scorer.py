@@ -216,14 +216,14 @@ def _signal(response: Response, *, needs_anchor: bool) -> tuple[SignalStatus | N
     remarks = [] if fault is None else [fault.text]
     prompt_is_known = fault is None or fault.status is not SignalStatus.UNKNOWN_TOKENS
     if needs_anchor and prompt_is_known:
-        remarks += [f"its anchor cannot be used ({status}): {text}" for status, text in anchors.faults]
+        remarks += [f"its expert solution cannot be used ({status}): {text}" for status, text in anchors.faults]
     if fault is not None:
         return fault.status, remarks
     if needs_anchor and not anchors.usable:
         return SignalStatus.NO_ANCHOR, remarks
     scored = response.sequence.scored_ids
     if any(anchor.scored_ids == scored for anchor in anchors.usable):
-        remarks.append("equals its anchor")
+        remarks.append("equals its expert solution")
     return None, remarks
 
 
@@ -243,7 +243,7 @@ def _check_group(group: ResponseGroup, index: int, *, has_verifier: bool) -> Non
 
 _REMARKS = {
     SignalStatus.NOT_FINITE: "the model gave NaN or infinity for it",
-    SignalStatus.NO_ANCHOR: "its anchor has no usable vector",
+    SignalStatus.NO_ANCHOR: "its expert solution has no usable vector",
 }
 
 

@@ -76,7 +76,7 @@ def resume_point(
         if not allow_config_change:
             raise DataError(
                 f"{folder.path}: the training problems have changed since this run was started: the hash of problems "
-                f"and anchors was {record.data_hash[:12]}..., is {data_hash[:12]}.... Restore "
+                f"and expert solutions was {record.data_hash[:12]}..., is {data_hash[:12]}.... Restore "
                 f"{record.settings['data']['source']}, or accept the new problems with --allow-config-change, which "
                 "run.json records.",
                 code="other-data",

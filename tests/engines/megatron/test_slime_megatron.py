@@ -32,7 +32,7 @@ LAYOUTS: dict[str, dict[str, Any]] = {
 }
 SIGNALS: dict[str, dict[str, Any]] = {
     "plain": {},
-    "thresholds": {"activation_threshold": 0.05, "anchor_keep_fraction": 0.7},
+    "thresholds": {"activation_threshold": 0.05, "expert_keep_fraction": 0.7},
     "hidden": {"kind": "hidden"},
 }
 HEADS = {"tied": True, "untied": False}
@@ -150,7 +150,7 @@ def reference(head: str) -> dict[str, dict[str, Any]]:
         weight = model.embedding.word_embeddings.weight if HEADS[head] else model.output_layer.weight
         found = {}
         for name, signal in SIGNALS.items():
-            keep = [1.0] * len(responses) + [signal.get("anchor_keep_fraction", 1.0)] * len(anchors)
+            keep = [1.0] * len(responses) + [signal.get("expert_keep_fraction", 1.0)] * len(anchors)
             means = core_means(hidden, responses + anchors, weight, signal, keep)
             plain = core_means(hidden, responses + anchors, weight, signal, [1.0] * len(keep))
             found[name] = {"plain": plain, "responses": means[: len(responses)], "anchors": means[len(responses) :]}

@@ -35,7 +35,7 @@ def test_launch_script_is_a_job_that_verl_and_gar_take():
     settings = read_settings(plain)
     read_shaping(settings, plain)
     assert (settings.signal.max_tokens, settings.verify.num_workers) == (768, 4)
-    assert settings.signal.anchor_keep_fraction == 0.7
+    assert settings.signal.expert_keep_fraction == 0.7
 
 
 def test_register_puts_our_classes_before_verls(monkeypatch):

@@ -29,7 +29,7 @@ WAYS: dict[str, Any] = {
     "shaped": make_arguments(gar={}, **SHAPED),
     "normalized": make_arguments(gar={"advantage": {"ddof": 1, "eps": 1e-6}}),
     "not divided": make_arguments(gar={}, grpo_std_normalization=False),
-    "kept": make_arguments(gar={"signal": {"anchor_keep_fraction": 0.5}}, **SHAPED),
+    "kept": make_arguments(gar={"signal": {"expert_keep_fraction": 0.5}}, **SHAPED),
     "static": make_arguments(gar={}, **SHAPED, use_dynamic_batch_size=False, max_tokens_per_gpu=None),
     "grpo": make_arguments(gar={"method": "grpo"}, **SHAPED),
     "alignment": make_arguments(gar={"method": "alignment-only"}, **SHAPED),

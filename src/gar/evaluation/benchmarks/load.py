@@ -119,7 +119,7 @@ def load_benchmark(spec: str, *, limit: int | None = None) -> LoadedBenchmark:
     benchmark, notes = BENCHMARKS.get(name), list[str]()
     if not equals and named.endswith(FILE_SUFFIXES):
         benchmark, read = Benchmark(name=source_name(spec), num_problems=0), load_problems(spec)
-        source, problems, notes = spec, read.problems, [note for note in read.notes if "anchor" not in note]
+        source, problems, notes = spec, read.problems, [note for note in read.notes if "no expert solution" not in note]
     elif benchmark is None:
         raise ConfigError(
             f"unknown benchmark '{name}'.{did_you_mean(name, BENCHMARKS)} Expected NAME=FILE, a file of problems, or "

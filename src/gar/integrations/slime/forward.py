@@ -50,7 +50,7 @@ def sequence_means(
         each = args.log_probs_max_tokens_per_gpu or args.max_tokens_per_gpu
         capacity = each * mpu.get_context_parallel_world_size()
     cut = [sequence.cut() for sequence in (*responses, *anchors)]
-    keep_fractions = [1.0] * len(responses) + [signal.anchor_keep_fraction] * len(anchors)
+    keep_fractions = [1.0] * len(responses) + [signal.expert_keep_fraction] * len(anchors)
     batches = pack([sequence.num_tokens for sequence in cut], capacity)
     num_batches = _common_number(len(batches), chunks, mpu, device)
     order = [i for batch in batches for i in batch]

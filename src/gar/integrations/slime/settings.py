@@ -21,7 +21,7 @@ SLIME = Engine(
     eps=1e-6,
     sections=("verify", "signal", "reward", "advantage", "watchdog"),
 )
-"""slime sets its loss by flags and provides vectors of responses and anchors alone. ddof and eps are slime's."""
+"""slime sets its loss by flags and has vectors of responses and expert solutions alone. ddof and eps are slime's."""
 
 
 def read_settings(args: Any) -> RunConfig:

@@ -32,7 +32,7 @@ VERL = Engine(
     },
     sections=("verify", "signal", "reward", "watchdog"),
 )
-"""verl provides vectors of responses and anchors alone, and computes advantages itself."""
+"""verl provides vectors of responses and expert solutions alone, and computes advantages itself."""
 
 
 def read_settings(verl: Mapping[str, Any]) -> RunConfig:

@@ -80,7 +80,7 @@ class GarTrainerSync(PPOTrainerSync):
         multiple = max(self.actor_rollout_wg._dispatch_info["actor"]) + 1  # data-parallel ranks
         if not rollout.log_prob_use_dynamic_bsz:
             multiple *= rollout.log_prob_micro_batch_size_per_gpu
-        request = signal_request(self._shaping.signal, keep_fraction=self._shaping.signal.anchor_keep_fraction)
+        request = signal_request(self._shaping.signal, keep_fraction=self._shaping.signal.expert_keep_fraction)
         batch = anchor_batch(
             anchors,
             multiple,

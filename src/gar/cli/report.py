@@ -17,6 +17,7 @@ class _Report(ReportOptions):
     """Write one page about one or several runs, readable without a network.
 
       gar report RUN [RUN ...] [--out FILE.html]
+      gar report RUN --text
 
     A run may be unfinished, old, or lack files: the page names what is missing.
     """
@@ -28,6 +29,14 @@ class _Report(ReportOptions):
     """The file to write, below 8 MB. By default report.html in RUN. An earlier report is replaced."""
     watch: Annotated[float, Field(gt=0), tyro.conf.arg(metavar="SECONDS")] | None = None
     """Write the page again every so many seconds, until Ctrl-C."""
+    text: bool = False
+    """Write no page. Print groups here, the clearest signal first: responses by alignment, and the expert solution."""
+    groups: Annotated[int, Field(ge=1)] = 5
+    """With --text: groups to print."""
+    skip: Annotated[int, Field(ge=0)] = 0
+    """With --text: groups to leave out before."""
+    step: int | None = None
+    """With --text: print groups of this training step alone."""
 
 
 def main(arguments: list[str]) -> int:
@@ -35,6 +44,8 @@ def main(arguments: list[str]) -> int:
     settings = parse(_Report, arguments, prog="gar report")
     if not settings.runs:
         raise UsageError("name a run folder, or a folder of them, for example runs/NAME.")
+    if settings.text:
+        return _print_groups(settings)
     if settings.out is None and len(settings.runs) > 1:
         raise UsageError("name the file for a page about several runs: --out FILE.html.")
     out = settings.out or settings.runs[0] / "report.html"
@@ -58,4 +69,21 @@ def main(arguments: list[str]) -> int:
         time.sleep(settings.watch)
         report = write_report(settings.runs, out, settings)
         show(f"{time.strftime('%H:%M:%S')}  {report.headline}")
+    return 0
+
+
+def _print_groups(settings: _Report) -> int:
+    if settings.out or settings.watch or settings.token_shares:
+        raise UsageError("--text writes no page, so --out, --watch and --token-shares do not go with it.")
+    from gar.report.page import MAX_BYTES
+    from gar.report.rollouts import browser_rollouts
+    from gar.report.runs import find_runs, read_run
+    from gar.report.text import chosen_groups, group_table
+
+    runs = [read_run(path) for path in find_runs(settings.runs)]
+    groups, notes = browser_rollouts(runs, settings, MAX_BYTES)
+    for group in chosen_groups(groups, step=settings.step, skip=settings.skip, most=settings.groups):
+        show(group_table(group, runs[group.run].name))
+    for note in notes:
+        show(f"- {note}")
     return 0

@@ -76,6 +76,8 @@ def make_report(runs: Sequence[Run], options: ReportOptions) -> Report:
             "at a time."
         )
     shown, rollout_notes = browser_rollouts(runs, options, room)
+    if shown and not options.token_shares:
+        rollout_notes.append("Token shares were not asked for: --token-shares computes them from the final model.")
     return replace(report, groups=shown, rollout_notes=rollout_notes)
 
 

@@ -56,8 +56,6 @@ def browser_rollouts(runs: Sequence[Run], options: ReportOptions, max_bytes: int
         kept = _fitting(number, drawn, problems, room, _SHARE_BYTES if options.token_shares else 0)
         shares = token_shares(run, kept, problems, notes) if options.token_shares else [None] * len(kept)
         shown += [_shown(number, rows, problems, each) for rows, each in zip(kept, shares, strict=True)]
-    if shown and not options.token_shares:
-        notes.append("Token shares were not asked for: --token-shares computes them from the final model.")
     return shown, [*_drawing_notes(shown, num_recorded, num_samples), *notes]
 
 
@@ -208,7 +206,7 @@ def _drawing_notes(shown: Sequence[ShownGroup], num_recorded: int, num_samples: 
     num_shown = [sum(len(group.responses) for group in shown if bool(group.moment) == of) for of in (False, True)]
     kinds = ((num_shown[0], num_recorded, "recorded rollouts"), (num_shown[1], num_samples, "samples of evaluations"))
     notes = [
-        f"This page shows {'all' if count == total else f'{count:,} of'} {total:,} {what}."
+        f"Drawn: {'all' if count == total else f'{count:,} of'} {total:,} {what}."
         for count, total, what in kinds
         if total
     ]

@@ -116,8 +116,8 @@ def _refuse_media(inputs: Mapping[str, Any]) -> None:
     given = sorted(name for name, value in inputs.items() if value is not None)
     if given:
         raise DataError(
-            f"a response comes with {', '.join(given)} from the model's processor, and expert solutions have text alone. "
-            "Leave images, sound and video out of the data. A processor that adds inputs to text alone is not supported.",
+            f"a response comes with {', '.join(given)} from the model's processor, and expert solutions are text. "
+            "Leave images, sound and video out of the data. A processor that adds inputs to text is not supported.",
             code="not-text",
         )
 

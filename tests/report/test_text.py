@@ -53,7 +53,8 @@ def test_no_escape_sequence_of_a_model_reaches_the_terminal(tmp_path, capsys):
     run = make_run(tmp_path, rollouts={1: [rollout(1, 0, 0, response=hostile, prompt=hostile, problem_id=hostile)]})
     out = printed(capsys, run)
     assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", out)
-    assert "\\x1b[2J" in out and "[red]marked[/red]" in out
+    assert "\\x1b[2J" in out
+    assert "[red]marked[/red]" in out
     assert "characters more]" in re.sub(r"[\s│]+", " ", out)
 
 

@@ -3,6 +3,7 @@
 import copy
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import torch
 from trl import GRPOConfig
@@ -119,6 +120,21 @@ def test_responses_of_only_special_tokens_give_a_defined_result(make_trainer: Tr
     row = trainer.state.log_history[0]
     assert (row["gar/no_signal_fraction"], row["gar/alignment_mean"]) == (1.0, None)
     assert all(tensor.isfinite().all() for tensor in trainer.model.state_dict().values())
+
+
+def test_completions_are_printed_beside_the_expert_solution(make_trainer: TrainerFactory, monkeypatch, capsys):
+    """TRL's own table of `log_completions`, and its files, have a column of ours."""
+    monkeypatch.setenv("COLUMNS", "400")
+    args = {"max_steps": 2, "log_completions": True, "num_completions_to_print": 2, "logging_steps": 2}
+    trainer, records = make_trainer(args=args, problems=load_arithmetic("train")[:4])
+    trainer.train()
+    printed = capsys.readouterr().out
+    assert printed.count("expert solution") == 2  # after the second step, and at the end
+    (file,) = Path(trainer.args.output_dir).glob("completions/*.parquet")
+    table, experts = pd.read_parquet(file), {each.prompt: each.anchors[0].text for each in load_arithmetic("train")[:4]}
+    assert list(table["expert solution"]) == [experts[prompt] for prompt in table["prompt"]]
+    assert list(table["completion"]) == [record.response for record in records[-32:]]
+    assert sum(expert in printed for expert in experts.values()) in (1, 2)
 
 
 def test_own_passes_run_in_the_trainers_precision(make_trainer: TrainerFactory, monkeypatch: pytest.MonkeyPatch):

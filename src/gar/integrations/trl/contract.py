@@ -25,6 +25,7 @@ SIGNATURES = {
     "_generate_and_score_completions": "self inputs",
     "_calculate_rewards": "self inputs prompts completions completion_ids_list",
     "_compute_loss": "self model inputs",
+    "_log_completion_extra": "self column values",
     "_run_epoch": r".*\bepoch\b.*\bepochs_trained\b.*",
     "_get_per_token_logps_and_entropies": "self model input_ids attention_mask logits_to_keep.*",
 }

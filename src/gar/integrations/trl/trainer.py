@@ -338,6 +338,9 @@ class GARTrainer(ResumableTrainer):
         with self._timer.part("gar"):
             self._shape(batch)
             batch.fill_column(self._own_column, self.reward_weights, adds=self._verifier is None)
+        if self.log_completions:
+            experts = ["\n\n".join(anchor.text for anchor in problem.anchors) for problem in batch.problems]
+            self._log_completion_extra("expert solution", experts)
         return batch.columns
 
     def _wants_vectors(self, batch: RolloutBatch) -> bool:

@@ -5,8 +5,8 @@ If all responses are cut off, badly formatted or wrong, a run trains for hours a
 
 import math
 import random
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
@@ -27,6 +27,8 @@ MOST = 0.5
 """Above this fraction a failure is the rule: truncation, timeouts and errors then stop the run."""
 SOME = 0.1
 """Above this fraction a failure is worth a warning."""
+_PART = 2
+"""Problems sampled at one time if sampling is slow."""
 _BELOW_ALL = math.nextafter(1, 0)
 _EXAMPLE_CHARACTERS = 160
 
@@ -94,6 +96,8 @@ class PreflightReport:
     shares: Mapping[str, float]
     findings: tuple[str, ...]
     stops: bool
+    interrupt: KeyboardInterrupt | None = None
+    """What ended the sampling early."""
 
     def raise_if_stop(self) -> None:
         """Raise a `PreflightError` with all findings, if one of them stops the run."""
@@ -113,10 +117,13 @@ def preflight(
     verifier: ResponseVerifier,
     settings: PreflightSettings,
     sampling: Sampling,
+    on_part: Callable[[int], None] | None = None,
 ) -> PreflightReport:
     """Sample a few groups as training will, and find their faults. The caller acts on `settings.mode`.
 
-    `settings.num_problems` are drawn with `sampling.seed`, and sampled as training samples them.
+    `settings.num_problems` are drawn with `sampling.seed`, and sampled as training samples them. With `on_part` two
+    problems at a time: it is told how many are done, and a Ctrl-C after the first part leaves a report of what there
+    is, with its `interrupt`.
 
     Raises:
         DataError: There are no problems, or a prompt does not fit into the context.
@@ -124,9 +131,20 @@ def preflight(
     """
     drawn = random.Random(sampling.seed).sample(range(len(problems)), min(settings.num_problems, len(problems)))
     few = [problems[i] for i in sorted(drawn)]
-    groups = sample_groups(
-        model, tokenizer, few, verifier, sampling, num_samples=settings.num_samples, progress="preflight"
-    )
+    groups, interrupt = list[Sequence[Response]](), None
+    try:
+        while not groups or len(groups) < len(few):  # of no problems sampling makes an error
+            part = few[len(groups) :][: _PART if on_part else None]
+            how = replace(sampling, seed=sampling.seed + len(groups))
+            groups += sample_groups(
+                model, tokenizer, part, verifier, how, num_samples=settings.num_samples, progress="preflight"
+            )
+            if on_part:
+                on_part(len(groups))
+    except KeyboardInterrupt as stop:
+        if not groups:
+            raise
+        few, interrupt = few[: len(groups)], stop
     shares = _shares(groups)
     facts = {
         "limit": (sampling.generation_kwargs or {}).get("max_new_tokens", sampling.max_new_tokens),
@@ -134,17 +152,27 @@ def preflight(
         "format": verifier.format,
         **_advice(few, tokenizer, verifier),
     }
-    findings, shown = [], set[str]()
+    stops = max(shares[CUT_OFF], shares[UNCHECKED]) > MOST or shares[CORRECT] == 0
+    found = tuple(_findings(few, groups, shares, facts))
+    return PreflightReport(problems=few, groups=groups, shares=shares, findings=found, stops=stops, interrupt=interrupt)
+
+
+def _findings(
+    problems: Sequence[Problem],
+    groups: Sequence[Sequence[Response]],
+    shares: Mapping[str, float],
+    facts: Mapping[str, object],
+) -> Iterator[str]:
+    """What is wrong, with an example that no finding before has."""
+    shown = set[str]()
     for label, (above, meaning) in _FAULTS.items():
         if shares[label] > above:
             text = f"{_percent(shares[label])} {meaning.format(**facts)}"
-            example = _example(few, groups, label)
+            example = _example(problems, groups, label)
             if example and example not in shown:
                 text += f"\n  For example {example}"
                 shown.add(example)
-            findings.append(text)
-    stops = max(shares[CUT_OFF], shares[UNCHECKED]) > MOST or shares[CORRECT] == 0
-    return PreflightReport(problems=few, groups=groups, shares=shares, findings=tuple(findings), stops=stops)
+            yield text
 
 
 def _advice(problems: Sequence[Problem], tokenizer: Any, verifier: ResponseVerifier) -> dict[str, str]:

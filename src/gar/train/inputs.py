@@ -5,6 +5,7 @@ The preflight and the evaluations need only these inputs and are here too. `gar.
 
 import json
 import os
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -98,9 +99,10 @@ class RunInputs:
     def run_preflight(self) -> None:
         """Run the preflight and print its report. Stop if both the report and `preflight.mode` require it."""
         model, settings = self._policy_on_device(), self.config.preflight
-        if model.device.type == "cpu" and model.num_parameters() > _LARGE_ON_CPU:
-            settings = _fewer(settings)
-        self._announce("Preflight", min(settings.num_problems, len(self.problems)), settings.num_samples)
+        slow = model.device.type == "cpu" and model.num_parameters() > _LARGE_ON_CPU
+        settings = _fewer(settings) if slow else settings
+        number = min(settings.num_problems, len(self.problems))
+        self._announce("Preflight", number, settings.num_samples)
         report = preflight(
             model,
             self.tokenizer,
@@ -115,11 +117,25 @@ class RunInputs:
                 chat_template_kwargs=self._template,
                 generation_kwargs=sampling_of(self._arguments),
             ),
+            self._say_left(number) if slow else None,
         )
         stops = self.config.preflight.mode == "stop"
-        self.say(render(report, with_findings=not (stops and report.stops)))
+        self.say(render(report, with_findings=not (stops and report.stops) or bool(report.interrupt)))
+        if report.interrupt:
+            raise report.interrupt
         if stops:
             report.raise_if_stop()
+
+    def _say_left(self, number: int) -> Callable[[int], None]:
+        start = time.perf_counter()
+
+        def say_part(done: int) -> None:
+            seconds = (time.perf_counter() - start) / done
+            left = f"about {seconds * (number - done):.0f} s left. Ctrl-C shows what there is."
+            if done < number:
+                self.say(f"Preflight: {done} of {number} problems after {seconds * done:.0f} s, {left}")
+
+        return say_part
 
     def evaluate(self, folder: RunFolder, moment: str, *, step: int) -> None:
         """Evaluate the policy, and write numbers and samples to `evaluation/`, unless the same evaluation is there."""

@@ -35,7 +35,7 @@ def write_run(
         seconds = {f"time/{part}_seconds": step_seconds * share for part, share in times.items()}
         folder.append_metrics({"step": step, **seconds, **(numbers if first else {})})
         if first:
-            folder.write_rollouts(step, rollouts(step, problem_ids))
+            folder.write_rollouts(rollouts(step, problem_ids))
     num_samples = config.evaluate.num_samples
     sets = {
         name: {

@@ -41,7 +41,7 @@ def test_prompts_hash_tells_other_problems_order_and_steps_apart(tmp_path):
         folder = RunFolder.create(tmp_path, name)
         folder.append_metrics({"step": 1})
         for number, ids in steps:
-            folder.write_rollouts(number, rollouts(number, ids))
+            folder.write_rollouts(rollouts(number, ids))
         return _prompts_hash(open_run(folder.path, strict=False))
 
     usual = (1, ["p", "q"]), (3, ["r", "r"])

@@ -165,7 +165,7 @@ def files(folder: Path) -> dict[str, bytes]:
     [
         ("evaluation/after.json", flip),
         ("evaluation/after.json", Path.unlink),
-        ("rollouts/step-000003.parquet", Path.unlink),
+        ("rollouts/steps-000001-000003.parquet", Path.unlink),
         ("config.yaml", flip),
         ("run.json", flip),
         ("run.json", Path.unlink),

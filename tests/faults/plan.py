@@ -95,7 +95,7 @@ def signals(kind: str, lab: Lab) -> Iterator[Try]:
     """SIGTERM and SIGINT a while after an operation of a step, drawn with a fixed seed. Some come twice."""
     draw = random.Random(0)
     job = jobs.TRAIN_RARE  # no checkpoint but that of the signal
-    steps = [operation.at for operation in lab.operations(job) if re.search(r"step-0*[1-4]\.parquet", operation.path)]
+    steps = [operation.at for operation in lab.operations(job) if operation.path.endswith("rollouts.arrows")]
     actions: tuple[Action, ...] = ("term", "interrupt")
     for action in actions:
         for number in range(6):
@@ -187,7 +187,7 @@ PLAN: dict[str, list[Callable[..., Iterator[Try]]]] = {
     "kill train inside a write": [partial(kills, job=jobs.TRAIN, action="tear", every=2)],
     "kill a resume": [partial(resume_kills, job=jobs.TRAIN, every=44)],
     "damage, then resume": [
-        partial(damage, job=jobs.TRAIN, number=1, after="step-000005.parquet"),
+        partial(damage, job=jobs.TRAIN, number=1, after="steps-000005-000006.parquet"),
         partial(damage, job=jobs.TRAIN, number=1, after="learning-curve.svg"),
     ],
     "damage, then report": [damaged_reading],

@@ -33,7 +33,7 @@ def write_step(run: RunFolder, step: int, *rows: tuple[str, bool, float | None],
         rollout(step, index=index, prompt=prompt, response=text, verified=right, alignment=alignment)
         for index, (text, right, alignment) in enumerate(rows)
     ]
-    run.write_rollouts(step, records)
+    run.write_rollouts(records)
 
 
 def test_method_shares_are_those_of_right_responses_of_the_last_generations(run, monkeypatch):

@@ -18,6 +18,7 @@ from gar.records.checkpoints import (
 from gar.records.files import atomic_folder
 from gar.records.manifest import MANIFEST, DamageError
 from tests.support.errors import raises
+from tests.support.rows import rollout
 
 STATE = ("model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth", "trainer_state.json")
 
@@ -73,15 +74,22 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "model.safetensors is not what was written": lambda path: (path / "model.safetensors").write_text("other"),
     "scaler.pt is not listed": lambda path: (path / "scaler.pt").write_text("stray"),
     "metrics.jsonl is not what was written": lambda path: replace(path.parents[1] / "metrics.jsonl", "2", "3"),
-    "rollouts/step-000001.parquet is missing": lambda path: rollouts(path, 1).unlink(),
-    "rollouts/step-000000.parquet is not listed": lambda path: rollouts(path, 0).write_bytes(b"stray"),
-    "manifest.jsonl:4 is damaged": lambda path: damage_line(path.parents[1] / MANIFEST, -1),
-    "has lost lines: it does not list rollouts/step-000001": lambda path: (path.parents[1] / MANIFEST).unlink(),
+    "rollouts/steps-000001-000002.parquet is missing": lambda path: rollouts(path, "1-000002").unlink(),
+    "rollouts/steps-000002-000003.parquet is not listed": lambda path: rollouts(path, "2-000003").write_bytes(b"stray"),
+    "manifest.jsonl:5 is damaged": lambda path: damage_line(path.parents[1] / MANIFEST, -1),
+    "has lost lines: it does not list rollouts.arrows": lambda path: lose_manifest(path.parents[1]),
 }
 
 
-def rollouts(path: Path, step: int) -> Path:
-    return RunFolder(path.parents[1]).rollouts_path(step)
+def rollouts(path: Path, steps: str) -> Path:
+    return path.parents[1] / f"rollouts/steps-00000{steps}.parquet"
+
+
+def lose_manifest(path: Path) -> None:
+    """After two steps more."""
+    for step in (3, 4):
+        RunFolder(path).write_rollouts([rollout(step)])
+    (path / MANIFEST).unlink()
 
 
 def damage_line(path: Path, number: int) -> None:
@@ -96,7 +104,7 @@ def damage_line(path: Path, number: int) -> None:
 @pytest.mark.parametrize("words", DAMAGES)
 def test_damage_of_any_file_is_found(run: RunFolder, words: str):
     for step in (1, 2):
-        run.write_rollouts(step, [])
+        run.write_rollouts([rollout(step)])
     (path,) = sealed(run, 2)
     assert checkpoint_fault(run, path, num_ranks=1) is None
     DAMAGES[words](path)
@@ -109,12 +117,12 @@ def test_one_damaged_line_of_the_manifest_loses_one_checkpoint_at_most(run: RunF
     run.write_run(seed=0, command=[], config={}, data_hash=None)
     run.write_json("first.json", {})
     for step in (1, 2, 3, 4):
-        run.write_rollouts(step, [])
+        run.write_rollouts([rollout(step)])
         run.append_metrics({"step": step})
         if step % 2 == 0:
             write(run, step)
             seal_checkpoint(run, step)
-    run.write_rollouts(5, [])
+    run.write_rollouts([rollout(5)])
     whole = run.manifest.path.read_bytes()
     lines = whole.splitlines()
     for number, line in enumerate(lines):

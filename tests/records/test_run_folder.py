@@ -20,6 +20,7 @@ from gar.records import (
     RunFolder,
     canonical_hash,
     open_run,
+    rollout_files,
 )
 from gar.records.rollouts import read_prompt
 from gar.types import Status
@@ -145,7 +146,7 @@ def test_metrics_are_objects_with_null_for_what_is_no_number_wherever_a_kill_cut
 def test_metrics_since_the_last_checkpoint_are_what_was_logged_in_a_killed_run_too(run):
     for step in (1, 2, 3):
         run.append_metrics({"step": step, "reward": 0.5})
-    run.write_rollouts(1, [replace(RECORD, step=1)])
+    run.write_rollouts([replace(RECORD, step=1)])
     whole = run.metrics_path.read_bytes()
     first, second, third = whole.splitlines(keepends=True)
     for lines in ([first, second, third.replace(b"5", b"9")], [first, second, second, third], [first, third], [first]):
@@ -164,40 +165,86 @@ def test_metrics_since_the_last_checkpoint_are_what_was_logged_in_a_killed_run_t
 
 
 def test_rollouts_come_back_whole_in_the_steps_asked_for(run):
-    run.write_rollouts(12, [RECORD, NOT_SCORED])
+    run.write_rollouts([RECORD, NOT_SCORED])
     table = open_run(run.path).rollouts()
     assert table.schema.equals(ROLLOUT_SCHEMA)
     decoded = [{"status": Status(row["status"]), "prompt": read_prompt(row["prompt"])} for row in table.to_pylist()]
     found = [RolloutRecord(**row | typed) for row, typed in zip(table.to_pylist(), decoded, strict=True)]
     assert found == [RECORD, NOT_SCORED]
-    assert run.rollouts_path(12).name == "step-000012.parquet"
-    for step in (1, 2, 13):
-        run.write_rollouts(step, [replace(RECORD, step=step)] if step < 13 else [])
+    for step in (13, 15, 1_000_000):
+        run.write_rollouts([replace(RECORD, step=step)])
+        if step == 13:
+            run.close_rollouts()
     read = open_run(run.path)
-    assert read.steps == [1, 2, 12, 13]
-    assert read.rollouts()["step"].to_pylist() == [1, 2, 12, 12]
-    assert read.rollouts(["step"], [12, 1]).to_pydict() == {"step": [12, 12, 1]}
-    assert read.rollouts(steps=[13]).schema.equals(ROLLOUT_SCHEMA)
-    with raises(RecordError, None, "step 3", "1 to 13"):
-        read.rollouts(steps=[3])
+    run.close_rollouts()  # a reader goes on with what was there when it began
+    assert [path.name for path in sorted(run.path.glob("rollouts*/*"))] == [
+        "steps-000012-000013.parquet", "steps-000015-1000000.parquet",
+    ]  # fmt: skip
+    for each in (read, open_run(run.path)):
+        assert each.num_rows == {12: 2, 13: 1, 15: 1, 1_000_000: 1}
+        assert each.rollouts()["step"].to_pylist() == [12, 12, 13, 15, 1_000_000]
+        assert each.rollouts(["step", "response_index"], [15, 12]).to_pydict() == {
+            "step": [12, 12, 15], "response_index": [3, 4, 3],
+        }  # fmt: skip
+        assert each.rollouts(steps=[]).schema.equals(ROLLOUT_SCHEMA)
+        assert each.rollouts().schema.equals(ROLLOUT_SCHEMA)
+        assert [table["step"].to_pylist() for table in each.rollout_tables([1_000_000, 13, 15])] == [
+            [13], [15, 1_000_000],
+        ]  # fmt: skip
+        with raises(RecordError, None, "step 14", "12 to 1000000"):
+            each.rollouts(steps=[14])
+
+
+def test_rollouts_are_read_whole_while_a_file_is_made_of_them(run, monkeypatch):
+    for step in (1, 2):
+        run.write_rollouts([replace(RECORD, step=step)])
+    read, opened = rollout_files._read_stream, open_run(run.path)
+
+    def made_meanwhile(manifest):
+        monkeypatch.setattr(rollout_files, "_read_stream", read)
+        run.close_rollouts()
+        run.write_rollouts([replace(RECORD, step=3)])
+        return read(manifest)
+
+    monkeypatch.setattr(rollout_files, "_read_stream", made_meanwhile)
+    assert opened.steps == [1, 2, 3]
+
+
+def test_rollouts_since_the_last_file_are_left_out_if_they_are_damaged(run):
+    run.write_rollouts([RECORD])
+    run.close_rollouts()
+    run.write_rollouts([replace(RECORD, step=13)])
+    path = run.path / "rollouts.arrows"
+    whole = path.read_bytes()
+    for content in (b"", whole[:-1], whole[:-9] + b"X" + whole[-8:], None):
+        path.unlink() if content is None else path.write_bytes(content)
+        with raises(RecordError, "damage", "rollouts.arrows"):
+            open_run(run.path).rollouts()
+        damaged = open_run(run.path, strict=False)
+        assert damaged.steps == [12]
+        assert [fault.file for fault in damaged.faults] == ["rollouts.arrows"]
+    for content in (b"no stream", ROLLOUT_SCHEMA.remove(0).serialize().to_pybytes()):
+        path.write_bytes(content)
+        run.manifest.add(path)
+        with raises(RecordError, None, "rollouts.arrows"):
+            open_run(run.path).rollouts()
 
 
 def test_records_that_are_wrong_are_not_written(run):
     for change in ({"bonus": None}, {"num_tokens": "many"}, {"alignment": "high"}, {"response": 3}):
         with pytest.raises((ValueError, TypeError)):
-            run.write_rollouts(12, [NOT_SCORED, replace(RECORD, **change)])
+            run.write_rollouts([NOT_SCORED, replace(RECORD, **change)])
     assert open_run(run.path).rollouts(["reward"]).to_pydict() == {"reward": []}
 
 
 def test_run_folder_on_a_full_disk_keeps_what_was_written(run):
     run.append_metrics({"step": 1})
-    old = replace(RECORD, step=1)
-    run.write_rollouts(1, [old])
-    before = {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()}
     noise = random.Random(0).randbytes(200_000).hex()
+    run.write_rollouts([replace(RECORD, step=1, response=noise)])
+    before = {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()}
     for write, name in (
-        (lambda: run.write_rollouts(2, [replace(old, step=2, response=noise)]), "000002.parquet"),
-        (lambda: run.write_rollouts(1, [replace(old, response=noise)]), "000001.parquet"),
+        (lambda: run.write_rollouts([replace(RECORD, step=2, response=noise)]), "rollouts.arrows"),
+        (lambda: run.close_rollouts(), "000001-000001.parquet"),
         (lambda: run.update_run(summary={"text": noise}), "run.json"),
         (lambda: run.write_json("evaluation/before.json", {"text": noise}), "before.json"),
         (lambda: [run.append_metrics({"step": i, "text": noise[:3000]}) for i in range(2, 99)], "metrics.jsonl"),
@@ -218,8 +265,10 @@ def test_run_folder_on_a_full_disk_keeps_what_was_written(run):
 
 
 def test_a_pipe_in_place_of_a_file_is_an_error_and_hangs_nobody(run):
-    run.write_rollouts(12, [RECORD])
-    for name in ("run.json", "manifest.jsonl", "rollouts/step-000012.parquet"):
+    run.write_rollouts([RECORD])
+    run.close_rollouts()
+    run.write_rollouts([replace(RECORD, step=13)])
+    for name in ("run.json", "manifest.jsonl", "rollouts/steps-000012-000012.parquet", "rollouts.arrows"):
         path = run.path / name
         whole = path.read_bytes()
         path.unlink()

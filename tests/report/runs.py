@@ -78,11 +78,11 @@ def make_run(
             }
         )  # fmt: skip
         if rollouts is None:
-            folder.write_rollouts(
-                step, [rollout(step, 0, 0), rollout(step, 0, 1), wrong(step, 1, 0), wrong(step, 1, 1)]
-            )
-    for step, records in (rollouts or {}).items():
-        folder.write_rollouts(step, records)
+            folder.write_rollouts([rollout(step, 0, 0), rollout(step, 0, 1), wrong(step, 1, 0), wrong(step, 1, 1)])
+        if step % 2 == 0:
+            folder.close_rollouts()
+    for records in (rollouts or {}).values():
+        folder.write_rollouts(records)
     for moment, num_correct in evaluations.items():
         folder.write_json(f"evaluation/{moment}.json", evaluation(num_correct))
     if status != "running":

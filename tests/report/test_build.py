@@ -15,7 +15,7 @@ from gar.data.arithmetic import load_arithmetic
 from gar.errors import ConfigError
 from gar.models.embedded import embedded_path
 from gar.records import RunFolder
-from gar.records.files import write_parquet
+from gar.records.rollout_files import append_rollouts
 from gar.records.rollouts import record_table
 from gar.report import ReportOptions, build
 from gar.report.build import make_report, write_report
@@ -96,8 +96,8 @@ def test_100_000_rollouts_stay_small_and_say_what_was_drawn(tmp_path):
         table = record_table(rows)
         at, column = table.schema.get_field_index("group_index"), table.schema.field("group_index")
         parts = [table.set_column(at, column, pa.array([group] * 10)) for group in range(100)]
-        write_parquet(run.rollouts_path(step), pa.concat_tables(parts))
-        run.manifest.add(run.rollouts_path(step))
+        append_rollouts(run.manifest, pa.concat_tables(parts))
+    run.close_rollouts()
     report, page = write(tmp_path, run.path, max_rollouts=50_000)
     shown = sum(len(group.responses) for group in report.groups)
     assert len(page.encode()) < MAX_BYTES
@@ -130,8 +130,7 @@ def test_runs_with_no_right_response_or_almost_nothing_make_a_page(tmp_path):
 def test_a_resumed_run_that_drops_its_rollouts_meanwhile_makes_a_page(tmp_path):
     for most in (1, 100):
         read = read_run(make_run(tmp_path, f"run-{most}"))
-        for step in read.steps:
-            RunFolder(read.path).rollouts_path(step).unlink()
+        shutil.rmtree(read.path / "rollouts")
         assert make_report([read], ReportOptions(max_rollouts=most)).groups == []
 
 

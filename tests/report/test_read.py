@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gar.errors import RecordError
-from gar.records import RunFolder, open_run
+from gar.records import open_run
 from gar.report.runs import missing, read_run
 from tests.report.runs import make_run
 from tests.support.damage import damages
@@ -31,15 +31,19 @@ def last_lines(run):
     return "".join((run / "manifest.jsonl").read_text().splitlines(True)[-3:])
 
 
+def rollouts(run, steps):
+    return run / f"rollouts/steps-00000{steps}.parquet"
+
+
 DAMAGE = {
     "one more right": lambda run: edit(run / "evaluation/after.json", '"num_correct": 3', '"num_correct": 4'),
     "before for after": lambda run: shutil.copy(run / "evaluation/before.json", run / "evaluation/after.json"),
     "no evaluation": lambda run: (run / "evaluation/after.json").unlink(),
     "a metric": lambda run: edit(run / "metrics.jsonl", '"reward": 0.02', '"reward": 0.03'),
     "a lost line": lambda run: (run / "metrics.jsonl").write_text(""),
-    "another step": lambda run: shutil.copy(RunFolder(run).rollouts_path(1), RunFolder(run).rollouts_path(2)),
-    "a step too much": lambda run: shutil.copy(RunFolder(run).rollouts_path(1), RunFolder(run).rollouts_path(9)),
-    "a lost step": lambda run: RunFolder(run).rollouts_path(3).unlink(),
+    "other steps": lambda run: shutil.copy(rollouts(run, "1-000002"), rollouts(run, "3-000004")),
+    "steps too much": lambda run: shutil.copy(rollouts(run, "1-000002"), rollouts(run, "7-000008")),
+    "lost steps": lambda run: rollouts(run, "3-000004").unlink(),
     "run.json": lambda run: edit(run / "run.json", '"seed": 0', '"seed": 1'),
     "no manifest": lambda run: (run / "manifest.jsonl").unlink(),
     "a manifest as before the end": lambda run: edit(run / "manifest.jsonl", last_lines(run), ""),
@@ -66,7 +70,7 @@ def test_no_damage_becomes_a_number(tmp_path):
 
 def test_rollouts_of_another_seed_are_foreign(tmp_path):
     path, other = make_run(tmp_path), make_run(tmp_path, "other", seed=1)
-    for name in ("manifest.jsonl", "rollouts/step-000002.parquet"):
+    for name in ("manifest.jsonl", "rollouts/steps-000001-000002.parquet"):
         shutil.copy(other / name, path / name)
     run = read_run(path)
     assert run.num_rows == {}
@@ -80,7 +84,7 @@ def test_a_column_is_read_once(tmp_path, monkeypatch):
     assert run.rollouts(["reward"]).num_rows == 24
 
 
-FILES = ("run.json", "metrics.jsonl", "evaluation/after.json", "rollouts/step-000002.parquet")
+FILES = ("run.json", "metrics.jsonl", "evaluation/after.json", "rollouts/steps-000001-000002.parquet")
 
 
 def test_a_damaged_file_is_named(tmp_path):

@@ -86,10 +86,10 @@ def cut_and_resume(whole: RunConfig, folder: Path, monkeypatch: pytest.MonkeyPat
     records = whole.records.model_copy(update={"output_dir": str(folder), "name": "cut"})
     write = RunFolder.write_rollouts
 
-    def interrupt(self: RunFolder, at: int, rows: Any) -> None:
-        if at == 3:
+    def interrupt(self: RunFolder, rows: Any) -> None:
+        if rows[0].step == 3:
             raise KeyboardInterrupt
-        write(self, at, rows)
+        write(self, rows)
 
     with monkeypatch.context() as patch:
         patch.setattr(RunFolder, "write_rollouts", interrupt)

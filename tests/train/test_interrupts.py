@@ -116,7 +116,7 @@ def test_ranks_end_after_the_same_step(tmp_path, way):
     env = os.environ | ({"SIGNALLED_RANK": "1"} if own else {})
     with running(command, env=env, stderr=subprocess.PIPE, text=True) as process:
         if number:
-            assert wait_until(lambda: process.poll() is not None or run.rollouts_path(1).exists())
+            assert wait_until(lambda: process.poll() is not None or (run.path / "rollouts.arrows").exists())
             (os.kill if way == "launcher" else os.killpg)(process.pid, number)
         said = process.communicate(timeout=SECONDS)[1]
     assert process.returncode != 0

@@ -271,7 +271,7 @@ def test_a_run_counted_in_epochs_trains_no_step_too_many(tmp_path, capsys):
 
 
 def test_lost_records_are_made_again_from_the_checkpoint_before_or_are_an_error(trained):
-    trained.rollouts_path(3).write_bytes(b"PAR1")
+    (trained.path / "rollouts" / "steps-000003-000004.parquet").write_bytes(b"PAR1")
     record = trained.read_run()
     trained._write_run(replace(record, versions={**record.versions, "torch": "1.0"}))
     point = partial(resume_point, trained, resumed_config(trained), num_ranks=1)

@@ -4,6 +4,8 @@ import os
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import pandas as pd
@@ -172,8 +174,9 @@ def _prompts_hash(run: Run) -> str:
     """Hash of the problems of all rollouts, in order, step by step: equal hashes mean equal prompts."""
     if not run.steps:
         raise RecordError(f"{run.path}: no rollouts, so it is unknown which problems the run saw.")
-    rows = ((step, run.rollouts(["problem_id"], [step])) for step in run.steps)
-    return canonical_hash([[step, table["problem_id"].to_pylist()] for step, table in rows])
+    table = run.rollouts(["step", "problem_id"])
+    rows = zip(table["step"].to_pylist(), table["problem_id"].to_pylist(), strict=True)
+    return canonical_hash([[step, [name for _, name in own]] for step, own in groupby(rows, itemgetter(0))])
 
 
 def step_times(metrics: Sequence[Mapping[str, Any]]) -> tuple[dict[str, float], dict[str, float]]:

@@ -13,7 +13,8 @@ from pathlib import Path
 from gar.errors import RecordError
 from gar.records.files import sync_tree
 from gar.records.manifest import MANIFEST, Manifest
-from gar.records.run_folder import METRICS, RUN, RunFolder, checkpoint_name, step_of
+from gar.records.rollout_files import GROWING, file_steps
+from gar.records.run_folder import METRICS, RUN, RunFolder, checkpoint_name
 
 _CHECKPOINTS = "checkpoints/"
 _INTERRUPT = "interrupt"
@@ -35,6 +36,7 @@ class FoundCheckpoint:
 
 def seal_checkpoint(run: RunFolder, step: int) -> None:
     """Flush a checkpoint to the disk and mark it as whole. After an error it does not count."""
+    run.close_rollouts()  # a file ends here, so that a resume removes whole ones
     path, since = run.path / checkpoint_name(step), list[str]()
     for name in reversed(run.manifest.entries):
         if name.startswith(_CHECKPOINTS):
@@ -42,7 +44,7 @@ def seal_checkpoint(run: RunFolder, step: int) -> None:
         since.append(name)
     sync_tree(path)
     cards = path.parent.glob("*.md")  # TRL writes the model's card beside the checkpoints
-    run.manifest.add_folder(path, *cards, again=reversed(since))
+    run.manifest.add_folder(path, *cards, again=reversed(since), gone=[GROWING])
 
 
 def mark_interrupt(run: RunFolder, step: int) -> None:
@@ -85,7 +87,7 @@ def find_checkpoint(run: RunFolder, *, num_ranks: int | None) -> FoundCheckpoint
         if fault is None:
             return FoundCheckpoint(path=path, step=_step(path), notes=(*own, *notes))
         notes.append(f"{path.name} cannot be resumed from: {fault}.")
-    unlisted = [name for name in run.manifest.unlisted() if step_of(name) is not None]
+    unlisted = [name for name in run.manifest.unlisted() if name == GROWING or file_steps(name)]
     if unlisted[1:]:  # a kill leaves one at most
         own.append(f"{MANIFEST} has lost lines: it does not list {unlisted[0]}.")
     if marked or (own and notes):
@@ -101,8 +103,8 @@ def checkpoint_fault(run: RunFolder, path: Path, *, num_ranks: int | None) -> st
     """The fault of a marked checkpoint, or of the records up to its step, in a few words. None if there is none."""
     manifest = run.at_checkpoint(_step(path))
     metrics = [name for name in manifest.entries if name == METRICS]
-    rollouts = [(name, step_of(name)) for name in [*manifest.entries, *manifest.unlisted()]]
-    earlier = [name for name, step in rollouts if step is not None and step <= _step(path)]
+    rollouts = [(name, file_steps(name)) for name in [*manifest.entries, *manifest.unlisted()]]
+    earlier = [name for name, steps in rollouts if steps and steps[0] <= _step(path)]
     faults = map(manifest.fault, [*manifest.below(path), *metrics, *earlier])
     return next((str(fault) for fault in faults if fault), None) or _other_ranks(path, num_ranks)
 

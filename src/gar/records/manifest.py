@@ -60,6 +60,13 @@ class DamageError(RecordError):
         self.fault = fault
 
 
+def fault_of(name: str, error: Exception, unknown: str = "") -> Fault:
+    """What is wrong with a file, from the error that its reader raised. `unknown` is what it leaves unknown."""
+    if isinstance(error, DamageError):
+        return error.fault
+    return Fault(kind="unreadable", file=name, text=f"{name} cannot be read{unknown} ({error})")
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FileFacts:
     """Size in bytes and XXH3 checksum (128 bits, hexadecimal) of a file.
@@ -139,9 +146,12 @@ class Manifest:
         if files:
             self._list(files)
 
-    def add_folder(self, path: str | Path, *further: str | Path, again: Iterable[str] = ()) -> None:
+    def add_folder(
+        self, path: str | Path, *further: str | Path, again: Iterable[str] = (), gone: Iterable[str] = ()
+    ) -> None:
         """List all files in a folder, in place of those listed earlier, and `further` ones."""
-        self.add(*self._there(path), *further, again=again, gone={*self.below(path)} - {*self._there(path)})
+        there = self._there(path)
+        self.add(*there, *further, again=again, gone={*self.below(path), *gone} - {*there})
 
     def append(self, path: str | Path, content: bytes) -> None:
         """Add content to a file that grows, and list it: all of it counts, or none. Leftovers of a kill are cut off."""

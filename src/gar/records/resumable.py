@@ -34,15 +34,22 @@ class FinishedLines:
 
     def __iter__(self) -> Iterator[Line]:
         """The lines, in bounded memory. A `RecordError` if the file is not what was written."""
+        for number, text in enumerate(self.texts(), start=1):
+            yield json_object(text, f"{self.path}:{number}")
+
+    def texts(self) -> Iterator[bytes]:
+        """The same as they are in the file."""
         facts = self.manifest.entries.get(self.name)
         if facts is None:
             return
         self.manifest.check(self.name)
         with system_errors(self.path, "read"), regular(self.path).open("rb") as file:
-            for number, line in enumerate(file, start=1):
-                if file.tell() > facts.size:  # not listed
+            left = facts.size
+            for line in file:
+                left -= len(line)
+                if left < 0:  # not listed
                     return
-                yield json_object(line, f"{self.path}:{number}")
+                yield line
 
     def append(self, lines: Iterable[Mapping[str, Any]]) -> None:
         """Add lines: all of them, or none. Earlier lines are intact whatever happens."""

@@ -55,7 +55,7 @@ def response_record(problem: Problem, response: Response) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RolloutRecord(ResponseRecord):
-    """One response of one training step: a row of `rollouts/step-000012.parquet`.
+    """One response of one training step: a row of a file in `rollouts/`.
 
     Attributes:
         step: Training step.

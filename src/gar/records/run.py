@@ -11,9 +11,9 @@ files at fault are left out and listed in `faults`: no number takes their place.
 import os
 import reprlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from sys import intern
 from typing import TYPE_CHECKING, Any
@@ -24,18 +24,16 @@ from gar.config import RunConfig, make_config
 from gar.errors import ConfigError, RecordError, printable
 from gar.records.evaluations import NUMBERS, PROBLEMS, SAMPLES, SET, EvaluatedSet, evaluated_sets, read_set
 from gar.records.files import json_object, read_json, read_parquet
-from gar.records.manifest import MANIFEST, DamageError, Fault, Manifest
+from gar.records.manifest import MANIFEST, DamageError, Fault, Manifest, fault_of
+from gar.records.rollout_files import RolloutFiles
 from gar.records.rollouts import ROLLOUT_SCHEMA, SAMPLE_SCHEMA
-from gar.records.run_folder import METRICS, RUN, check_run_folder, read_record, rollouts_name, step_of
+from gar.records.run_folder import METRICS, RUN, check_run_folder, read_record
 
 if TYPE_CHECKING:
     import pandas as pd
 
 MOMENTS = ("before", "after")
 _PARTS = (RUN, METRICS, "rollouts", SET)
-_TEXTS = {"prompt", "response"}
-"""Columns that take most of the memory. They are not kept."""
-_NOT_TEXTS = [name for name in ROLLOUT_SCHEMA.names if name not in _TEXTS]
 
 
 @dataclass(kw_only=True)
@@ -66,7 +64,10 @@ class Run:
     evaluations: Mapping[str, Mapping[str, EvaluatedSet]] = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
     trained: bool = True
-    _steps: dict[int, pa.Table | None] = field(default_factory=dict)  # the rows of each step, once read
+
+    @cached_property
+    def _rollouts(self) -> RolloutFiles:
+        return RolloutFiles(self.manifest, self._at_fault)
 
     @property
     def name(self) -> str:
@@ -87,13 +88,12 @@ class Run:
     @property
     def steps(self) -> list[int]:
         """Steps with rollouts, ascending."""
-        return list(self._steps)
+        return list(self.num_rows)
 
     @property
     def num_rows(self) -> dict[int, int]:
-        """Rollouts of each step that has any."""
-        self.rollouts(["step"])
-        return {step: len(table) for step, table in self._steps.items() if table is not None and len(table)}
+        """Rollouts of each step that has any, ascending. Reads every file once."""
+        return self._rollouts.num_rows()
 
     @property
     def last_step(self) -> int:
@@ -114,42 +114,26 @@ class Run:
         return [f"the run {how} before its end{why}: {shown}"]
 
     def rollouts(self, columns: Sequence[str] | None = None, steps: Collection[int] | None = None) -> pa.Table:
-        """The rollouts of all steps, or of some, one step after the other. Only texts are read again.
+        """The rollouts of all steps, or of some, by ascending step. Only texts are read again.
 
         Args:
             columns: Which columns of `ROLLOUT_SCHEMA`. None for all.
-            steps: Which steps, in which order. None for all.
+            steps: Which steps. None for all.
 
         Raises:
             RecordError: There is no such step, or, if strict, a file is at fault.
         """
         names = list(columns or ROLLOUT_SCHEMA.names)
-        wanted = self.steps if steps is None else list(steps)
-        if missing := [step for step in wanted if step not in self._steps]:
-            known = f"steps {self.steps[0]} to {self.steps[-1]}" if self._steps else "none"
+        there = [] if steps is None else self.steps
+        if missing := sorted({*(steps or ())} - {*there}):
+            known = f"steps {there[0]} to {there[-1]}" if there else "none"
             raise RecordError(f"{self.path}: no rollouts of step {missing[0]}. There are {known}.")
-        with ThreadPoolExecutor() as pool:
-            tables = list(pool.map(lambda step: self._rows(step, names), wanted))
-        read: list[pa.Table] = []
-        for step, table in zip(wanted, tables, strict=True):
-            if isinstance(table, pa.Table):
-                read.append(table)
-            else:
-                self._at_fault(table)
-                self._steps.pop(step, None)
+        read = [*self._rollouts.tables(names, steps)]
         return pa.concat_tables(read) if read else ROLLOUT_SCHEMA.empty_table().select(names)
 
-    def _rows(self, step: int, names: Sequence[str]) -> pa.Table | Fault:
-        kept, file = self._steps.get(step), rollouts_name(step)
-        if kept is not None and not _TEXTS & {*names}:
-            return kept.select(names)
-        try:
-            self.manifest.check(file)
-            table = read_parquet(self.path / file, [*_NOT_TEXTS, *(_TEXTS & {*names})], schema=ROLLOUT_SCHEMA)
-        except RecordError as error:
-            return _fault(file, error)
-        self._steps[step] = table.select(_NOT_TEXTS)
-        return table.select(names)
+    def rollout_tables(self, steps: Collection[int]) -> Iterator[pa.Table]:
+        """The rollouts of some steps with all columns, file by file: a table for each file, in bounded memory."""
+        return self._rollouts.tables(ROLLOUT_SCHEMA.names, steps)
 
     def samples(self, moment: str) -> pa.Table:
         """Every sample of the evaluation "before" or "after" training, in order. No rows if none were written.
@@ -195,7 +179,7 @@ class Run:
         try:
             yield
         except (RecordError, ConfigError) as error:
-            self._at_fault(_fault(name, error, unknown))
+            self._at_fault(fault_of(name, error, unknown))
 
     def _at_fault(self, fault: Fault) -> None:
         if self.strict:
@@ -231,7 +215,6 @@ def open_run(path: str | Path, *, strict: bool = True) -> Run:
     _check_manifest(run)
     run.metrics = _metrics(run)
     run.evaluations = {moment: _evaluation(run, moment) for moment in MOMENTS}
-    run._steps = dict.fromkeys(sorted(step for name in run.manifest.entries if (step := step_of(name)) is not None))
     return run
 
 
@@ -266,7 +249,7 @@ def _check_manifest(run: Run) -> None:
     for fault in manifest.own_faults:
         run._at_fault(fault)
     names = manifest.unlisted() if finished or not manifest.path.exists() else []
-    lost = [name for name in names if name.startswith(("rollouts/", "evaluation/", METRICS))]
+    lost = [name for name in names if name.startswith(("rollouts", "evaluation/", METRICS))]
     if finished and METRICS in manifest.entries and manifest.entries[METRICS].grows:
         lost.append(METRICS)  # the last line is not that of a finished run
     for name in lost:
@@ -307,10 +290,3 @@ def _evaluation(run: Run, moment: str) -> Mapping[str, EvaluatedSet]:
     with run._reading(name):
         return evaluated_sets(run.read_json(name), str(run.path / name)) if name in run.manifest.entries else {}
     return {}
-
-
-def _fault(name: str, error: Exception, unknown: str = "") -> Fault:
-    """What is wrong with a file, from an error that was raised when it was read."""
-    if isinstance(error, DamageError):
-        return error.fault
-    return Fault(kind="unreadable", file=name, text=f"{name} cannot be read{unknown} ({error})")

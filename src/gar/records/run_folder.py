@@ -5,7 +5,7 @@
       config.yaml                   the resolved configuration
       metrics.jsonl                 one object per logged step
       manifest.jsonl                every finished file below, with size and checksum. See `gar.records.manifest`
-      rollouts/step-000112.parquet  one row per response, see `gar.records.rollouts`
+      rollouts/                     one row per response, see `gar.records.rollout_files`
       evaluation/before.json        pass@k. Also after.json
       evaluation/before.parquet     every sample of that evaluation, see `gar.records.rollouts`. Also after.parquet
       checkpoints/                  see checkpoints.py
@@ -16,7 +16,6 @@ A run folder has one writer at a time.
 
 import os
 import platform
-import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -41,11 +40,11 @@ from gar.records.files import (
     write_parquet,
 )
 from gar.records.manifest import Manifest
+from gar.records.rollout_files import GROWING, append_rollouts, close_rollouts, file_steps
 from gar.records.rollouts import SAMPLE_SCHEMA, RolloutRecord, SampleRecord, record_table
 from gar.records.run_record import RunRecord, RunStatus, package_versions
 
 RUN, CONFIG, METRICS = "run.json", "config.yaml", "metrics.jsonl"
-_ROLLOUTS = re.compile(r"rollouts/step-(\d{6,})\.parquet")
 
 
 def check_run_folder(path: str | Path, *names: str) -> None:
@@ -72,11 +71,6 @@ def check_free(path: Path) -> None:
     raise RecordError(f"{path}: {what}.{ways} For a new run choose another --records.name.", code="taken")
 
 
-def rollouts_name(step: int) -> str:
-    """`rollouts/step-000012.parquet` for step 12."""
-    return f"rollouts/step-{step:06d}.parquet"
-
-
 def checkpoint_name(step: int) -> str:
     """`checkpoints/checkpoint-12` for step 12."""
     return f"checkpoints/checkpoint-{step}"
@@ -86,12 +80,6 @@ def read_record(manifest: Manifest) -> RunRecord:
     """The record in `run.json`. A `RecordError` if a field is missing, or anything was changed."""
     place = str(manifest.folder / RUN)
     return checked(RunRecord, json_object(manifest.read(RUN), place), place)
-
-
-def step_of(name: str) -> int | None:
-    """The step of a file of rollouts, from its path in the run folder. None for another file."""
-    found = _ROLLOUTS.fullmatch(name)
-    return int(found[1]) if found else None
 
 
 @dataclass(slots=True)
@@ -153,10 +141,6 @@ class RunFolder:
         """`checkpoints/`."""
         return self.path / "checkpoints"
 
-    def rollouts_path(self, step: int) -> Path:
-        """`rollouts/step-000012.parquet` for step 12."""
-        return self.path / rollouts_name(step)
-
     def at_checkpoint(self, step: int) -> Manifest:
         """The manifest as it was when the checkpoint of a step was sealed."""
         return Manifest(self.path, until=f"{checkpoint_name(step)}/")
@@ -207,7 +191,7 @@ class RunFolder:
         """Change `run.json`. Arguments that are None change nothing.
 
         Status "running" is a resume: its time is added to `resume_times`, `end_time` and `error` are cleared. Any other
-        status sets `end_time`, and `error` to what ended the run. At "finished", the metrics grow no more.
+        status sets `end_time`, and `error` to what ended the run. At "finished", metrics and rollouts grow no more.
         """
         run = self.read_run()
         if status == "running":
@@ -215,8 +199,10 @@ class RunFolder:
             run = replace(run, status=status, resume_times=times, end_time=None, error=None)
         elif status is not None:
             run = replace(run, status=status, end_time=utc_now(), error=error)
-        if status == "finished" and METRICS in self.manifest.entries:
-            self.manifest.close(METRICS)
+        if status == "finished":
+            self.close_rollouts()
+            if METRICS in self.manifest.entries:
+                self.manifest.close(METRICS)
         self._write_run(run if summary is None else replace(run, summary=summary))
 
     def record_override(
@@ -239,15 +225,18 @@ class RunFolder:
         """
         self.manifest.append(METRICS, json_text(metrics).encode() + b"\n")
 
-    def write_rollouts(self, step: int, records: Sequence[RolloutRecord]) -> None:
-        """Write the rollouts of a step, replacing earlier ones. Equal records give equal bytes.
+    def write_rollouts(self, records: Sequence[RolloutRecord]) -> None:
+        """Add the rollouts of a step. They survive a kill as soon as this returns.
 
         Raises:
-            RecordError: The system reports an error. Earlier rollouts of that step, and of all others, are intact.
+            RecordError: The system reports an error. Earlier rollouts are intact.
             ValueError: A value does not fit its column.
         """
-        write_parquet(self.rollouts_path(step), record_table(records))
-        self.manifest.add(self.rollouts_path(step))
+        append_rollouts(self.manifest, record_table(records))
+
+    def close_rollouts(self) -> None:
+        """Make a file of the steps since the last one."""
+        close_rollouts(self.manifest)
 
     def write_samples(self, moment: str, records: Sequence[SampleRecord]) -> None:
         """Write every sample of the evaluation "before" or "after" training."""
@@ -271,10 +260,9 @@ class RunFolder:
         """Go back to the checkpoint of a step, 0 for the start: remove later metrics and rollouts. Can be repeated."""
         manifest = self.at_checkpoint(step)
         entries = manifest.entries
-        for path in self.path.glob("rollouts/*"):
-            name = f"rollouts/{path.name}"
-            if step_of(name) is not None and name not in entries:
-                remove_file(path)
+        for name in (GROWING, *(f"rollouts/{path.name}" for path in self.path.glob("rollouts/*"))):
+            if (name == GROWING or file_steps(name)) and name not in entries:
+                remove_file(self.path / name)
         if self.metrics_path.exists():
             truncate(self.metrics_path, entries[METRICS].size if METRICS in entries else 0)
-        manifest.cut(only=("rollouts/", "checkpoints/", METRICS))  # last: until then this can be repeated
+        manifest.cut(only=("rollouts", "checkpoints/", METRICS))  # last: until then this can be repeated

@@ -62,9 +62,10 @@ def browser_rollouts(runs: Sequence[Run], options: ReportOptions, max_bytes: int
 def _drawn_groups(run: Run, recorded: pa.Table, most: int) -> Iterator[list[Rows]]:
     """Whole groups of a run with at most `most` rollouts, but at least one group."""
     chosen = _drawn(recorded, most)
-    for step in sorted({step for step, _ in chosen}):
-        rows = run.rollouts(steps=[step])
-        yield from ([group] for group in _by_group(rows) if (step, group[0]["group_index"]) in chosen)
+    for table in run.rollout_tables({step for step, _ in chosen}):
+        places = zip(table["step"].to_pylist(), table["group_index"].to_pylist(), strict=True)
+        drawn = table.filter(pa.array([place in chosen for place in places]))
+        yield from ([group] for group in _by_group(drawn))
 
 
 def _drawn_samples(samples: Mapping[str, pa.Table], most: int) -> Iterator[list[Rows]]:
@@ -86,10 +87,10 @@ def _drawn(rows: pa.Table, most: int) -> set[tuple[Any, int]]:
 
 
 def _by_group(table: pa.Table) -> Iterator[Rows]:
-    """Rows of each group of each set, in the order of groups and responses."""
-    names = [name for name in ("set_name", "group_index", "response_index") if name in table.column_names]
+    """Rows of each group of each step or set, in the order of groups and responses."""
+    names = [name for name in ("step", "set_name", "group_index", "response_index") if name in table.column_names]
     rows = table.sort_by([(name, "ascending") for name in names]).to_pylist()
-    for _, group in itertools.groupby(rows, lambda row: (row.get("set_name"), row["group_index"])):
+    for _, group in itertools.groupby(rows, lambda row: (row.get("step"), row.get("set_name"), row["group_index"])):
         yield [{"eligible": row["verified"] and row["well_formatted"]} | row for row in group]
 
 

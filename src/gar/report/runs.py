@@ -61,10 +61,10 @@ def read_run(path: str | Path) -> Run:
 
 def missing(run: Run) -> list[str]:
     """What cannot be shown of a run, as clauses."""
-    lost = [fault for fault in run.faults if fault.file.startswith("rollouts/")]
+    lost = [fault for fault in run.faults if fault.file.startswith("rollouts")]
     clauses = run.unfinished + [f"{fault}: it is left out" for fault in run.faults if fault not in lost]
     if lost:
-        clauses.append(f"the rollouts of {len(lost)} steps are left out, the first of them: {lost[0]}")
+        clauses.append(f"{len(lost)} files of rollouts are left out, the first of them: {lost[0]}")
     if not run.trained:
         return [*clauses, "this is an evaluation by gar eval: the measured model is shown as after"]
     faulty = {fault.file for fault in run.faults}

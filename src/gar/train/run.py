@@ -301,7 +301,7 @@ class _Run:
             if callback.steps_before:  # of earlier phases
                 step += callback.steps_before
                 rows = [dataclasses.replace(row, step=step) for row in rows]
-            folder.write_rollouts(step, rows)
+            folder.write_rollouts(rows)
             watchdog.watch_records(step, rows)
 
         return receive

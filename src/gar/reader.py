@@ -5,6 +5,7 @@ token may hold a tag and more (`>\\n`). Tags are found in the tokens' texts, dec
 character of a tag belongs to the tag.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -19,6 +20,9 @@ TokenPieces = Callable[[Sequence[int]], list[str]]
 
 _BREAK = "\n"
 """Separates two turns of the policy, so that no tag or number forms across them."""
+_CALLED = re.compile(r"(\w+)\(")
+_CUTTING = {"Sequence", "Split", "Regex", "ByteLevel", "Whitespace", "WhitespaceSplit", "Digits", "Punctuation"}
+"""Pre-tokenizers that add at most a space."""
 
 
 def token_pieces(tokenizer: Any) -> TokenPieces:
@@ -240,11 +244,11 @@ class Reader:
     def bytes_around(self, render: Callable[[Prompt], Prompt]) -> int | None:
         """How many tokens more than bytes of its text a rendered prompt has at most. None if it may have any number.
 
-        It is known for byte-level tokenizers: a token has at least one byte. The text is that before NFC, if it is
-        ASCII, which NFC leaves alone.
+        It is known if nothing adds to the text before it is cut into tokens, of which each has at least one byte. The
+        text is that before NFC, if it is ASCII, which NFC leaves alone.
         """
         backend = getattr(self._tokenizer, "backend_tokenizer", None)
-        if backend is None or "ByteLevel" not in repr(backend.pre_tokenizer):
+        if backend is None or not set(_CALLED.findall(repr(backend.pre_tokenizer))) <= _CUTTING:
             return None
         if repr(backend.normalizer) not in ("None", "NFC()"):
             return None

@@ -24,7 +24,7 @@ ALL = SETTINGS | {f"--trl.{name}" for name in field_types()}
 def parse_train(monkeypatch: pytest.MonkeyPatch) -> Parse:
     """The configuration that `gar train ARGUMENTS` would train with."""
     seen: list[RunConfig] = []
-    monkeypatch.setattr(gar.train.run, "train", lambda config, *, command, interrupts: seen.append(config))
+    monkeypatch.setattr(gar.train.run, "train", lambda config, **_: seen.append(config))
 
     def parse(*arguments: str) -> RunConfig:
         assert main(["train", *arguments]) == 0
@@ -117,11 +117,13 @@ def test_train_takes_its_settings_from_one_place_and_hands_over_what_was_asked_f
     for flags in ([], ["--allow-config-change"]):
         assert main(["train", "--resume", "runs/one", *flags]) == 0
     assert seen == [("runs/one", {"allow_config_change": allowed}) for allowed in (False, True)]
-    monkeypatch.setattr(gar.train.run, "train", lambda config, *, command, interrupts: seen.append(command))
-    monkeypatch.setattr(gar.train.run, "dry_run", lambda config: seen.append(config.seed))
+    monkeypatch.setattr(
+        gar.train.run, "train", lambda config, *, command, checked, **_: seen.append((command, checked))
+    )
+    monkeypatch.setattr(gar.train.run, "dry_run", lambda config, *, checked: seen.append((config.seed, checked)))
     assert main(["train", "--preset", "demo", "--dry-run", "--seed", "4"]) == 0
     main(["train", "--preset", "demo", "--trl.max_steps=1"])
-    assert seen[2:] == [4, ["gar", "train", "--preset", "demo", "--trl.max_steps=1"]]
+    assert seen[2:] == [(4, True), (["gar", "train", "--preset", "demo", "--trl.max_steps=1"], True)]
 
 
 def test_train_names_the_file_of_a_wrong_setting(capsys, file):

@@ -1,5 +1,7 @@
 """Problems in an Arrow file, and the lengths of their prompts."""
 
+import contextlib
+import itertools
 import os
 import pickle
 
@@ -8,14 +10,16 @@ import pytest
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
-from gar.data import load
+from gar.data import load, problems
+from gar.data.columns import batch_of, plain_batch
 from gar.data.lengths import fitting, prompt_lengths
 from gar.data.load import ProblemTable, load_problems, store_problems
-from gar.data.problems import iter_problems
+from gar.data.problems import SourceRows, iter_problems
 from gar.data.prompts import Renderer
 from gar.errors import DataError, RecordError
+from gar.models import load_embedded
 from gar.reader import Reader, SpanRule
-from gar.settings import SignalSettings
+from gar.settings import SignalSettings, SourceSettings
 from gar.types import Tags
 from tests.support.errors import raises
 
@@ -150,6 +154,14 @@ def test_prompts_are_encoded_only_if_they_may_be_too_long(write_rows, monkeypatc
     assert (len(encoded) < 4) == (nfc and kind != "twice")
 
 
+def test_what_is_known_of_lengths_depends_on_what_a_tokenizer_adds_to_a_text():
+    tokenizer = byte_tokenizer()
+    assert reader_of(load_embedded()[1]).bytes_around(PLAIN.prompt) == 1
+    for adding, most in ((pre_tokenizers.Metaspace(), None), (pre_tokenizers.Whitespace(), 2)):
+        tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Digits(), adding])
+        assert reader_of(tokenizer).bytes_around(PLAIN.prompt) == most
+
+
 def test_prompts_over_the_limit_are_left_out(write_rows):
     reader = reader_of(byte_tokenizer())
     table = stored(write_rows(*(row(i, prompt="w" * length) for i, length in enumerate((3, 5, 4, 9)))))
@@ -158,3 +170,78 @@ def test_prompts_over_the_limit_are_left_out(write_rows):
     assert fitting(lengths, 6).tolist() == [0, 2]
     with pytest.raises(DataError, match="the shortest of 4 has 5, the median 6"):
         fitting(lengths, 4)
+
+
+ODD = [
+    "",
+    " \u2003\n",
+    None,
+    7,
+    18.0,
+    True,
+    2**70,
+    ["a", 2],
+    "\ud800",
+    "1 #### 1,000",
+    "x \\boxed{3}",
+    {"b": "c"},
+    TALK,
+]
+SCHEMAS = {
+    "gar": ("prompt", "answer", "expert_solution"),
+    "numina-1.5": ("problem", "answer", "solution"),
+    "numina-cot": ("problem", "solution"),
+    "gsm8k": ("question", "answer"),
+}
+
+
+def by_itself(rows: SourceRows, numbered: list[tuple[int, dict[str, object]]]) -> object:
+    """The problems that rows give one by one. None if one is bad or dropped."""
+    dropped: list[object] = []
+    try:
+        found = list(rows.problems(numbered, on_drop=lambda *reason: dropped.append(reason)))
+    except DataError:
+        return None
+    return None if dropped else batch_of(found)
+
+
+@pytest.mark.parametrize("schema", SCHEMAS)
+def test_columns_give_what_each_row_gives_by_itself(schema: str):
+    columns = SCHEMAS[schema]
+    text = "\u2003so \\boxed{4} #### 4\n"
+    plain = [dict.fromkeys(columns, text) | {"id": f"p-{i}", "question_type": "MCQ"} for i in range(3)]
+    cases = [plain, [*plain, {"id": "p"}], [plain[0] | {"id": 5}, plain[1] | {"id": "5"}]]
+    for column, value in itertools.product((*columns, "id", "source", "question_type", "problem_is_valid"), ODD):
+        cases += [[*plain, plain[2] | {column: value}], [each | {column: value} for each in plain]]
+    same = 0
+    for case, fields in itertools.product(cases, [(), ("source",), ("source", columns[-1]), ("b.c",)]):
+        numbered, rows = (
+            list(enumerate(case, start=1)),
+            SourceRows("d/rows.jsonl", SourceSettings(expert_fields=fields)),
+        )
+        with contextlib.suppress(DataError):
+            batch = plain_batch(numbered, rows.schema(case[0]), "d/rows.jsonl")
+            assert batch is None or batch == by_itself(rows, numbered)
+            same += batch is not None
+    assert 60 < same < 0.6 * 4 * len(cases)
+
+
+@pytest.mark.parametrize("schema", SCHEMAS)
+def test_rows_of_texts_are_not_read_one_by_one(write_rows, monkeypatch: pytest.MonkeyPatch, schema: str):
+    rows = [dict.fromkeys(SCHEMAS[schema], "\\boxed{4} #### 4") | {"id": i} for i in range(5)]
+    rows[1].pop("expert_solution", None)
+    monkeypatch.setattr(problems, "read_problem", lambda *_, **__: pytest.fail("a row was read by itself"))
+    assert len(stored(write_rows(*rows))) == 5
+
+
+def test_faults_are_named_in_the_order_of_their_rows(write_rows):
+    bad, no_json = row(2, prompt=7), "broken"
+    with raises(DataError, None, "rows.jsonl:2: column 'prompt'"):
+        load_problems(write_rows(row(1), bad, no_json))
+    with raises(DataError, None, "rows.jsonl:2: not valid JSON"):
+        load_problems(write_rows(row(1), no_json, bad))
+    path = write_rows(row(1), row(2, answer=3), no_json)
+    assert [problem.answer for problem in load_problems(path, max_problems=2)] == ["7", "3"]
+    torn = write_rows("prompt,answer", "a,1", "b", '"c', name="rows.csv")
+    with raises(DataError, None, "row 2: expected 2 values"):
+        load_problems(torn)

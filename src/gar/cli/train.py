@@ -117,9 +117,9 @@ def _train(source: _Source, config: RunConfig | None, command: list[str], interr
     if source.resume:
         run.resume(source.resume, allow_config_change=source.allow_config_change, interrupts=interrupts)
     elif config is not None and source.dry_run:
-        run.dry_run(config)
+        run.dry_run(config, checked=True)
     elif config is not None:
-        run.train(config, command=command, interrupts=interrupts)
+        run.train(config, command=command, interrupts=interrupts, checked=True)
     leave_ranks()
 
 

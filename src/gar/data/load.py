@@ -4,39 +4,30 @@ The file has no name any more when all processes have opened it. So ranks share 
 the moment, and nothing is left of it, however a run ends.
 """
 
+import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from xxhash import xxh3_128
 
-from gar.data.problems import iter_problems, no_problems, repeated_id
+from gar.data.columns import SCHEMA, Digest, batch_of, plain_batch, problem_at, prompt_bytes
+from gar.data.problems import OnDrop, SourceRows, iter_problems, no_problems, repeated_id
 from gar.data.prompts import Renderer
+from gar.data.rows import Row
 from gar.data.table import LazyProblems, filled
+from gar.errors import DataError
 from gar.records.files import system_errors
-from gar.settings import DEFAULT_SOURCE, DataSettings, SourceSettings
-from gar.types import Anchor, Problem, Prompt
+from gar.settings import DEFAULT_SOURCE, EMBEDDED_TASKS, DataSettings, SourceSettings
+from gar.types import Problem
 
-_SCHEMA = pa.schema(
-    {
-        "place": pa.string(),
-        "id": pa.string(),
-        "prompt": pa.string(),  # null if it is chat messages
-        "messages": pa.list_(pa.struct({"role": pa.string(), "content": pa.string()})),
-        "answer": pa.string(),
-        "anchors": pa.list_(pa.string()),
-        "expert_field": pa.string(),
-        "source": pa.string(),
-        "choices": pa.list_(pa.string()),
-    }
-)
 _BATCH = 4096
 
 
@@ -88,7 +79,7 @@ class ProblemTable(LazyProblems):
         return fewer
 
     def _made(self, rows: pa.Table | pa.RecordBatch) -> Iterator[Problem]:
-        problems = map(_problem, rows.to_pylist())
+        problems = map(problem_at, rows.to_pylist())
         return problems if self._render is None else map(self._render, problems)
 
     def rendered(self, render: Renderer) -> "ProblemTable":
@@ -186,12 +177,12 @@ def store_problems(
         RecordError: The file cannot be written.
     """
     notes = _Notes()
-    problems = islice(iter_problems(source, options, on_drop=notes.drop), max_problems)
+    batches = _batches(source, options, max_problems, notes.drop)
     with tempfile.NamedTemporaryFile(prefix=".gar-problems-", suffix=".arrow", dir=folder, delete=False) as file:
         path = Path(file.name)
     try:
         with system_errors(path, "written"):
-            digest, prompt_bytes = _write(path, problems, notes)
+            digest, prompt_bytes = _write(path, batches, notes)
         if not len(prompt_bytes):
             raise no_problems(source, options, notes.counts)
         table = ProblemTable(path, digest, prompt_bytes)
@@ -216,10 +207,12 @@ class _Notes:
         self._first.setdefault(reason, place)
         self.counts[reason] += 1
 
-    def look(self, place: str, problem: Problem) -> None:
-        if not problem.anchors:
-            self._lacking += 1
-            self._first_lacking = self._first_lacking or f"{place}: problem {problem.id!r} has"
+    def look(self, batch: pa.RecordBatch) -> None:
+        lacking = np.flatnonzero(~filled(batch.column("anchors")))
+        if len(lacking) and not self._lacking:
+            place, id = (batch.column(name)[int(lacking[0])].as_py() for name in ("place", "id"))
+            self._first_lacking = f"{place}: problem {id!r} has"
+        self._lacking += len(lacking)
 
     def texts(self, num_problems: int) -> list[str]:
         total = num_problems + self.counts.total()
@@ -232,82 +225,32 @@ class _Notes:
         return notes
 
 
-def _write(path: Path, problems: Iterator[tuple[str, Problem]], notes: _Notes) -> tuple[str, np.ndarray]:
+def _write(path: Path, batches: Iterator[pa.RecordBatch], notes: _Notes) -> tuple[str, np.ndarray]:
     """Write problems. Returns a checksum of them, and a bound of each prompt's bytes."""
-    digest, bounds = _Digest(), [np.zeros(0, dtype=np.int64)]
-    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, _SCHEMA) as writer:
-        while some := list(islice(problems, _BATCH)):
-            for place, problem in some:
-                notes.look(place, problem)
-            batch = _batch(some)
+    digest, bounds = Digest(), [np.zeros(0, dtype=np.int64)]
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, SCHEMA) as writer:
+        for batch in batches:
+            notes.look(batch)
+            digest.add(batch)
             writer.write_batch(batch)
-            for name in _SCHEMA.names[1:]:
-                digest.update(name, batch.column(name))
-            bounds.append(_prompt_bytes(batch.column("prompt")))
+            bounds.append(prompt_bytes(batch.column("prompt")))
     return digest.hex(), np.concatenate(bounds)
 
 
-def _batch(found: Sequence[tuple[str, Problem]]) -> pa.RecordBatch:
-    problems = [problem for _, problem in found]
-    texts = [problem.prompt if isinstance(problem.prompt, str) else None for problem in problems]
-    columns: dict[str, list[Any]] = {
-        "place": [place for place, _ in found],
-        "id": [problem.id for problem in problems],
-        "prompt": texts,
-        "messages": [None if text is not None else p.prompt for text, p in zip(texts, problems, strict=True)],
-        "answer": [problem.answer for problem in problems],
-        "anchors": [[anchor.text for anchor in problem.anchors] for problem in problems],
-        "expert_field": [problem.anchors[0].field if problem.anchors else "" for problem in problems],
-        "source": [problem.source for problem in problems],
-        "choices": [problem.choices for problem in problems],
-    }
-    return pa.record_batch(columns, schema=_SCHEMA)
-
-
-def _problem(row: dict[str, Any]) -> Problem:
-    prompt: Prompt = row["messages"] if row["prompt"] is None else row["prompt"]
-    return Problem(
-        id=row["id"],
-        prompt=prompt,
-        answer=row["answer"],
-        anchors=tuple(Anchor(text=text, field=row["expert_field"]) for text in row["anchors"]),
-        source=row["source"],
-        choices=tuple(row["choices"]),
-    )
-
-
-def _prompt_bytes(prompts: pa.Array) -> np.ndarray:
-    """Bytes of each prompt: three times those that it has if NFC may write it anew, -1 for messages."""
-    sizes = pc.fill_null(pc.binary_length(prompts), -1).to_numpy().astype(np.int64)  # pyright: ignore
-    ascii = pc.fill_null(pc.string_is_ascii(prompts), True).to_numpy(zero_copy_only=False)  # pyright: ignore
-    return np.where(ascii, sizes, 3 * sizes)
-
-
-class _Digest:
-    """A checksum of columns that does not depend on how they are cut into batches."""
-
-    def __init__(self) -> None:
-        self._parts: dict[str, Any] = {}
-
-    def update(self, name: str, array: pa.Array) -> None:
-        """Add values to a column: their lengths to one checksum, and their bytes to another."""
-        if pa.types.is_struct(array.type):
-            for field in array.type:
-                self.update(f"{name}.{field.name}", array.field(field.name))
-            return
-        is_list = pa.types.is_list(array.type)
-        lengths = pc.list_value_length(array) if is_list else pc.binary_length(array)  # pyright: ignore
-        self._add(f"{name}#", pc.fill_null(lengths, -1).to_numpy().astype("<i4"))  # pyright: ignore
-        if is_list:
-            return self.update(f"{name}[]", array.flatten())
-        _, offsets, data = array.buffers()
-        ends = np.frombuffer(offsets or b"", dtype=np.int32)[array.offset : array.offset + len(array) + 1]
-        self._add(name, memoryview(data)[ends[0] : ends[-1]] if len(array) and data is not None else b"")
-
-    def _add(self, name: str, content: Any) -> None:
-        self._parts.setdefault(name, xxh3_128()).update(content)
-
-    def hex(self) -> str:
-        """The checksum of all columns."""
-        parts = [(name, part.hexdigest()) for name, part in sorted(self._parts.items())]
-        return xxh3_128(repr(parts).encode()).hexdigest()
+def _batches(source: str, options: SourceSettings, most: int | None, on_drop: OnDrop) -> Iterator[pa.RecordBatch]:
+    """Up to `most` problems of a source, some at a time. Reads no row after the last one."""
+    if source in EMBEDDED_TASKS:
+        generated = islice(iter_problems(source, options), most)
+        while some := list(islice(generated, _BATCH)):
+            yield batch_of(some)
+        return
+    rows, left = SourceRows(source, options), sys.maxsize if most is None else most
+    while left and (entries := rows.take(min(left, _BATCH))):
+        batch = None
+        if not any(isinstance(entry, DataError) for entry in entries):
+            numbered = cast("list[tuple[int, Row]]", entries)
+            batch = plain_batch(numbered, rows.schema(numbered[0][1]), source)
+        if batch is None:
+            batch = batch_of(list(rows.problems(entries, on_drop=on_drop)))
+        left -= len(batch)
+        yield batch

@@ -125,7 +125,7 @@ def spread(count: int, most: int = SAMPLE) -> list[int]:
     return [i * count // most for i in range(most)] if count > most else list(range(count))
 
 
-def filled(column: pa.ChunkedArray) -> np.ndarray:
+def filled(column: pa.Array | pa.ChunkedArray) -> np.ndarray:
     """Which values are not null, "" or an empty list, [values]. It reads offsets, no text."""
     kind = column.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
@@ -133,8 +133,8 @@ def filled(column: pa.ChunkedArray) -> np.ndarray:
     elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
         lengths = pc.list_value_length(column)  # pyright: ignore
     else:
-        return column.is_valid().to_numpy()
-    return pc.fill_null(pc.greater(lengths, 0), False).to_numpy()  # pyright: ignore
+        return np.asarray(column.is_valid())
+    return np.asarray(pc.fill_null(pc.greater(lengths, 0), False))  # pyright: ignore
 
 
 def _bad_row(number: int, fault: str) -> DataError:

@@ -54,7 +54,12 @@ _CURVE = "figures/learning-curve"
 
 @lasting_output()
 def train(
-    config: RunConfig, *, command: Sequence[str] = (), say: Say = rich.print, interrupts: Interrupts | None = None
+    config: RunConfig,
+    *,
+    command: Sequence[str] = (),
+    say: Say = rich.print,
+    interrupts: Interrupts | None = None,
+    checked: bool = False,
 ) -> RunFolder:
     """Train as configured, in a new run folder.
 
@@ -64,6 +69,7 @@ def train(
         say: Receives messages for the user: strings and rich renderables. An error that it raises ends the run, but
             not one that has recorded its end.
         interrupts: Requests to end after the running step, with a checkpoint. `gar train` makes them of signals.
+        checked: Whether `check_before_loading` has accepted the settings.
 
     Returns:
         The run folder: metrics, rollouts, evaluations, checkpoints, and the final model in `model/`. A run with an
@@ -76,7 +82,7 @@ def train(
         Interrupted: After a request to end.
     """
     with lost_rank_named():
-        return _Run(config, say, interrupts).start(command)
+        return _Run(config, say, interrupts, checked=checked).start(command)
 
 
 @lasting_output()
@@ -112,9 +118,9 @@ def resume(
         return _Run(config, say, interrupts).resume(folder, allow_config_change=allow_config_change)
 
 
-def dry_run(config: RunConfig, *, say: Say = rich.print) -> None:
-    """Show the resolved configuration and the preflight, and stop before anything is written."""
-    run = _Run(config, say)
+def dry_run(config: RunConfig, *, say: Say = rich.print, checked: bool = False) -> None:
+    """Show the resolved configuration and the preflight, and stop before anything is written. Arguments as `train`."""
+    run = _Run(config, say, checked=checked)
     run.say(dump_yaml(run.config.model_dump(mode="json")).rstrip())
     run.preflight()
 
@@ -122,10 +128,11 @@ def dry_run(config: RunConfig, *, say: Say = rich.print) -> None:
 class _Run:
     """The steps of one run, in order."""
 
-    def __init__(self, config: RunConfig, say: Say, interrupts: Interrupts | None = None):
+    def __init__(self, config: RunConfig, say: Say, interrupts: Interrupts | None = None, *, checked: bool = False):
         quiet_libraries()
         config = with_template(config)
-        check_before_loading(config)
+        if not checked:
+            check_before_loading(config)
         self.config = config
         self.arguments, self._shaping = grpo_arguments(config)
         check_ranks(self.arguments)

@@ -199,9 +199,9 @@ with hostile_pool() as pool:
 
 def test_run_replaces_a_stopped_keeper(tmp_path: Path) -> None:
     program = """
-workers.START_SECONDS, workers.END_SECONDS = 1.0, 0.5
+workers.START_SECONDS, workers.END_SECONDS = 0.7, 0.2
 kill_when_told(notes[0], 1, how=signal.SIGSTOP)
-with hostile_pool(num_workers=1) as pool:
+with hostile_pool(num_workers=1, timeout_seconds=0.4) as pool:
     print(*(outcome.status for outcome in pool.run([("tell-pid-and-hang-once", str(notes[0])), ("7", "7")])))
     print(wait_until(lambda: not any(map(is_alive, pids_in(notes[0])))))
 """
@@ -211,7 +211,7 @@ with hostile_pool(num_workers=1) as pool:
 def test_close_ends_keepers_that_are_stopped(tmp_path: Path) -> None:
     """The first waits for the second, which is stopped, and cannot end."""
     program = """
-workers.END_SECONDS = 0.5
+workers.END_SECONDS = 0.2
 pool = new_pool()
 pool.run([("tell-pid-and-hang", str(note)) for note in notes])
 keepers = [pids_in(note)[1] for note in notes]
@@ -239,10 +239,10 @@ def kill_when_told(note: Path, which: int, *, times: int = 1, how: signal.Signal
 
 def test_run_tries_again_what_was_killed_from_outside_but_not_for_ever(tmp_path: Path) -> None:
     # Which process is killed, how often, and what becomes of the item.
-    for which, times, status in ((0, 1, Status.OK), (0, 2, Status.ERROR), (1, 1, Status.OK), (1, 4, None)):
-        note = tmp_path / f"{which}-{times}"
-        killer = kill_when_told(note, which, times=times)
-        with hostile_pool(timeout_seconds=20.0, num_workers=1) as pool:
+    with hostile_pool(timeout_seconds=20.0, num_workers=1) as pool:
+        for which, times, status in ((0, 1, Status.OK), (0, 2, Status.ERROR), (1, 1, Status.OK), (1, 4, None)):
+            note = tmp_path / f"{which}-{times}"
+            killer = kill_when_told(note, which, times=times)
             items = [("tell-pid-and-hang-once", str(note)), ("7", "7"), ("7", "8")]
             if status is None:
                 with raises(WorkerError):
@@ -250,7 +250,7 @@ def test_run_tries_again_what_was_killed_from_outside_but_not_for_ever(tmp_path:
             else:
                 assert [outcome.status for outcome in pool.run(items)] == [status, Status.OK, Status.WRONG]
             killer.join(SECONDS)
-            assert pool.run([("7", "7")])[0].status == Status.OK
+        assert pool.run([("7", "7")])[0].status == Status.OK
 
 
 @pytest.mark.parametrize("num_workers", [1, 2])  # of one, none is busy when the budget is spent
@@ -272,12 +272,12 @@ def test_run_many_items_that_hang_cost_a_bounded_time(num_workers: int, caplog: 
 def test_run_limits_get_shorter_before_any_item_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gar.verify.workers.BRIEF_SECONDS", 0.01)
     with hostile_pool(timeout_seconds=0.4) as pool:
-        outcomes = pool.run([*[("hang", "")] * 20, *[("7", "7")] * 20])
-    details = [outcome.detail for outcome in outcomes[:20]]
+        outcomes = pool.run([*[("hang", "")] * 12, *[("7", "7")] * 12])
+    details = [outcome.detail for outcome in outcomes[:12]]
     assert details[:6] == ["killed after 0.4 s"] * 6
-    assert details[8:] == ["killed after 0.04 s"] * 12
+    assert details[8:] == ["killed after 0.04 s"] * 4
     # Every sound answer was tried. On a busy machine 0.04 s may be too short.
-    assert all(outcome.status == Status.OK or outcome.detail == "killed after 0.04 s" for outcome in outcomes[20:])
+    assert all(outcome.status == Status.OK or outcome.detail == "killed after 0.04 s" for outcome in outcomes[12:])
 
 
 def test_run_says_so_when_no_worker_can_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -324,7 +324,7 @@ def test_run_interrupted_leaves_nothing_for_the_next_run(tmp_path: Path) -> None
         assert [outcome.status for outcome in pool.run([("7", "8"), ("7", "7")])] == [Status.WRONG, Status.OK]
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_a_killed_program_leaves_no_process(tmp_path: Path, how: signal.Signals) -> None:
     notes = [tmp_path / "a", tmp_path / "b"]
     text = HANGING_PROGRAM.format(folder=str(Path(__file__).parent), notes=[str(note) for note in notes])

@@ -51,7 +51,7 @@ class Parsed:
     shape: Shape = None
 
 
-@lru_cache(maxsize=256)  # the responses of a group share a gold answer
+@lru_cache(maxsize=1024)  # the responses of a group share a gold answer
 def parse(text: str) -> Parsed:
     r"""Parse the whole of a text, never an expression somewhere inside it.
 

@@ -10,6 +10,7 @@ a sum or product of numbers (`3+15`), a coefficient of a constant or an operatio
 constants or operations (`\sqrt{2}\cdot\sqrt{3}`).
 """
 
+import contextlib
 import math
 import re
 from fractions import Fraction
@@ -19,6 +20,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import sympy
+from antlr4 import PredictionMode
 from latex2sympy2_extended.latex2sympy2 import ConversionConfig, _Latex2Sympy
 
 SUM_OF_NUMBERS, SUM = "sum of numbers", "sum"
@@ -47,8 +49,13 @@ class Converter(_Latex2Sympy):
         return SimpleNamespace(math=lambda: _tree(latex_str))
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=1024)
 def _tree(latex: str) -> Any:
+    """The grammar's tree. ANTLR's SLL mode takes half the time, and gives the same tree or an error."""
+    parser = _Latex2Sympy(config=ConversionConfig()).create_parser(latex)
+    parser._interp.predictionMode = PredictionMode.SLL
+    with contextlib.suppress(Exception):
+        return parser.math()
     return _Latex2Sympy(config=ConversionConfig()).create_parser(latex).math()
 
 

@@ -10,21 +10,19 @@ from dataclasses import dataclass, field
 from gar.verify.words import DATA, DOUBTS, NEVER, NUMBER_WORDS, SCALES, WORDS, Unit, read_unit, unit_named
 
 _MATH = re.compile(r"\$\$([^$]+)\$\$|\$([^$]+)\$(?![0-9])|\\\((.+?)\\\)|\\\[(.+?)\\\]", re.DOTALL)
-_MARK = re.compile(r"[*`<$\\]")
 _MARKS = re.compile(r"\*\*|`|</?(?:b|strong)>")
 _BOX = re.compile(r"\\boxed *\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}")
 _WORD = re.compile(
     r"(?<![\\A-Za-z_])(?<!\\begin\{)(?<!\\end\{)(?:[A-Za-z]{2,}(?:[-'][A-Za-z]+)*(?![A-Za-z])|(?<= )a(?= [a-z]{2}))"
 )
 _CONTENT = re.compile(r"[0-9]|\\(?!cdot|times|circ|begin|end)[A-Za-z]|(?<=[$€£¥])[a-z]")
-_BEFORE_VALUE = re.compile(r"\A(?:[\s,;:!?\"'*)\]]|\.(?![0-9])|-(?= ))*")
+_BEFORE_VALUE = re.compile(r"\A(?:[\s,;:!\"'*)\]]|\.(?![0-9])|-(?= ))*")
 _AFTER_VALUE = " \t,;:\"'*(/"
 _UNIT_PLACE = re.compile(r"(?<=[0-9}!)])(?P<gap> *)(?=[msghLlKNJWVA](?![A-Za-z])|\^\\circ)")
 _CURRENCY = re.compile(r"^(?P<sign>[-+]? *)(?:US *)?\\?(?P<currency>[$€£¥]) *(?P<late>[-+]?)(?=[0-9.\\])")
 _LAST_SIDE = re.compile(r"\A.*[^<>!=]= *(?=[-+]? *\\?[$€£¥])")  # all before it
 _PERCENT = re.compile(r" *\\?%$")
 _LETTER = re.compile(r"(?<![\\A-Za-z0-9])[A-Za-z](?![A-Za-z])|(?<=[0-9])[A-DF-Za-df-z]")  # a variable
-_HEDGE_SIGN = re.compile(r"[~<>?\u2248]|\\approx|\\sim")
 _MATHS_SIGN = re.compile(r"\.\.|[=<>?~+*^_/|0-9]|\\[a-zA-Z]")
 _LEAD = re.compile(
     r"(?:(?:so|thus|hence|therefore|then|finally)\b,? *|\\therefore *)*(?:"
@@ -66,8 +64,6 @@ class Unread(ValueError):
 
 def without_marks(text: str) -> str:
     """A text without bold, the delimiters of formulas and boxes. A dollar sign before a number stays, as `\\$`."""
-    if not _MARK.search(text):
-        return " ".join(text.split())
     text = _MATH.sub(lambda match: f" {next(filter(None, match.groups()), '')} ", _MARKS.sub("", text))
     text = text.replace(r"\therefore", "so ")
     for _ in range(3):
@@ -98,8 +94,6 @@ def words_in(text: str, start: int = 0, *, letters: bool = False) -> Iterator[re
 
 def is_prose(word: str) -> bool:
     """Whether letters are a word and no product such as `abc`."""
-    if "-" in word:
-        return any(map(is_prose, word.split("-")))
     low = word.lower()
     spoken = re.search("[aeiouy]", low) is not None and list(low) != sorted(low)
     return low in _LITTLE or (len(low) > 2 and (spoken or low in NEVER or low in DOUBTS))
@@ -126,8 +120,6 @@ def read_quantity(text: str, nouns: frozenset[str] | None = frozenset(), *, lett
     for match in words_in(before, letters=letters):
         if match[0] not in WORDS["currencies"]:
             _judge(match[0].lower(), nouns or frozenset(), units=False)
-    if _HEDGE_SIGN.search(before + after) or _HEDGE_SIGN.match(value):
-        raise Unread("the answer hedges its value")
     if not letters:
         value, letter_unit = _without_letters(value, spaced=nouns is None)
         after = f" {letter_unit} {after}" if letter_unit else after

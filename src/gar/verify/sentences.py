@@ -89,15 +89,13 @@ def _is_stated(before: str) -> bool:
     if not words or not before[-1].isalpha() or words[0] in _TIMES:
         return False
     last = words[-1]
-    if last == "of" and words[-2:-1] and words[-2] not in WORDS["heads"]:
-        return False
     if last in SCALES or (words[-2:-1] and words[-2] in _BE and _VERB.fullmatch(last) and last not in WORDS["states"]):
         return False
     if last in NEVER or not (last in WORDS["states"] or last in WORDS["transparent"] or _VERB.fullmatch(last)):
         return False
     while len(words) > 1 and words[-1] in WORDS["transparent"]:
         words.pop()
-    return words[-1] not in NEVER or words[-1] in WORDS["heads"]
+    return words[-1] not in NEVER
 
 
 def _chain_value(text: str) -> str | None:

@@ -8,7 +8,6 @@ MAX_ANSWER_CHARS = 2_000  # the longest of IMO-AnswerBench's 400 has under 200
 
 # A box may be written \\boxed where a model escapes twice. `\\.` skips escaped braces such as \{.
 _BRACES = re.compile(r"(?P<box>\\\\?(?:boxed|fbox) *\{)|\\.|[{}]", re.DOTALL)
-_PLAIN_BOX = re.compile(r"\\\\?(?:boxed|fbox) *\{(?P<content>[^{}\\]*)\}")
 _BARE_BOX = re.compile(r"\\boxed *(?P<value>\\frac *(?:[0-9]{2}|\{[^{}]*\} *\{[^{}]*\})|-?[0-9A-Za-z.]+)")
 # Between two boxes of one list.
 _JOINED = re.compile(
@@ -84,8 +83,6 @@ def _boxes(text: str) -> list[Box]:
     first = text.find("box")
     if first < 0:
         return []
-    if text.find("box", first + 3) < 0 and (alone := _PLAIN_BOX.search(text, max(0, first - 2))):
-        return [(alone.start(), *alone.span("content"), alone.end())]
     for match in _BRACES.finditer(text, max(0, first - 2)):
         char = match[0]
         if char == "}" and open_braces:

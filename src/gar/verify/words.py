@@ -15,7 +15,6 @@ NUMBER_WORDS = {word: value for value, word in enumerate(DATA["numerals"]["units
 
 Unit = dict[str, int]
 """The powers of the units that a unit is a product of: {"m": 1, "s": -2}."""
-_PREFIXES = ("kilo", "mega", "giga", "tera", "centi", "deci", "milli", "micro", "nano", "pico")
 _POWERS = {"square": 2, "sq": 2, "squared": 2, "cubic": 3, "cu": 3, "cubed": 3}
 _TIMES = {"s", "min", "h", "day", "night", "week", "month", "year", "time", "piece", "person"}
 _NOT_COUNTED = NEVER | SCALES.keys() | {"mil", "mille"}
@@ -69,10 +68,6 @@ def unit_named(word: str) -> Unit | None:
     for name in dict.fromkeys((word, word.removesuffix("s"), word.removesuffix("es"))):
         if name in _UNITS and len(name) > 2:
             return _UNITS[name]
-        for prefix in _PREFIXES:
-            stem = name.removeprefix(prefix)
-            if stem != name and len(stem) > 3 and stem in _UNITS:
-                return {name: 1}
     return None
 
 

@@ -67,22 +67,21 @@ def methods_table(rows: Sequence[dict[str, Any]]) -> pd.DataFrame:
 
 def curve_table(measured: dict[str, Any]) -> pd.DataFrame:
     """The measured steps of a run, and the training steps before each."""
-    cells = []
+    before = measured["samples"]["before"]
+    total, right = (sum(before[key].values()) for key in ("responses", "correct"))
+    cells = [["0", f"{right / total:.3f}", "-", "-", "-"]] if total else []
     (name,) = [name for name in measured["curves"] if name != "entropy"]
     for step, value in measured["curves"][name].items():
         window = [str(s) for s in range(int(step) - WINDOW + 1, int(step) + 1) if str(s) in measured["training"]]
         parts = [measured["training"][s] for s in window]
+        if not parts:  # fine-tuning samples nothing in training
+            cells.append([step, f"{value:.3f}", "-", "-", "-"])
+            continue
         correct = sum((Counter(part["correct"]) for part in parts), Counter())
-        row: list[Any] = [step, f"{value:.3f}"]
-        if parts:
-            entropies = [measured["curves"]["entropy"][s] for s in window]
-            lengths = [part["length"] for part in parts]
-            row += [
-                f"{correct[METHODS[0]] / max(correct.total(), 1):.2f}",
-                f"{statistics.fmean(lengths):.1f}",
-                f"{statistics.fmean(entropies):.3f}",
-            ]
-        cells.append(row + ["-"] * (5 - len(row)))
+        share = correct[METHODS[0]] / max(correct.total(), 1)
+        length = statistics.fmean(part["length"] for part in parts)
+        entropy = statistics.fmean(measured["curves"]["entropy"][s] for s in window)
+        cells.append([step, f"{value:.3f}", f"{share:.2f}", f"{length:.1f}", f"{entropy:.3f}"])
     return pd.DataFrame(cells, columns=["step", "pass@1", "by steps", "length", "entropy"])
 
 

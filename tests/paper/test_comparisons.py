@@ -17,7 +17,7 @@ from paper.tasks.shorthand import shortened
 from tests.support.errors import raises
 
 pytestmark = pytest.mark.paper
-UNFINISHED = ("shorthand", "tuning")  # runs go on
+UNFINISHED = ("shorthand", "tuning", "word-compete")  # runs go on
 
 
 @pytest.fixture(scope="module")

@@ -1,12 +1,15 @@
 """Counts of methods in the responses of finished runs."""
 
+import json
 from pathlib import Path
 
 import pytest
 
 from gar.config import make_config
 from gar.records import RunFolder
+from gar.records.rollouts import ResponseRecord, SampleRecord
 from paper.analyses import solution_methods
+from paper.comparisons import word_compete
 from paper.comparisons.word_problems import quarters
 from tests.support.rows import rollout
 
@@ -56,3 +59,31 @@ def test_quarters_are_means_over_correct_responses(run):
     assert list(first.values()) == [pytest.approx(2 / 3), 0.5, 0.5, 0.4, pytest.approx(0.2)]
     assert list(second.values()) == [1.0, 0.0, 1.0, 0.25, None]
     assert list(last.values()) == [0.0, None, None, None, None]
+
+
+def test_methods_of_word_problems_are_counted_by_step_with_the_curves_before(run):
+    prompt = "Ana has 4 bags of 6 and loses 5\n"
+    write_step(run, 1, (STEPS, True, None), (REDUCTION, True, None), (STEPS, False, None), prompt=prompt)
+    write_step(run, 2, (STEPS, True, None), ("I guess", False, None), prompt=prompt)
+    fields = ResponseRecord.__dataclass_fields__
+    before = [rollout(index=index, response=STEPS, prompt=prompt, verified=index == 0) for index in range(4)]
+    shared = [{name: getattr(record, name) for name in fields} for record in before]
+    run.write_samples("before", [SampleRecord(**values, set_name="validation") for values in shared])
+    run.append_metrics({"step": 1, "entropy": 0.5})
+    run.append_metrics({"step": 2, "entropy": 0.25, "eval/validation/pass@1": 0.75, "eval/validation/pass@4": 1.0})
+    found = json.loads(json.dumps(word_compete.counted(run.path)))
+    assert found["training"]["1"] == {
+        "responses": {"steps": 2, "reduction": 1}, "correct": {"steps": 1, "reduction": 1}, "length": 9.0,
+    }  # fmt: skip
+    assert found["training"]["2"]["responses"] == {"steps": 1, "other": 1}
+    table = word_compete.curve_table(found)
+    assert table.to_numpy().tolist() == [["0", "0.250", "-", "-", "-"], ["2", "0.750", "0.67", "9.0", "0.375"]]
+
+
+def test_the_gap_is_between_steps_and_a_method():
+    rows = [{"prompt": "4 bags of 6 less 5", "response": text, "verified": right, "num_tokens": 9}
+            for text, right in [(STEPS, True), (STEPS, True), (REDUCTION, True), (REDUCTION, False)]]  # fmt: skip
+    assert word_compete.methods_table(rows).to_numpy().tolist() == [
+        ["steps", "0.500", "0.667", "1.000", "0.000"],
+        ["reduction", "0.500", "0.333", "0.500", "0.500"],
+    ]

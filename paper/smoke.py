@@ -15,7 +15,9 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr, redirect_stdout
 from functools import partial
+from io import StringIO
 from pathlib import Path
 
 from gar.comparison import planned_runs, read_comparison
@@ -84,8 +86,10 @@ def train_row(source: Path, label: str) -> str:
     cell = next(cell for cell in planned_runs(read_comparison(str(source)), str(source)) if cell.label == label)
     records = {"records": {"name": f"{source.stem}-{label}-{os.getpid()}"}}
     config = merge(merge(cell.config.model_dump(mode="json"), SMALL), records)
+    unread = StringIO()
     try:
-        train(make_config(config), say=lambda text: None)
+        with redirect_stdout(unread), redirect_stderr(unread):
+            train(make_config(config), say=lambda text: None)
     except Exception as error:  # whatever it is, the next row runs
         return f"{type(error).__name__}: {error}"[:300]
     return ""

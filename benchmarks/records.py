@@ -2,12 +2,12 @@
 
     python benchmarks/records.py [--steps 1000 10000 100000] [--responses 64] [--save-steps 100] [--folder FOLDER]
 
-Writes what `gar train` writes, in its order, and a small checkpoint every `--save-steps` steps, of which two stay. The
-run ends in the middle, half of `--save-steps` after a checkpoint. Prints for each number of steps:
+Writes rollouts, metrics and small checkpoints as `gar train` does, two of which stay. The run ends half of
+`--save-steps` after its last checkpoint, as if it was killed. Prints for each number of steps:
 
     files       number of files, megabytes of all, megabytes of manifest.jsonl
-    write       CPU seconds to write rollouts and metrics
-    checkpoint  CPU seconds of `seal_checkpoint`, of `rotate_checkpoints`, and of those of the last tenth of the run
+    written in  CPU seconds for rollouts and metrics, for `seal_checkpoint` and `rotate_checkpoints`, and for these two
+                in the last tenth of the run
     open_run    CPU seconds and peak memory
     rollouts    the same of one column of all rollouts
     resume      the same of what a resume reads and cuts before it trains
@@ -29,10 +29,15 @@ from typing import Any
 
 from common import machine, resident_bytes, write_json
 
-from gar.config import make_config
-from gar.records import RolloutRecord, RunFolder, open_run
-from gar.records.checkpoints import find_checkpoint, rotate_checkpoints, seal_checkpoint
-from gar.types import Status
+from gar import Status
+from gar.records import (
+    RolloutRecord,
+    RunFolder,
+    find_checkpoint,
+    open_run,
+    rotate_checkpoints,
+    seal_checkpoint,
+)
 
 RESPONSE = "<think> ? = 7 + 5 = 12, and 12 * 3 = 36 </think> <answer> 36 </answer>"
 NUM_METRICS = 55
@@ -56,8 +61,7 @@ def rows(step: int, number: int) -> list[RolloutRecord]:
 def write_run(folder: Path, steps: int, responses: int, save_steps: int) -> dict[str, float]:
     """A run that was killed. CPU seconds of its writes."""
     run = RunFolder.create(folder, "run")
-    config = make_config({}).model_dump(mode="json")
-    run.write_run(seed=0, command=["gar", "train"], config=config, data_hash=None)
+    run.write_run(seed=0, command=["gar", "train"], config={}, data_hash=None)
     seconds = dict.fromkeys(("write", "seal", "rotate", "seal, last tenth", "rotate, last tenth"), 0.0)
 
     def timed(name: str, step: int, work: Callable[[], Any]) -> None:
@@ -138,11 +142,13 @@ def main() -> None:
             readings = {name: in_a_process(name, folder / "run") for name in READINGS}
         results[str(steps)] = {"files": sizes, "seconds": seconds, "readings": readings}
         print(f"{steps:,} steps of {arguments.responses} responses, a checkpoint every {arguments.save_steps}")
-        print(f"  files       {sizes['number']:,}, {sizes['bytes'] / 1e6:,.0f} MB, manifest {sizes['manifest_bytes'] / 1e6:,.1f} MB")
+        print(f"  files       {sizes['number']:,}, {sizes['bytes'] / 1e6:,.0f} MB", end=", ")
+        print(f"manifest {sizes['manifest_bytes'] / 1e6:,.1f} MB")
         print("  written in  " + ", ".join(f"{name} {spent:.2f} s" for name, spent in seconds.items()))
         for name, used in readings.items():
             print(f"  {name:11} {used['cpu_seconds']:.2f} s, {used['peak_bytes'] / 1e6:,.0f} MB", flush=True)
-    write_json(arguments.out, {"arguments": vars(arguments) | {"folder": None, "out": None}, "results": results, "machine": machine()})
+    settings = {"responses": arguments.responses, "save_steps": arguments.save_steps}
+    write_json(arguments.out, {"settings": settings, "results": results, "machine": machine()})
 
 
 if __name__ == "__main__":

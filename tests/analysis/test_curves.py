@@ -52,7 +52,7 @@ def test_figure_of_seeds_shows_their_mean_with_its_interval_and_cuts_it_to_the_r
 
 def test_figure_says_not_recorded_where_a_metric_is_null_throughout_or_missing(tmp_path):
     run = open_run(make_run(tmp_path, rollouts={}))
-    run.metrics = [row | {"gar/alignment_mean": None} for row in run.metrics]
+    run.metrics = [{**row, "gar/alignment_mean": None} for row in run.metrics]
     axes = learning_curve_figure(run).axes
     assert [words(panel) == ["not recorded"] for panel in axes] == [False, True, False, False]
     empty = curves_figure({"run": [{}]}, {}, title="pass@1")

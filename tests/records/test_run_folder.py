@@ -164,6 +164,23 @@ def test_metrics_since_the_last_checkpoint_are_what_was_logged_in_a_killed_run_t
         open_run(run.path)
 
 
+def test_rows_of_metrics_share_their_names(run):
+    """A long run has as many rows as steps. As dicts they would take four times the memory."""
+    for step in (1, 2):
+        run.append_metrics({"step": step, "reward": None, "tokens": 2**60 + 1})
+    run.append_metrics({"step": 2, "eval/pass@1": 0.5, "text": "no number", "large": 2**70, "flag": True})
+    first, second, third = rows = open_run(run.path).metrics
+    assert rows == [
+        {"step": 1, "reward": None, "tokens": 2**60 + 1},
+        {"step": 2, "reward": None, "tokens": 2**60 + 1},
+        {"step": 2, "eval/pass@1": 0.5},
+    ]
+    assert first._places is second._places
+    assert ("reward" in second, "reward" in third, third.get("reward", 3.0)) == (True, False, 3.0)
+    with pytest.raises(KeyError):
+        _ = third["reward"]
+
+
 def test_rollouts_come_back_whole_in_the_steps_asked_for(run):
     run.write_rollouts([RECORD, NOT_SCORED])
     table = open_run(run.path).rollouts()

@@ -1,6 +1,6 @@
 """The files of a run. A full disk or a kill never loses what was already written."""
 
-from gar.records.checkpoints import marked_checkpoints
+from gar.records.checkpoints import find_checkpoint, marked_checkpoints, rotate_checkpoints, seal_checkpoint
 from gar.records.dotted import leaves
 from gar.records.files import atomic_file, canonical_hash, write_atomic, write_parquet
 from gar.records.manifest import Fault, Manifest
@@ -20,11 +20,14 @@ __all__ = [
     "RunStatus",
     "atomic_file",
     "canonical_hash",
+    "find_checkpoint",
     "is_run_folder",
     "leaves",
     "marked_checkpoints",
     "open_run",
     "record_table",
+    "rotate_checkpoints",
+    "seal_checkpoint",
     "write_atomic",
     "write_parquet",
 ]

@@ -38,7 +38,7 @@ class FinishedLines:
             yield json_object(text, f"{self.path}:{number}")
 
     def texts(self) -> Iterator[bytes]:
-        """The same as they are in the file."""
+        """The lines as they are in the file."""
         facts = self.manifest.entries.get(self.name)
         if facts is None:
             return

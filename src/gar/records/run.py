@@ -9,13 +9,11 @@ files at fault are left out and listed in `faults`: no number takes their place.
 """
 
 import os
-import reprlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from sys import intern
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -25,6 +23,7 @@ from gar.errors import ConfigError, RecordError, printable
 from gar.records.evaluations import NUMBERS, PROBLEMS, SAMPLES, SET, EvaluatedSet, evaluated_sets, read_set
 from gar.records.files import json_object, read_json, read_parquet
 from gar.records.manifest import MANIFEST, DamageError, Fault, Manifest, fault_of
+from gar.records.metrics import read_metrics
 from gar.records.rollout_files import RolloutFiles
 from gar.records.rollouts import ROLLOUT_SCHEMA, SAMPLE_SCHEMA
 from gar.records.run_folder import METRICS, RUN, check_run_folder, read_record
@@ -213,7 +212,8 @@ def open_run(path: str | Path, *, strict: bool = True) -> Run:
     _read_record(run)
     run.config = _checked_settings(run) if run.settings else None
     _check_manifest(run)
-    run.metrics = _metrics(run)
+    with run._reading(METRICS):
+        run.metrics = read_metrics(run.manifest, METRICS)
     run.evaluations = {moment: _evaluation(run, moment) for moment in MOMENTS}
     return run
 
@@ -254,33 +254,6 @@ def _check_manifest(run: Run) -> None:
         lost.append(METRICS)  # the last line is not that of a finished run
     for name in lost:
         run._at_fault(Fault(kind="unlisted", file=name, text=f"{name} is not listed in {MANIFEST}"))
-
-
-def _metrics(run: Run) -> list[dict[str, Any]]:
-    """The rows of `metrics.jsonl`, in ascending order of steps, without values that are not numbers."""
-    path = run.path / METRICS
-    rows: list[dict[str, Any]] = []
-    with run._reading(METRICS):
-        if METRICS not in run.manifest.entries:
-            return rows
-        content = run.manifest.read(METRICS)
-        for number, line in enumerate(content.split(b"\n")[:-1], start=1):
-            place = f"{path}:{number}"
-            row = json_object(line, place)
-            step = row.get("step")
-            if type(step) is not int or not 0 <= step < 2**63:
-                raise RecordError(f"{place}: 'step' must be a whole number, got {reprlib.repr(step)}.")
-            if rows and step < rows[-1]["step"]:
-                raise RecordError(f"{place}: step {step} comes after step {rows[-1]['step']}.")
-            # Interned names: a long run has the same ones in each of its lines.
-            rows.append({intern(name): value for name, value in row.items() if _is_number(value)})
-        return rows
-    return []
-
-
-def _is_number(value: Any) -> bool:
-    """Whether a value is a number, or missing."""
-    return type(value) is float or value is None or (type(value) is int and abs(value) < 2**63)
 
 
 def _evaluation(run: Run, moment: str) -> Mapping[str, EvaluatedSet]:

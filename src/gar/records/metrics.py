@@ -1,0 +1,79 @@
+"""The rows of `metrics.jsonl`, compact: a long run has as many as it has steps, each with the same names."""
+
+import reprlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from gar.errors import RecordError
+from gar.records.files import json_object
+from gar.records.manifest import Manifest
+from gar.records.resumable import FinishedLines
+
+Number = float | int | None
+_NUMBERS = TypeAdapter(dict[str, Annotated[int, Field(gt=-(2**63), lt=2**63)] | float | None])
+
+
+class MetricsRow(Mapping[str, Number]):
+    """Numbers by name. Rows of the same names share these: a dict would take four times the memory."""
+
+    __slots__ = ("_places", "_values")
+
+    def __init__(self, places: Mapping[str, int], values: tuple[Number, ...]) -> None:
+        self._places, self._values = places, values
+
+    def __getitem__(self, name: str) -> Number:
+        return self._values[self._places[name]]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._places
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+
+def read_metrics(manifest: Manifest, name: str) -> Sequence[MetricsRow]:
+    """The rows, in ascending order of steps, without values that are not numbers. Empty if there is no such file.
+
+    Raises:
+        RecordError: The file is not what was written, or a line has no step, or a smaller one than that before.
+    """
+    lines = FinishedLines(manifest, name)
+    path = lines.path
+    rows: list[MetricsRow] = []
+    shared: dict[tuple[str, ...], dict[str, int]] = {}
+    last = 0
+    for number, text in enumerate(lines.texts(), start=1):
+        place = f"{path}:{number}"
+        row = _numbers(text, place)
+        step = row.get("step")
+        if type(step) is not int or not 0 <= step < 2**63:
+            raise RecordError(f"{place}: 'step' must be a whole number, got {reprlib.repr(step)}.")
+        if step < last:
+            raise RecordError(f"{place}: step {step} comes after step {last}.")
+        last = step
+        names = tuple(row)
+        places = shared.get(names) or shared.setdefault(names, {name: i for i, name in enumerate(names)})
+        rows.append(MetricsRow(places, tuple(row.values())))
+    return rows
+
+
+def _numbers(text: bytes, place: str) -> dict[str, Number]:
+    """The numbers of a line, by the fast way if it holds nothing else."""
+    try:
+        return _NUMBERS.validate_json(text, strict=True)
+    except ValidationError:
+        values = json_object(text, place)
+        return {name: value for name, value in values.items() if _is_number(value)}
+
+
+def _is_number(value: Any) -> bool:
+    """Whether a value is a number, or missing."""
+    return type(value) is float or value is None or (type(value) is int and abs(value) < 2**63)

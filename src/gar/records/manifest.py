@@ -328,7 +328,7 @@ class Manifest:
         """How many lines count."""
         if self._until is None:
             return len(lines)
-        return max((n for n, line in enumerate(lines, start=1) if _names(line, self._until)), default=0)
+        return next((n for n in range(len(lines), 0, -1) if _names(lines[n - 1], self._until)), 0)
 
     def _stamp(self) -> object:
         """What changes whenever the file does. None if there is none."""

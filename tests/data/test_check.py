@@ -1,9 +1,14 @@
 import re
 
+import pytest
+
+from gar.data import check
 from gar.data.check import check_problems
 from gar.data.load import load_problems
 from gar.errors import DataError
 from gar.settings import SourceSettings
+from gar.types import Status
+from gar.verify import Graded
 
 
 def ours(number: int, **changes: object) -> dict[str, object]:
@@ -27,11 +32,12 @@ def test_check_problems_compares_stated_answers_and_guesses_none(write_rows):
         ("They sold 1080.\nThat took 5 days.", "1080", "wrong"),
     ]
     path = write_rows(*(ours(i, expert_solution=text, answer=gold) for i, (text, gold, _) in enumerate(cases)))
-    found = check_problems(path, compare=True).comparisons
-    for status, occurrences in found.items():
+    report = check_problems(path, compare=True)
+    for status, occurrences in report.comparisons.items():
         lines = [re.search(r":(\d+): ", example)[1] for example in occurrences]
         assert lines == [str(line) for line, (*_, outcome) in enumerate(cases, start=1) if outcome == status]
-    assert sum(map(len, found.values())) == len(cases)
+    assert report.num_agreeing == 2
+    assert report.num_agreeing + sum(map(len, report.comparisons.values())) == len(cases)
 
 
 def test_check_problems_names_gold_answers_that_cannot_be_parsed(write_rows):
@@ -67,8 +73,21 @@ def test_check_problems_has_errors_exactly_where_load_problems_raises(write_rows
         assert bool(check_problems(path).errors) == rejected
 
 
-def test_check_problems_compares_every_anchor_over_several_batches(write_rows):
+def test_check_problems_compares_every_anchor_over_several_batches(write_rows, monkeypatch: pytest.MonkeyPatch):
+    here: list[str] = []
+    exactly = check.compared_exactly
+    monkeypatch.setattr(check, "compared_exactly", lambda text, gold: here.append(gold) or exactly(text, gold))
     path = write_rows(*(ours(i, expert_solution=[f"A: {i + 1}", "so A: 0"]) for i in range(700)))
     report = check_problems(path, compare=True)
-    assert {status: len(found) for status, found in report.comparisons.items() if found} == {"ok": 700, "wrong": 700}
+    assert {status: len(found) for status, found in report.comparisons.items() if found} == {"wrong": 700}
+    assert report.num_agreeing == 700
     assert report.comparisons["wrong"][0].startswith(f"{path}:1: problem 'n-0'")
+    assert len(here) == 3 * 512  # processes compare all of the others
+
+
+def test_check_problems_names_the_answer_of_a_solution_whose_process_was_killed(write_rows, monkeypatch):
+    killed = Graded(status=Status.TIMEOUT, detail="killed after 5 s")
+    monkeypatch.setattr(check.WorkerPool, "run", lambda self, items: [killed] * len(items))
+    report = check_problems(write_rows(ours(1, answer="x^2", expert_solution=r"\boxed{y^2}")), compare=True)
+    (found,) = report.comparisons[Status.TIMEOUT]
+    assert found.endswith("expert solution ends in 'y^2', gold is 'x^2' (killed after 5 s)")

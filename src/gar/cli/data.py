@@ -230,11 +230,12 @@ def main(arguments: list[str]) -> int:
 
 
 def _print_report(report: DataReport) -> None:
-    findings = {
+    findings: dict[str, Sequence[object]] = {
         "problems without an expert solution (legal, no bonus)": report.without_anchor,
         **{f"rows dropped: {reason}": finding for reason, finding in report.dropped.items()},
         "repeated prompts": report.repeated_prompts,
         **({"gold answers that cannot be parsed": report.unreadable} if report.unreadable else {}),
+        **({"expert answers: ok": range(report.num_agreeing)} if report.num_agreeing else {}),
         **{f"expert answers: {each}": report.comparisons[each] for each in Status if each in report.comparisons},
         "errors": report.errors,
     }
@@ -242,7 +243,7 @@ def _print_report(report: DataReport) -> None:
     counts |= {label: len(finding) for label, finding in findings.items()}
     _show_counts(report.source + (f", read as {report.column_schema}" if report.column_schema else ""), counts)
     for label, finding in findings.items():
-        if finding and finding is not report.comparisons[Status.OK]:
+        if finding and not isinstance(finding, range):  # of nothing but a number
             show(f"\n{label}, for example:")
             for example in finding[:_NUM_EXAMPLES]:
                 show(f"  {example}")

@@ -1,23 +1,29 @@
 """Check a data source before a run: what would be loaded, what would be dropped, and what looks wrong.
 
-One pass. Memory holds a hash per prompt and id, the place of everything found, and the final answers.
+One pass. Memory holds a hash per prompt and id, and the place of everything found.
 """
 
+import os
+import pickle
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Literal
-
-from tqdm import tqdm
 
 from gar.data.problems import iter_problems, prompt_hash, schema_of
 from gar.errors import DataError
-from gar.settings import DEFAULT_SOURCE, SourceSettings
-from gar.types import Status, Tags
-from gar.verify import Graded, Verifier, parse_response
+from gar.settings import DEFAULT_SOURCE, SourceSettings, VerifySettings
+from gar.types import Problem, Status
+from gar.verify.answers import WARM_UP
+from gar.verify.grades import Graded
+from gar.verify.keeper import Setup
+from gar.verify.solutions import compared, compared_exactly, finding
+from gar.verify.workers import WorkerPool
 
 _BATCH = 512
-_Item = tuple[str | None, str, str]  # an answer, a gold answer, and the row as findings name it
+_MOST_WORKERS = 16
 Usability = Literal["usable", "usable for GRPO only", "not usable"]
 
 
@@ -26,7 +32,8 @@ class DataReport:
     """Contents of a source. `load_problems` rejects the `errors`. The user judges the rest.
 
     A finding is the place of its row. `dropped` has them by reason, `comparisons` by the status of the final answer of
-    an expert solution, verified against the gold answer. `unreadable` are gold answers that cannot be parsed.
+    an expert solution, verified against the gold answer, but for the `num_agreeing` that agree. `unreadable` are gold
+    answers that cannot be parsed.
     """
 
     source: str
@@ -37,6 +44,7 @@ class DataReport:
     dropped: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     without_anchor: list[str] = field(default_factory=list)
     repeated_prompts: list[str] = field(default_factory=list)
+    num_agreeing: int = 0
     comparisons: defaultdict[Status, list[str]] = field(default_factory=lambda: defaultdict(list))
     unreadable: list[str] = field(default_factory=list)
 
@@ -67,45 +75,40 @@ def check_problems(source: str, *, options: SourceSettings = DEFAULT_SOURCE, com
     errors exactly if `load_problems` succeeds.
     """
     report = DataReport(source=source)
-    answers: list[_Item] = []
-    golds: list[_Item] = []
-    ids, prompts = set[int](), set[int]()
     try:
-        problems = iter_problems(
-            source,
-            options,
-            on_error=report.errors.append,
-            on_drop=lambda place, reason: report.dropped[reason].append(place),
-        )
-        for place, problem in problems:
-            example = f"{place}: problem {problem.id!r}"
-            report.num_problems += 1
-            report.num_anchors += len(problem.anchors)
-            if not problem.anchors:
-                report.without_anchor.append(example)
-            if _seen(ids, hash(problem.id)):
-                report.errors.append(DataError(f"{example}: the id was already used by an earlier row"))
-            if _seen(prompts, prompt_hash(problem.prompt)):
-                report.repeated_prompts.append(example)
-            if compare:
-                golds.append(("0", problem.answer, example))  # compared, so that it is parsed
-                for anchor in problem.anchors:
-                    format = "think-answer" if Tags().answer_open in anchor.text else "none"
-                    answers.append((parse_response(anchor.text, format=format).answer, problem.answer, example))
+        found = _noted(report, options)
+        with closing(_Comparison(report)) as comparison:
+            while some := list(islice(found, _BATCH)):
+                if compare:
+                    comparison.add(some)
         report.column_schema = schema_of(source, options).name
     except DataError as error:  # no rows, missing columns, a source that cannot be read: nothing follows
         report.errors.append(error)
     if not report.num_problems and not report.errors:
         report.errors.append(DataError(f"{source}: no row gives a problem. Is this the right schema?"))
-    with Verifier() as verifier:  # answers that hang use up the time of their batch, not of all
-        for (answer, gold, example), outcome in _graded(answers, verifier):
-            detail = f" ({outcome.detail})" if outcome.detail else ""
-            line = f"{example}: expert solution ends in {answer!r}, gold is {gold!r}{detail}"
-            report.comparisons[outcome.status].append(line)
-        for (_, _, example), outcome in _graded(golds, verifier):
-            if outcome.status is Status.ERROR:
-                report.unreadable.append(f"{example}: {outcome.detail}")
     return report
+
+
+def _noted(report: DataReport, options: SourceSettings) -> Iterator[tuple[str, Problem]]:
+    """The problems of a source, each as findings name it. Notes what can be seen without its answers."""
+    ids, prompts = set[int](), set[int]()
+    problems = iter_problems(
+        report.source,
+        options,
+        on_error=report.errors.append,
+        on_drop=lambda place, reason: report.dropped[reason].append(place),
+    )
+    for place, problem in problems:
+        example = f"{place}: problem {problem.id!r}"
+        report.num_problems += 1
+        report.num_anchors += len(problem.anchors)
+        if not problem.anchors:
+            report.without_anchor.append(example)
+        if _seen(ids, hash(problem.id)):
+            report.errors.append(DataError(f"{example}: the id was already used by an earlier row"))
+        if _seen(prompts, prompt_hash(problem.prompt)):
+            report.repeated_prompts.append(example)
+        yield example, problem
 
 
 def _seen(hashes: set[int], new: int) -> bool:
@@ -114,9 +117,40 @@ def _seen(hashes: set[int], new: int) -> bool:
     return known
 
 
-def _graded(items: Sequence[_Item], verifier: Verifier) -> Iterator[tuple[_Item, Graded]]:
-    """Compare answers with gold answers, in batches."""
-    for start in tqdm(range(0, len(items), _BATCH), desc="comparing", delay=2, disable=None):
-        batch = items[start : start + _BATCH]
-        answers, golds, _ = zip(*batch, strict=True)
-        yield from zip(batch, verifier.grade_answers(answers, golds, [""] * len(batch)), strict=True)
+class _Comparison:
+    """Compares final answers with gold answers, and notes what it finds.
+
+    Worker processes do that, on all cores. Of the first problems only what needs a parser: a small file starts none.
+    """
+
+    def __init__(self, report: DataReport):
+        self._report, self._is_first = report, True
+        limits = VerifySettings().model_dump(include={"timeout_seconds", "memory_bytes"})
+        setup = Setup(function=pickle.dumps(compared), warm_up=WARM_UP, **limits)
+        self._pool = WorkerPool(setup, min(os.cpu_count() or 1, _MOST_WORKERS))
+
+    def close(self) -> None:
+        """End the processes."""
+        self._pool.close()
+
+    def add(self, found: Sequence[tuple[str, Problem]]) -> None:
+        """Compare the answers of some problems. Those that hang use up the time of these, not of all."""
+        solutions = [(example, anchor.text, problem.answer) for example, problem in found for anchor in problem.anchors]
+        golds = [(example, "", problem.answer) for example, problem in found]
+        outcomes = self._outcomes([(text, gold) for _, text, gold in (*solutions, *golds)])
+        for example, text, gold in solutions:
+            outcome = outcomes[text, gold]
+            if outcome.status is Status.OK:
+                self._report.num_agreeing += 1
+            else:
+                self._report.comparisons[outcome.status].append(f"{example}: {finding(outcome, text, gold)}")
+        for example, _, gold in golds:
+            if outcomes["", gold].status is Status.ERROR:
+                self._report.unreadable.append(f"{example}: {outcomes['', gold].detail}")
+
+    def _outcomes(self, items: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Graded]:
+        exact = {item: compared_exactly(*item) if self._is_first else None for item in items}
+        self._is_first = False
+        known = {item: outcome for item, outcome in exact.items() if outcome is not None}
+        unclear = [item for item in exact if item not in known]
+        return known | dict(zip(unclear, self._pool.run(unclear), strict=True))

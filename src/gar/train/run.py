@@ -219,7 +219,8 @@ class _Run:
             if not is_adapted(self.inputs.model):
                 self._write_folder(folder, "model", lambda staged: trainer.save_model(str(staged)))
             summary = self._sample(lambda: self._finish(folder, step=callback.steps_before))
-        self._say_end(folder, summary)  # the run is finished, whatever printing does
+        if is_main():
+            self._say_end(folder, summary)  # the run is finished, whatever printing does
         return folder
 
     def _train(self, folder: RunFolder, callback: RunCallback, checkpoint: Path | None) -> Any:

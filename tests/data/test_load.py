@@ -4,6 +4,9 @@ import contextlib
 import itertools
 import os
 import pickle
+import subprocess
+import sys
+import time
 
 import numpy as np
 import pytest
@@ -123,6 +126,21 @@ def test_a_failure_leaves_no_file(write_rows, tmp_path, monkeypatch: pytest.Monk
     with raises(RecordError):
         store_problems(write_rows(row(0)), folder=folder)
     assert list(folder.iterdir()) == []
+
+
+def test_the_next_run_removes_the_file_of_a_killed_one_and_no_other(write_rows, tmp_path):
+    source, folder = write_rows(row(0)), tmp_path / "files"
+    folder.mkdir()
+    code = "import sys, time; from gar.data import load; load.plain_batch = lambda *_: time.sleep(600)"
+    reading = f"{code}; load.store_problems(sys.argv[1], folder=load.Path(sys.argv[2]))"
+    with subprocess.Popen([sys.executable, "-c", reading, source, str(folder)]) as process:
+        while not (left := list(folder.iterdir())) and process.poll() is None:
+            time.sleep(0.05)
+        process.kill()
+    assert len(left) == 1
+    first, _ = store_problems(source, folder=folder)
+    second, _ = store_problems(source, folder=folder)
+    assert set(folder.iterdir()) == {first.path, second.path}
 
 
 TEMPLATES = {

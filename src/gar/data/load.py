@@ -1,13 +1,17 @@
 """The problems of a run: read from their source once, kept in an Arrow file, and read from there one at a time.
 
 The file has no name any more when all processes have opened it. So ranks share it, memory holds only what is read at
-the moment, and nothing is left of it, however a run ends.
+the moment, and nothing is left of it. If a process is killed before, the next run removes its file.
 """
 
+import fcntl
+import os
 import sys
 import tempfile
+import weakref
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -29,6 +33,7 @@ from gar.settings import DEFAULT_SOURCE, EMBEDDED_TASKS, DataSettings, SourceSet
 from gar.types import Problem
 
 _BATCH = 4096
+_PREFIX, _SUFFIX = ".gar-problems-", ".arrow"
 
 
 class ProblemTable(LazyProblems):
@@ -178,8 +183,7 @@ def store_problems(
     """
     notes = _Notes()
     batches = _batches(source, options, max_problems, notes.drop)
-    with tempfile.NamedTemporaryFile(prefix=".gar-problems-", suffix=".arrow", dir=folder, delete=False) as file:
-        path = Path(file.name)
+    handle, path = _locked_file(Path(folder or tempfile.gettempdir()))
     try:
         with system_errors(path, "written"):
             digest, prompt_bytes = _write(path, batches, notes)
@@ -191,8 +195,25 @@ def store_problems(
             raise repeated_id(zip(table._rows.column("place").to_pylist(), ids.to_pylist(), strict=True))
     except BaseException:
         path.unlink()
+        os.close(handle)
         raise
+    weakref.finalize(table, os.close, handle)  # and with it the lock
     return table, notes.texts(len(table))
+
+
+def _locked_file(folder: Path) -> tuple[int, Path]:
+    """A new file under a lock that ends with this process. Removes those without one: their processes were killed."""
+    for path in folder.glob(f"{_PREFIX}*{_SUFFIX}"):
+        with suppress(OSError), path.open("rb") as left:
+            fcntl.flock(left, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            path.unlink()
+    while True:
+        handle, name = tempfile.mkstemp(_SUFFIX, _PREFIX, folder)
+        with suppress(OSError):  # a file system without locks keeps what a killed process leaves
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        if os.path.exists(name):
+            return handle, Path(name)
+        os.close(handle)  # another run has removed it before it was locked
 
 
 class _Notes:

@@ -9,11 +9,12 @@ import sys
 import time
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
-from gar.data import load, problems
+from gar.data import load, problems, table
 from gar.data.columns import batch_of, plain_batch
 from gar.data.lengths import fitting, prompt_lengths
 from gar.data.load import ProblemTable, load_problems, store_problems
@@ -263,3 +264,11 @@ def test_faults_are_named_in_the_order_of_their_rows(write_rows):
     torn = write_rows("prompt,answer", "a,1", "b", '"c', name="rows.csv")
     with raises(DataError, None, "row 2: expected 2 values"):
         load_problems(torn)
+
+
+def test_texts_that_repeat_are_never_missed_and_others_rarely_suspected():
+    names = [f"p-{i}" for i in range(3000)] + ["", "é", "p", "0" * 300, "1" * 300]
+    for ids in (pa.chunked_array([names[:7], [], names[7:]]), pa.chunked_array([pa.array(["x", *names])[1:]])):
+        assert not table._may_repeat(ids)
+        assert all(table._may_repeat(pa.chunked_array([*ids.chunks, [name]])) for name in names[::500] + names[-5:])
+    assert table._may_repeat(pa.chunked_array([["a" + "b" * 300, "c" + "b" * 300]]))  # only their ends are compared

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sys
 from unittest import mock
 
@@ -43,6 +44,7 @@ def test_help_loads_nothing_slow_begins_with_the_usage_and_fits_80_columns(write
         assert text.startswith(f"usage: gar {command}".partition(" --")[0])
         assert [line for line in text.splitlines() if len(line) > 80] == []
         assert "(default: <" not in text  # every default is a word
+        assert not re.search(r"\(default:\s*\)|\{None\}\|", " ".join(text.split())), command
         if not command:
             assert all(f"  {name}" in text and summary in text for name, summary in COMMANDS.items())
 

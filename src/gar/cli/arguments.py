@@ -1,7 +1,9 @@
 """Parse command lines with tyro. One table holds the aliases of `gar train`."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from dataclasses import replace
+from types import NoneType, UnionType
+from typing import Annotated, Any, Union, cast, get_args
 
 import tyro
 from pydantic import create_model
@@ -50,6 +52,44 @@ def _truth(info: tyro.constructors.PrimitiveTypeInfo) -> tyro.constructors.Primi
         instance_from_str=lambda words: words[0].lower() == "true",
         is_instance=lambda value: isinstance(value, bool),
         str_from_instance=lambda value: [str(value).lower()],
+    )
+
+
+@_registry.primitive_rule
+def _optional(info: tyro.constructors.PrimitiveTypeInfo) -> tyro.constructors.PrimitiveConstructorSpec[Any] | None:
+    """A value that may be absent shows its kind alone: STR, not {None}|STR. The word None still means absent."""
+    if info.type_origin not in (Union, UnionType) or NoneType not in get_args(info.type):
+        return None
+    kinds = tuple(kind for kind in get_args(info.type) if kind is not NoneType)
+    inner = tyro.constructors.ConstructorRegistry.get_primitive_spec(
+        tyro.constructors.PrimitiveTypeInfo.make(cast(Any, Union[kinds]), info.markers)  # noqa: UP007 (of a tuple)
+    )
+    if not isinstance(inner, tyro.constructors.PrimitiveConstructorSpec) or inner.nargs != 1 or inner.choices:
+        return None
+    return replace(
+        inner,
+        instance_from_str=lambda words: None if words == ["None"] else inner.instance_from_str(words),
+        is_instance=lambda value: value is None or inner.is_instance(value),
+        str_from_instance=lambda value: ["None"] if value is None else inner.str_from_instance(value),
+    )
+
+
+@_registry.primitive_rule
+def _several(info: tyro.constructors.PrimitiveTypeInfo) -> tyro.constructors.PrimitiveConstructorSpec[Any] | None:
+    """A tuple of any length. The help shows an empty one as none."""
+    kinds = get_args(info.type)
+    if info.type_origin is not tuple or kinds[1:] != (...,):
+        return None
+    as_list = tyro.constructors.ConstructorRegistry.get_primitive_spec(
+        tyro.constructors.PrimitiveTypeInfo.make(list[kinds[0]], info.markers)
+    )
+    if not isinstance(as_list, tyro.constructors.PrimitiveConstructorSpec):
+        return None
+    return replace(
+        as_list,
+        instance_from_str=lambda words: tuple(as_list.instance_from_str(words)),
+        is_instance=lambda value: isinstance(value, tuple) and as_list.is_instance(list(value)),
+        str_from_instance=lambda value: as_list.str_from_instance(list(value)) if value else ["none"],
     )
 
 

@@ -54,7 +54,9 @@ class _Run(GenerateJob):
 class _Score(ScoreSettings):
     """Grade responses again, for example for other k."""
 
-    folders: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="FOLDER [FOLDER ...]")]
+    folders: Annotated[
+        tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="FOLDER [FOLDER ...]", help_behavior_hint="")
+    ]
     """Evaluations of a model, or one of them, as `gar eval run` writes them."""
 
     def run(self) -> int:
@@ -77,7 +79,7 @@ class _Table(Settings):
     Several seeds of a model are FOLDER,FOLDER,... and paired in their order.
     """
 
-    models: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="A [B ...]")]
+    models: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="A [B ...]", help_behavior_hint="")]
     """The reference first. A benchmark that a model lacks is a dash."""
     format: Annotated[Literal["text", "markdown"], tyro.conf.arg(metavar="FMT")] = "text"
     """text, for a terminal, or markdown."""

@@ -22,7 +22,9 @@ class _Report(ReportOptions):
     A run may be unfinished, old, or lack files: the page names what is missing.
     """
 
-    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN [RUN ...]")]
+    runs: Annotated[
+        tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN [RUN ...]", help_behavior_hint="")
+    ]
     """Run folders, or folders of them. Runs that differ in their seed alone are shown as one. Others are compared with
     the first."""
     out: Annotated[Path, tyro.conf.arg(metavar="FILE.html")] | None = None

@@ -10,6 +10,7 @@ import pytest
 
 from gar.cli.main import main
 from gar.records import open_run
+from gar.report.build import write_report
 from tests.support.processes import SECONDS, running
 
 SET = ["--benchmark", "arithmetic", "--max-new-tokens", "40"]
@@ -35,6 +36,15 @@ def test_eval_explains_what_it_rejects_before_torch_is_loaded(capsys):
         said = capsys.readouterr().err
         assert text in said
         assert "loading torch" not in said
+
+
+def test_the_page_about_an_evaluation_shows_what_the_terminal_shows(finished, tmp_path, capsys):
+    assert main(["eval", "score", str(finished)]) == 0
+    printed = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    (title, table), *_ = write_report([finished], tmp_path / "page.html").tables.items()
+    assert title in printed
+    assert len(table) > 10
+    assert all(" ".join(" ".join(row).split()) in printed for row in table.itertuples(index=False))
 
 
 def test_eval_run_writes_every_sample_and_its_verdict(finished):

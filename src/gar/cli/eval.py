@@ -2,7 +2,7 @@
 
 import textwrap
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
@@ -110,6 +110,7 @@ def main(arguments: list[str]) -> int:
 
 def _score_folders(folders: "list[EvaluationFolder]", settings: ScoreSettings) -> int:
     from gar.evaluation.scoring import score
+    from gar.evaluation.text_tables import NUMBER_HEADINGS, number_rows
 
     faults = []
     for folder in folders:
@@ -125,29 +126,9 @@ def _score_folders(folders: "list[EvaluationFolder]", settings: ScoreSettings) -
         if fault:
             faults.append(fault)
             show(fault, style="bold red")
-        _print_numbers(f"{identity['benchmark']['name']}, {identity['prompt']['template']}", numbers)
+        title, rows = number_rows(identity, numbers)
+        show_table(title, rows, NUMBER_HEADINGS)
         for note in identity["benchmark"]["notes"]:
             show(f"Note: {note}", style="yellow")
         show(f"Results  {folder.path}\n")
     return DEGENERATE if faults and not settings.allow_degenerate else DONE
-
-
-def _print_numbers(name: str, metrics: dict[str, Any]) -> None:
-    """Print the table of one evaluation."""
-    statuses, intervals = metrics["status_counts"], metrics["interval_95"]
-    ranges = {k: f"{ends[0]:.3f} to {ends[1]:.3f}" if ends else "-" for k, ends in intervals.items()}
-    total = sum(statuses.values())
-    rows = [
-        *((f"pass@{k}", f"{value:.3f}", ranges[k]) for k, value in metrics["pass_at"].items()),
-        # maj@1 and maj@2 are pass@1
-        *((f"maj@{k}", f"{value:.3f}", "") for k, value in metrics["majority_at"].items() if int(k) > 2),
-        (),
-        ("mean tokens of a response", f"{metrics['mean_response_tokens']:.1f}", ""),
-        ("truncated", f"{metrics['truncated_fraction']:.1%}", ""),
-        ("well formatted", f"{metrics['well_formatted_fraction']:.1%}", ""),
-        ("right, whatever the format", f"{metrics['verified_fraction']:.1%}", ""),
-        (),
-        *((f"verification: {status}", f"{count / total:.1%}", f"{count:,}") for status, count in statuses.items()),
-    ]
-    title = f"{name}: {metrics['num_problems']:,} problems, {metrics['num_samples']} samples each"
-    show_table(title, rows, ("", "mean", "95% over problems"))

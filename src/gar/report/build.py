@@ -14,7 +14,7 @@ from gar.report.definitions import DEFINITIONS
 from gar.report.page import GENERATOR, MAX_BYTES, Report, page
 from gar.report.rollouts import browser_rollouts
 from gar.report.runs import differing_settings, find_runs, group_runs, missing, read_run, run_facts
-from gar.report.tables import runs_table, setting, status_table, verdict_counts
+from gar.report.tables import measured_tables, runs_table, setting, status_table, verdict_counts
 from gar.report.verdicts import changes, contests, contrast_table, headline, scope
 
 _SPARE_BYTES = 200_000
@@ -50,7 +50,7 @@ def make_report(runs: Sequence[Run], options: ReportOptions) -> Report:
         for run, count in zip(runs, counts, strict=True)
         if count and not count["right"]
     ]
-    tables = {
+    tables = measured_tables(runs) | {
         f"Against {next(iter(groups))}": contrast_table(against, ("reference", "these runs")),
         "Before and after training": contrast_table(before_after, ("before", "after")),
         "How all recorded responses ended": status_table(runs, counts),

@@ -5,6 +5,7 @@ Skipped unless GAR_TEST_MODEL names its folder.
 
 import json
 import os
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -82,6 +83,18 @@ def test_tags_merged_with_their_neighbors_are_left_out_of_the_span(reader, token
     assert "".join(reader.pieces(sequence.scored_ids)) == WORKING
     assert reader.text([*ids, tokenizer.eos_token_id]) == text
     assert reader.prefilled(prompt) == bool(opening)
+
+
+@pytest.mark.slow
+def test_the_notebook_of_a_first_day_runs_from_top_to_bottom(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GAR_MODEL", MODEL)
+    outputs = outputs_of(ROOT / "examples" / "first_day.ipynb")
+    printed = "".join(line for output in outputs for line in output.get("text", []))
+    assert "Usable: 64 problems, 64 with an expert solution." in printed
+    assert re.search(r"step 3/3  reward (0\.[1-9]|1)", printed)  # it is sometimes right
+    assert "responses, highest alignment first" in printed
+    assert len(list(tmp_path.glob("runs/first-day/runs/*/report.html"))) == 1
 
 
 @pytest.mark.data

@@ -81,7 +81,6 @@ def teacher_trainer(parts: RunParts) -> Any:
         on_rollouts=parts.on_rollouts,
         args=teacher_arguments(config, str(parts.arguments.output_dir)),
         processing_class=parts.tokenizer,
-        callbacks=parts.callbacks,
     )
 
 

@@ -59,7 +59,6 @@ def _supervised(parts: Any, num_steps: int, learning_rate: float | None = None) 
         args=args,
         num_steps=num_steps,
         processing_class=parts.tokenizer,
-        callbacks=parts.callbacks,
         peft_config=parts.adapter,
     )
 

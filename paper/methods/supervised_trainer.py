@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from datasets import Dataset
 from torch import Tensor
-from transformers import TrainerCallback, TrainingArguments
+from transformers import TrainingArguments
 from trl import GRPOConfig, SFTConfig, SFTTrainer
 
 from gar import DataError, Problem, Reader
@@ -25,7 +25,6 @@ class SupervisedTrainer(SFTTrainer):
         args: The run's arguments. Fields that both of TRL's trainers have are used.
         num_steps: Optimizer steps.
         processing_class: The tokenizer.
-        callbacks: As in `SFTTrainer`.
         peft_config: As in `SFTTrainer`.
 
     Raises:
@@ -41,7 +40,6 @@ class SupervisedTrainer(SFTTrainer):
         args: GRPOConfig,
         num_steps: int,
         processing_class: Any,
-        callbacks: list[TrainerCallback],
         peft_config: Any = None,
     ):
         template = cast("Mapping[str, Any] | None", args.chat_template_kwargs)
@@ -50,7 +48,6 @@ class SupervisedTrainer(SFTTrainer):
             args=_sft_arguments(args, num_steps),
             train_dataset=Dataset.from_list(solution_rows(problems, processing_class, reader, template)),
             processing_class=processing_class,
-            callbacks=callbacks,
             peft_config=peft_config,
         )
         self._tokens = StepSum("gar/expert_tokens")

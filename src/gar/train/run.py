@@ -6,7 +6,7 @@ All ranks train. The main process runs the preflight, evaluates and writes, whil
 import contextlib
 import dataclasses
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,7 @@ from gar.integrations.trl.ranks import (
 )
 from gar.integrations.trl.sharded import sample_on_main
 from gar.integrations.trl.trainer import GARTrainer
+from gar.integrations.trl.vllm_generate import colocated_vllm
 from gar.integrations.watchdog import Collapse, Watchdog
 from gar.interrupts import Interrupts
 from gar.methods import METHODS, unread_settings
@@ -145,8 +146,13 @@ class _Run:
         if self.inputs.adapter or is_adapted(self.inputs.model):
             refuse_sharded_adapter(self.arguments)
         self._interrupts = interrupts
+        # `RunCallback` rotates checkpoints: the Trainer would remove an old one before the new one is whole.
+        self._keep_checkpoints, self.arguments.save_total_limit = self.arguments.save_total_limit, None
         self._worthless = ""  # on the main process: why nothing was learned
-        self._trainer_under_way: Any = None  # it has wrapped the model, and may have sharded it
+        self._phases = self._trainers()
+        self._trainer: Any = None  # of the phase that is next, under way, or the last
+        self._is_training = False  # that one has begun: it has wrapped the model, and may have sharded it
+        self._receive: Callable[[int, list[RolloutRecord]], None] = lambda step, rows: None
 
     def start(self, command: Sequence[str]) -> RunFolder:
         """Run from the preflight to the summary, in a new folder."""
@@ -193,8 +199,11 @@ class _Run:
             self._sample(self.inputs.run_preflight)
 
     def _sample(self, work: Callable[[], Any]) -> Any:
-        """The result of `work`, which samples from the policy, on all ranks."""
-        return sample_on_main(work, self.inputs.model, self._trainer_under_way)
+        """The result of `work`, which samples from the policy, on all ranks. With the trainer's vLLM, if it has one."""
+        if self.arguments.use_vllm and self._trainer is None:
+            self._next_trainer()
+        trainer = self._trainer if self._is_training else None
+        return sample_on_main(work, self.inputs.model, trainer, colocated_vllm(self._trainer))
 
     def _new_folder(self) -> Path:
         config = self.config
@@ -211,33 +220,54 @@ class _Run:
     def _run(self, folder: RunFolder, found: ResumePoint | None) -> RunFolder:
         status = status_of(folder, self.say) if is_main() else contextlib.nullcontext()
         with status, lost_rank_named(), self.inputs.verifier:
-            self.arguments = in_folder(self.arguments, self.config, folder.path)
+            in_folder(self.arguments, self.config, folder.path)
             if self.config.evaluate.eval_on_start:
                 self._sample(lambda: self.inputs.evaluate(folder, "before", step=0))
             callback = self._callback(folder, found)
-            trainer = self._train(folder, callback, found and found.path)
+            self._receive = self._on_rollouts(folder, callback)
+            self._train(folder, callback, found and found.path)
             if not is_adapted(self.inputs.model):
-                self._write_folder(folder, "model", lambda staged: trainer.save_model(str(staged)))
+                self._write_folder(folder, "model", lambda staged: self._trainer.save_model(str(staged)))
             summary = self._sample(lambda: self._finish(folder, step=callback.steps_before))
         if is_main():
             self._say_end(folder, summary)  # the run is finished, whatever printing does
         return folder
 
-    def _train(self, folder: RunFolder, callback: RunCallback, checkpoint: Path | None) -> Any:
-        """Train with the method's trainers, one after the other. Returns the last one."""
-        trainer = None
-        for trainer in self._trainers(folder, callback):
+    def _train(self, folder: RunFolder, callback: RunCallback, checkpoint: Path | None) -> None:
+        """Train with the method's trainers, one after the other. Afterwards `_trainer` is the last one."""
+        while (trainer := self._waiting_trainer()) is not None:
             callback.trainer = trainer
-            self._take_model(trainer)
+            in_folder(trainer.args, self.config, folder.path)  # it may have been made before the folder
+            trainer.add_callback(callback)
+            self._is_training = True
             with checkpoint_errors(checkpoint, lambda: callback.loaded), lost_rank_named():
                 trainer.train(resume_from_checkpoint=checkpoint and str(checkpoint))
             callback.steps_before += trainer.state.global_step
             checkpoint = None
-        if trainer is None:
-            raise ConfigError(f"the trainer of method '{self.config.method}' returned no phase. Expected at least one.")
-        return trainer
 
-    def _trainers(self, folder: RunFolder, callback: RunCallback) -> Iterable[Any]:
+    def _waiting_trainer(self) -> Any:
+        """The trainer of the phase that begins next, None after the last."""
+        if self._trainer is None or self._is_training:
+            self._next_trainer()
+        return None if self._is_training else self._trainer
+
+    def _next_trainer(self) -> None:
+        """Take the trainer of the next phase, if there is one, and its model, which may have an adapter now."""
+        trainer = next(self._phases, None)
+        if trainer is None and self._trainer is None:
+            raise ConfigError(f"the trainer of method '{self.config.method}' returned no phase. Expected at least one.")
+        if trainer is None:
+            return
+        check_saves_whole_model(trainer.accelerator)
+        for printing in (PrinterCallback, ProgressCallback):  # `RunCallback` prints progress
+            trainer.remove_callback(printing)
+        self._trainer, self._is_training = trainer, False
+        self.inputs.model = trainer.accelerator.unwrap_model(trainer.model)
+        if is_adapted(self.inputs.model):
+            trained, total = self.inputs.model.get_nb_trainable_parameters()
+            self.say(f"Adapter: {trained:,} of {total:,} parameters are trained ({trained / total:.1%}).")
+
+    def _trainers(self) -> Iterator[Any]:
         """Yield the trainer of each phase of the method, made when the phase before has ended."""
         method, inputs = METHODS[self.config.method], self.inputs
         if not method.cannot_resume:
@@ -253,11 +283,10 @@ class _Run:
             shaping=self._shaping,
             adapter=inputs.adapter,
             arguments=self.arguments,
-            callbacks=[callback],
-            on_rollouts=self._on_rollouts(folder, callback),
+            on_rollouts=lambda step, rows: self._receive(step, rows),
         )
         made: Any = GARTrainer.from_parts(parts) if method.trainer is None else method.trainer(parts)
-        return [made] if hasattr(made, "train") else made
+        yield from [made] if hasattr(made, "train") else made
 
     def _write_folder(self, folder: RunFolder, name: str, write: Callable[[Path], None]) -> None:
         """Write a folder on all ranks. Whenever the run is killed, the folder is complete or absent."""
@@ -278,20 +307,17 @@ class _Run:
         return self._summarize(folder)
 
     def _callback(self, folder: RunFolder, found: ResumePoint | None) -> RunCallback:
-        """The callback rotates checkpoints: the Trainer would remove an old one before the new one is whole."""
-
         def drop_later_records() -> None:
             folder.cut(found.step if found else 0)
             folder.update_run(status="running")
 
-        keep, self.arguments.save_total_limit = self.arguments.save_total_limit, None
         saves = self.arguments.save_strategy != "no" and not self.arguments.save_only_model
         can_resume = saves and not METHODS[self.config.method].cannot_resume
         return RunCallback(
             folder,
             evaluate=lambda step: self._sample(self.inputs.evaluation_metrics),
             evaluate_every=self.config.evaluate.eval_steps if self.inputs.evaluation_sets else 0,
-            keep_checkpoints=keep,
+            keep_checkpoints=self._keep_checkpoints,
             on_loaded=drop_later_records if found else None,
             interrupts=self._interrupts if can_resume else None,
         )
@@ -313,17 +339,6 @@ class _Run:
             watchdog.watch_records(step, rows)
 
         return receive
-
-    def _take_model(self, trainer: Any) -> None:
-        """Take the trainer's model for the policy: it may have an adapter now, and is wrapped when training begins."""
-        check_saves_whole_model(trainer.accelerator)
-        for printing in (PrinterCallback, ProgressCallback):  # `RunCallback` prints progress
-            trainer.remove_callback(printing)
-        self._trainer_under_way = trainer
-        self.inputs.model = trainer.accelerator.unwrap_model(trainer.model)
-        if is_adapted(self.inputs.model):
-            trained, total = self.inputs.model.get_nb_trainable_parameters()
-            self.say(f"Adapter: {trained:,} of {total:,} parameters are trained ({trained / total:.1%}).")
 
     def _summarize(self, folder: RunFolder) -> dict[str, Any]:
         from gar.analysis import learning_curve_figure, save_figure

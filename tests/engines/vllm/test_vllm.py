@@ -10,8 +10,13 @@ from typing import Any
 
 import pytest
 
+from gar.data.arithmetic import load_arithmetic
 from gar.errors import GarError
+from gar.evaluation.evaluate import evaluate_policy
+from gar.models.load import load_policy
 from gar.records import open_run
+from gar.settings import EvaluateSettings, ModelSettings
+from gar.verify import Verifier
 from tests.docs.pages import ROOT
 from tests.support.processes import SECONDS, completed, running, wait_until
 
@@ -83,6 +88,30 @@ def steps(folder: Path) -> list[int]:
         return open_run(folder, strict=False).steps
     except GarError:  # it has just begun
         return []
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_preflight_and_evaluations_of_a_run_sample_with_its_vllm(tmp_path, ranks):
+    """`generate` of transformers fails there. At this temperature it writes what the weights of the step write."""
+    plugin = ["--plugin", str(ROOT / "tests" / "engines" / "vllm" / "no_generate.py")]
+    sizes = f"--trl.max_steps 2 --trl.save_strategy no --trl.per_device_train_batch_size {32 // ranks}"
+    evaluations = "--evaluate.sources test --evaluate.max_problems 6 --evaluate.num_samples 4 --evaluate.eval_steps 1"
+    drawn = "--evaluate.temperature 1e-4 --trl.learning_rate 2e-3"
+    records = ["--records.output_dir", str(tmp_path), "--records.name", "run"]
+    launcher = ["torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m"] if ranks == 2 else []
+    flags = [*plugin, *COLOCATE, *f"{sizes} {evaluations} {drawn}".split(), *records]
+    finished(*launcher, "gar", "train", "--preset", "demo", *flags)
+    run = open_run(tmp_path / "run")
+    assert sum("eval/test/pass@1" in row for row in run.metrics) == 2
+    before, after = (run.samples(moment)["response"].to_pylist() for moment in ("before", "after"))
+    assert before != after
+    problems = load_arithmetic("test")[:6]
+    settings = EvaluateSettings(num_samples=4, temperature=1e-4)
+    for path, found in (("embedded", before), (str(tmp_path / "run" / "model"), after)):
+        model, tokenizer = load_policy(ModelSettings(path=path))
+        with Verifier() as verifier:
+            expected = evaluate_policy(model, tokenizer, problems, verifier, settings, seed=0, max_new_tokens=64)
+        assert found == [response.text for group in expected.groups for response in group]
 
 
 def test_samples_repeat_for_a_seed_and_agree_with_transformers_where_nothing_is_drawn(tmp_path):

@@ -74,10 +74,11 @@ def make_trainer(
         shaping=shaping,
         adapter=None,
         arguments=in_folder(arguments, config, folder),
-        callbacks=[watcher],
         on_rollouts=lambda step, rows: records.extend(rows),
     )
-    return teacher_trainer(parts), records, watcher
+    trainer = teacher_trainer(parts)
+    trainer.add_callback(watcher)
+    return trainer, records, watcher
 
 
 def teacher_texts(watcher: Watcher) -> list[list[int]]:

@@ -5,6 +5,7 @@ A field of the method that the user sets to a different value is an error.
 
 import copy
 import dataclasses
+import tempfile
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any, cast
@@ -24,23 +25,22 @@ from gar.step import Shaping, plan_shaping
 def grpo_arguments(config: RunConfig) -> tuple[GRPOConfig, Shaping]:
     """TRL's configuration for a run (`DEFAULTS`, then the user's fields, then the method's), and the method's plan.
 
-    `in_folder` gives it the run's folder, once that is made.
+    `in_folder` gives it the run's folder, once that is made. Until then it names one that is there.
     """
     check_fields(config.trl)
     method = METHODS[config.method]
-    args = with_method(trl_arguments(GRPOConfig, config, "gar-output"), method, chosen=config.trl)
+    args = with_method(trl_arguments(GRPOConfig, config, tempfile.gettempdir()), method, chosen=config.trl)
     shaping = plan_shaping(TRL, method, dict(config), flags=trl_flags(args), quiet=True)
     if method.check is not None:
         method.check(config, args)
     return args, shaping
 
 
-def in_folder(args: GRPOConfig, config: RunConfig, folder: Path) -> GRPOConfig:
-    """TRL's configuration with checkpoints in a run folder, whose name is the run's for trackers."""
-    changed = copy.copy(args)
-    changed.output_dir = str(folder / "checkpoints")
-    changed.run_name = config.trl.get("run_name", folder.name)
-    return changed
+def in_folder(args: Any, config: RunConfig, folder: Path) -> Any:
+    """The same configuration, changed: checkpoints go into a run folder, whose name is the run's for trackers."""
+    args.output_dir = str(folder / "checkpoints")
+    args.run_name = config.trl.get("run_name", folder.name)
+    return args
 
 
 def trl_arguments(kind: Any, config: RunConfig, output_dir: str | Path, **fields: Any) -> Any:

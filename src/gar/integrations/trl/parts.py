@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from transformers import TrainerCallback
 from trl import GRPOConfig
 
 from gar.config import RunConfig
@@ -29,7 +28,6 @@ class RunParts:
         shaping: Method and settings in force, after all rules.
         adapter: A `peft.LoraConfig`, or None.
         arguments: TRL's, made from `settings`.
-        callbacks: Every trainer of the run gets them.
         on_rollouts: Takes the step of the trainer under way and the records of its responses.
     """
 
@@ -42,7 +40,6 @@ class RunParts:
     shaping: Shaping
     adapter: Any
     arguments: GRPOConfig
-    callbacks: list[TrainerCallback]
     on_rollouts: Callable[[int, list[RolloutRecord]], None]
 
     @property

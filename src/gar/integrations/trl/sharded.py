@@ -1,10 +1,11 @@
-"""Sampling for preflight and evaluations from a policy that ranks may hold in shards.
+"""Sampling for preflight and evaluations from a policy that ranks may hold in shards, or that vLLM samples from.
 
-The main process samples. The others join each call of `generate` with the same random numbers.
+The main process works. If others are needed, they join each call of `generate` with the same random numbers.
 """
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -14,19 +15,35 @@ from transformers.integrations import is_deepspeed_zero3_enabled
 from trl.distributed import DistributedBackend
 from trl.models import unwrap_model_for_generation
 
-from gar.errors import ModelError
+from gar.errors import GarError
 from gar.integrations.trl.ranks import Result, is_main, on_main
+from gar.integrations.trl.vllm_generate import vllm_generate
 from gar.models.families import is_sharded
 from gar.rollouts.generate import generation_state
 
 
-def sample_on_main(work: Callable[[], Result], model: Any, trainer: Any = None) -> Result:
-    """`on_main` for work that calls the unwrapped policy `model` through `generate` alone."""
+def sample_on_main(work: Callable[[], Result], model: Any, trainer: Any = None, vllm: Any = None) -> Result:
+    """`on_main` for work that calls the unwrapped policy `model` through `generate` alone.
+
+    Args:
+        work: Samples.
+        model: The policy.
+        trainer: The trainer that has wrapped it, None before training.
+        vllm: TRL's `VLLMGeneration`, which then samples in place of the model.
+    """
     is_fsdp = trainer is not None and DistributedBackend(trainer.accelerator).is_fsdp
+    if vllm is not None and (trainer is not None or not DistributedBackend(vllm.accelerator).is_fsdp):
+        with vllm_generate(vllm) as generate:
+            return _shared(work, model, generate)
     if PartialState().num_processes == 1 or not (is_fsdp or is_sharded(model) or is_deepspeed_zero3_enabled()):
         return on_main(work)
     with _as_trl_generates(model, trainer):
-        return _lead(work, model) if is_main() else cast(Result, _follow(model))
+        return _shared(work, model, partial(model.generate, synced_gpus=True))
+
+
+def _shared(work: Callable[[], Result], model: Any, generate: Callable[..., Any]) -> Result:
+    """The result of `work`. All ranks make its calls of the model's `generate` together."""
+    return _lead(work, model, generate) if is_main() else cast(Result, _follow(model, generate))
 
 
 @contextmanager
@@ -56,9 +73,9 @@ def _as_trl_generates(model: Any, trainer: Any) -> Iterator[None]:
         yield
 
 
-def _lead(work: Callable[[], Result], model: Any) -> Result:
+def _lead(work: Callable[[], Result], model: Any, generate: Callable[..., Any]) -> Result:
     """Do the work. Announce each call of `generate`, and the end, to the other ranks."""
-    generate, outcome, others_wait = model.generate, ("failed", None), True
+    outcome, others_wait = ("failed", None), True
 
     def generate_on_all(**inputs: Any) -> Any:
         nonlocal others_wait
@@ -66,9 +83,9 @@ def _lead(work: Callable[[], Result], model: Any) -> Result:
         random_state = torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
         broadcast_object_list([("generate", (send_to_device(inputs, "cpu"), random_state))])
         try:
-            return generate(**inputs, synced_gpus=True)
+            return generate(**inputs)
         except BaseException as error:
-            others_wait = isinstance(error, ModelError)  # they raise it too. Other errors leave them in `generate`
+            others_wait = isinstance(error, GarError)  # they raise it too. Other errors leave them in `generate`
             raise
 
     model.generate = generate_on_all
@@ -82,7 +99,7 @@ def _lead(work: Callable[[], Result], model: Any) -> Result:
     return result
 
 
-def _follow(model: Any) -> Any:
+def _follow(model: Any, generate: Callable[..., Any]) -> Any:
     """Make the main process's calls of `generate` with it, until its work has ended. Return its result."""
     device = model.device
     while True:
@@ -95,10 +112,10 @@ def _follow(model: Any) -> Any:
         inputs, random_state = content
         with (
             generation_state(model, inputs["generation_config"], seed=0),
-            suppress(ModelError),  # NaN, which the main process reports
+            suppress(GarError),  # NaN or a long prompt, which the main process reports
         ):
             if device.type == "cuda":
                 torch.cuda.set_rng_state(random_state, device)
             else:
                 torch.set_rng_state(random_state)
-            model.generate(**send_to_device(inputs, device), synced_gpus=True)
+            generate(**send_to_device(inputs, device))

@@ -185,7 +185,7 @@ class GARTrainer(ResumableTrainer):
         settings = parts.settings
         arguments: dict[str, Any] = {
             "model": parts.model, "train_dataset": parts.problems, "verifier": parts.verifier, "args": parts.arguments,
-            "processing_class": parts.tokenizer, "on_rollouts": parts.on_rollouts, "callbacks": parts.callbacks,
+            "processing_class": parts.tokenizer, "on_rollouts": parts.on_rollouts,
             "peft_config": parts.adapter, "method": settings.method, "shaping": parts.shaping,
             "watchdog": WatchdogSettings(mode="off"),  # the run watches over all its phases
         }  # fmt: skip  # a table of names

@@ -30,7 +30,7 @@ from paper.tasks.shorthand import FORMS, Form
 
 ROOT = Path(__file__).parents[1]
 SMALL = {
-    "trl": {"max_steps": 2},
+    "trl": {"max_steps": 2, "per_device_train_batch_size": 16},
     "evaluate": {"max_problems": 2, "num_samples": 2, "pass_at_k": [1, 2], "eval_steps": 0},
     "preflight": {"mode": "off"},
 }

@@ -32,7 +32,8 @@ from gar.models import load_embedded
 @contextlib.contextmanager
 def watched_generate() -> Iterator[list[dict[str, Any]]]:
     """The calls of `generate` inside: when, with which arguments and random state."""
-    generate, calls = GenerationMixin.generate, []
+    mixin: Any = GenerationMixin
+    generate, calls = mixin.generate, []
 
     def watched(model: Any, **arguments: Any) -> Any:
         state = torch.get_rng_state()

@@ -62,7 +62,8 @@ def write_run(folder: Path, steps: int, responses: int, save_steps: int) -> dict
     """A run that was killed. CPU seconds of its writes."""
     run = RunFolder.create(folder, "run")
     run.write_run(seed=0, command=["gar", "train"], config={}, data_hash=None)
-    seconds = dict.fromkeys(("write", "seal", "rotate", "seal, last tenth", "rotate, last tenth"), 0.0)
+    parts = ["write", "seal", "rotate", "seal, last tenth", "rotate, last tenth"]
+    seconds: dict[str, float] = dict.fromkeys(parts, 0.0)
 
     def timed(name: str, step: int, work: Callable[[], Any]) -> None:
         start = time.process_time()

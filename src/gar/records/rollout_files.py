@@ -13,9 +13,10 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
+import pyarrow.compute
 
 from gar.errors import RecordError, first_line
 from gar.records.files import read_parquet, remove_file, write_parquet
@@ -23,6 +24,7 @@ from gar.records.manifest import Fault, Manifest, fault_of
 from gar.records.rollouts import ROLLOUT_SCHEMA
 
 GROWING = "rollouts.arrows"
+_compute: Any = pyarrow.compute  # its functions are made when it is imported
 FILE_BYTES = 64 * 2**20
 """Size at which the stream becomes a file. It bounds the memory of writing and reading one."""
 
@@ -51,7 +53,7 @@ def close_rollouts(manifest: Manifest) -> None:
     """Make a file of the stream, if there is one. After a kill the stream counts, or the file."""
     if GROWING in manifest.entries:
         table = _read_stream(manifest)
-        steps = pc.min_max(table["step"])
+        steps = _compute.min_max(table["step"])
         name = f"rollouts/steps-{steps['min'].as_py():06d}-{steps['max'].as_py():06d}.parquet"
         write_parquet(manifest.folder / name, table)
         manifest.add(name, gone=[GROWING])
@@ -72,7 +74,7 @@ class RolloutFiles:
         """Rollouts of each step, by ascending step."""
         counts = Counter[int]()
         for table in self.tables(["step"]):
-            counts.update({row["values"]: row["counts"] for row in pc.value_counts(table["step"]).to_pylist()})
+            counts.update({row["values"]: row["counts"] for row in _compute.value_counts(table["step"]).to_pylist()})
         return dict(sorted(counts.items()))
 
     def tables(self, names: Sequence[str], steps: Collection[int] | None = None) -> Iterator[pa.Table]:
@@ -84,7 +86,11 @@ class RolloutFiles:
             wanted = None if steps is None else asked[bisect_left(asked, first) : bisect_right(asked, last)]
             if wanted != [] and (columns := self._columns(file, {*names, "step"})) is not None:
                 table = pa.table({name: columns[name] for name in names}, schema)
-                yield table if wanted is None else table.filter(pc.is_in(columns["step"], pa.array(wanted, pa.int64())))
+                yield (
+                    table
+                    if wanted is None
+                    else table.filter(_compute.is_in(columns["step"], pa.array(wanted, pa.int64())))
+                )
 
     def _columns(self, file: str, names: set[str]) -> dict[str, pa.ChunkedArray] | None:
         """Columns of a file. None if it is at fault."""
@@ -105,7 +111,7 @@ class RolloutFiles:
     def _files(self) -> dict[str, dict[str, pa.ChunkedArray]]:
         """What is kept of each file. The stream is read at once and kept whole: a run that goes on will remove it."""
         while self._kept is None:
-            files = sorted(filter(file_steps, self._manifest.entries), key=file_steps)
+            files = sorted(filter(file_steps, self._manifest.entries), key=lambda file: file_steps(file) or (0, 0))
             kept: dict[str, dict[str, pa.ChunkedArray]] = {file: {} for file in files}
             try:
                 if GROWING in self._manifest.entries:

@@ -16,7 +16,6 @@ from typing import Any
 
 from gar.data.problems import iter_problems, no_problems, prompt_hash, repeated_id
 from gar.data.rows import check_suffix
-from gar.records.files import atomic_file
 from gar.settings import DEFAULT_SOURCE, SourceSettings
 from gar.types import Problem
 
@@ -77,6 +76,8 @@ def write_problems(problems: Sequence[Problem], path: Path) -> None:
 
 def write_json_lines(rows: Iterable[Mapping[str, Any]], path: Path) -> None:
     """Write rows as JSON Lines, whole or not at all."""
+    from gar.records.files import atomic_file  # with pyarrow, which `gar data check` of text files does without
+
     with atomic_file(path) as file:
         for row in rows:
             file.write(json.dumps(row, ensure_ascii=False).encode() + b"\n")

@@ -190,8 +190,10 @@ def method_of(response: str, prompt: str) -> Method | None:
         'skipping'
     """
     story = Story("", 1, (Step("+", 1, ""),) * (len(re.findall(r"\d+", prompt)) - 1))
-    shapes = ((method, _shape(write_solution(story, method, "bare"))) for method in METHODS)
-    return next((method for method, shape in shapes if shape == _shape(response)), None)
+    for method in METHODS:
+        if _shape(write_solution(story, method, "bare")) == _shape(response):
+            return method
+    return None
 
 
 def _shape(response: str) -> list[list[int]]:

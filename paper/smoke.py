@@ -15,25 +15,18 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import redirect_stderr, redirect_stdout
 from functools import partial
-from io import StringIO
 from pathlib import Path
 
 from gar.comparison import planned_runs, read_comparison
-from gar.config import make_config, merge
 from gar.models import embedded_path
-from gar.train.run import train
 from paper.tasks import long_chains
 from paper.tasks.__main__ import write_task
 from paper.tasks.shorthand import FORMS, Form
 
 ROOT = Path(__file__).parents[1]
-SMALL = {
-    "trl": {"max_steps": 2, "per_device_train_batch_size": 16},
-    "evaluate": {"max_problems": 2, "num_samples": 2, "pass_at_k": [1, 2], "eval_steps": 0},
-    "preflight": {"mode": "off"},
-}
+SMALL = "--trl.max_steps 2 --evaluate.max_problems 2 --preflight.mode off"
+SMALL_ROW = f"{SMALL} --trl.per_device_train_batch_size 16 --evaluate.num_samples 2 --evaluate.pass_at_k 1 2"
 NEEDS = {"paper-qwen3": "a GPU", "Qwen/": "the Hub", ".jsonl": "real data", ".csv": "real data"}
 NEEDS |= dict.fromkeys(("warm_start", "make_model", "tune_embedded_task"), "minutes")
 """A word of a command, and what it needs."""
@@ -68,9 +61,8 @@ def commands() -> Iterator[str]:
         elif not span.startswith(("gar train", "gar report", "python -m paper.")):
             continue
         last = span
-        small = " --trl.max_steps 2 --evaluate.max_problems 2 --preflight.mode off"
         name = " --records.name NAME --resume-if-exists" if span == "gar train --preset demo" else ""
-        yield f"{span}{small}{name}" if span.startswith("gar train") else span
+        yield f"{span} {SMALL}{name}" if span.startswith("gar train") else span
 
 
 def run_command(command: str) -> str:
@@ -82,17 +74,13 @@ def run_command(command: str) -> str:
 
 
 def train_row(source: Path, label: str) -> str:
-    """Train one row of a comparison with its first seed, in this process. The error, or nothing."""
+    """Train one row of a comparison with its first seed. As `run_command`."""
     cell = next(cell for cell in planned_runs(read_comparison(str(source)), str(source)) if cell.label == label)
-    records = {"records": {"name": f"{source.stem}-{label}-{os.getpid()}"}}
-    config = merge(merge(cell.config.model_dump(mode="json"), SMALL), records)
-    unread = StringIO()
-    try:
-        with redirect_stdout(unread), redirect_stderr(unread):
-            train(make_config(config), say=lambda text: None)
-    except Exception as error:  # whatever it is, the next row runs
-        return f"{type(error).__name__}: {error}"[:300]
-    return ""
+    config = Path(f"{source.stem}-{label}.yaml")
+    config.write_text(cell.config.model_dump_json())
+    return run_command(
+        f"gar train {config} {SMALL_ROW} --evaluate.eval_steps 0 --records.name {config.stem}-{os.getpid()}"
+    )
 
 
 def parts() -> Iterator[tuple[str, str, Callable[[], str]]]:

@@ -122,5 +122,7 @@ def test_verl_and_slime_write_every_problem_with_its_expert_solution(write_rows,
 @pytest.mark.data
 def test_check_compares_the_expert_solutions_of_gsm8k(data_dir, capsys):
     assert main(["check", str(data_dir / "gsm8k_train_2000.jsonl")]) == 0
-    found = {label: count for label, count in table(capsys.readouterr().out).items() if label.startswith("expert")}
+    found = {
+        label: count for label, count in table(capsys.readouterr().out).items() if label.startswith("expert answers")
+    }
     assert tuple(found.values()) == (1939, 11, 50)

@@ -4,7 +4,6 @@ import contextlib
 import itertools
 import os
 import pickle
-import subprocess
 import sys
 import time
 
@@ -26,6 +25,7 @@ from gar.reader import Reader, SpanRule
 from gar.settings import SignalSettings, SourceSettings
 from gar.types import Tags
 from tests.support.errors import raises
+from tests.support.processes import running
 
 PLAIN = Renderer(template="plain", chat=False)
 TALK = [{"role": "user", "content": "3+4="}, {"role": "assistant", "content": ""}]
@@ -134,7 +134,7 @@ def test_the_next_run_removes_the_file_of_a_killed_one_and_no_other(write_rows, 
     folder.mkdir()
     code = "import sys, time; from gar.data import load; load.plain_batch = lambda *_: time.sleep(600)"
     reading = f"{code}; load.store_problems(sys.argv[1], folder=load.Path(sys.argv[2]))"
-    with subprocess.Popen([sys.executable, "-c", reading, source, str(folder)]) as process:
+    with running([sys.executable, "-c", reading, source, str(folder)]) as process:
         while not (left := list(folder.iterdir())) and process.poll() is None:
             time.sleep(0.05)
         process.kill()

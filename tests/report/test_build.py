@@ -152,8 +152,7 @@ def test_every_number_on_the_page_has_a_definition(tmp_path):
 def test_curves_of_seeds_are_means_with_the_range_of_seeds_and_long_ones_keep_their_ends(tmp_path):
     runs = [read_run(make_run(tmp_path, f"s{seed}", seed=seed, steps=3 + seed)) for seed in (0, 1)]
     for run, factor in zip(runs, (1, 3), strict=True):
-        for row in run.metrics:
-            row["reward"] = factor * row["step"]
+        run.metrics = [{**row, "reward": factor * row["step"]} for row in run.metrics]
     (line,) = make_report(runs, ReportOptions()).charts[0].series
     assert (line.label, line.steps) == ("gar-grpo, 2 seeds", [1, 2, 3])
     assert (line.values, line.low, line.high) == ([2, 4, 6], [1, 2, 3], [3, 6, 9])

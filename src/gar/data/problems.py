@@ -40,7 +40,6 @@ def iter_problems(
     `on_error` is called with the error for a bad row. If it returns, the row is skipped. Missing columns and an empty
     or unreadable source always raise a `DataError`. On a terminal a progress bar appears after two seconds.
     """
-    expect(source, str, "source", "the name of a file, a folder or a data set on the Hub", error=DataError)
     if source in EMBEDDED_TASKS:
         generated = load_arithmetic(cast(Split, options.split), cast("SolutionMethod | None", options.subset))
         yield from ((f"{source} {problem.id}", problem) for problem in generated)
@@ -54,6 +53,7 @@ class SourceRows:
     """The rows of a source in their order, and the problems that they give. Arguments as in `iter_problems`."""
 
     def __init__(self, source: str, options: SourceSettings = DEFAULT_SOURCE):
+        expect(source, str, "source", "the name of a file, a folder or a data set on the Hub", error=DataError)
         self.source, self._options = source, options
         self._schema: ColumnSchema | None = None
         self._columns: dict[str, None] = {}  # in order of appearance

@@ -128,6 +128,7 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> NotingTrainer:
     return train(tmp_path_factory.mktemp("own"), vllm_importance_sampling_correction=False)[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["server", "colocate"])
 def test_vllms_correction_makes_the_pass_that_vectors_come_from(own, tmp_path, mode):
     """Without it, GAR passes over the responses that need a vector, and always over the anchors."""

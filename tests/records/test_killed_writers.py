@@ -89,6 +89,7 @@ def check(path: Path) -> None:
     assert len(run.record["resume_times"]) <= 3
 
 
+@pytest.mark.slow
 def test_a_run_killed_at_any_write_goes_on_and_ends_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(rollout_files, "FILE_BYTES", 20_000)
     kills, draw = Kills(monkeypatch), random.Random(0)

@@ -32,9 +32,8 @@ FAST = ["--preset", "bench", "--preflight.mode", "off", "--evaluate.sources", "t
 FAST += ["--evaluate.pass_at_k", "1", "--evaluate.max_problems", "2", "--data.max_problems", "64"]
 
 
-@pytest.mark.parametrize(  # each kind of trainer but the judge's
-    "method", ["sft-grpo", *(pytest.param(name, marks=pytest.mark.slow) for name in ("rft", "chord", "sdpo"))]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["sft-grpo", "rft", "chord", "sdpo"])  # each kind of trainer but the judge's
 def test_a_run_from_the_command_line(method: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     small = ["--trl.max_steps", "2", "--trl.per_device_train_batch_size", "16", "--trl.num_iterations", "1"]
     arguments = ["train", *FAST, *small, "--plugin", "paper.methods", "--method", method]

@@ -291,7 +291,9 @@ class _Run:
     def _write_folder(self, folder: RunFolder, name: str, write: Callable[[Path], None]) -> None:
         """Write a folder on all ranks. Whenever the run is killed, the folder is complete or absent."""
         with contextlib.ExitStack() as stack:
-            write(on_main(lambda: stack.enter_context(folder.new_folder(name))))
+            staged = on_main(lambda: stack.enter_context(folder.new_folder(name)))
+            with lost_rank_named():
+                write(staged)
             PartialState().wait_for_everyone()
 
     def _finish(self, folder: RunFolder, *, step: int) -> dict[str, Any]:

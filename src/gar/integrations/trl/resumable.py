@@ -8,6 +8,7 @@ from accelerate.utils import send_to_device
 from trl import GRPOTrainer
 
 from gar.integrations.trl.flags import generation_passes
+from gar.integrations.trl.ranks import lost_rank_named
 from gar.records.files import library_errors
 
 
@@ -18,7 +19,7 @@ class ResumableTrainer(GRPOTrainer):
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         """Save what is under way, too: the sums for the next line of metrics, and rollouts that are not used up."""
-        with library_errors():
+        with library_errors(), lost_rank_named():
             super()._save_checkpoint(model, trial)
         if self.args.save_only_model:
             return

@@ -10,21 +10,21 @@ from typing import Any
 from unittest import mock
 
 from gar.cli.main import main
-from gar.integrations.trl.callbacks import StepTimer
+from gar.integrations.trl.callbacks import RunCallback
 
 
 def train(signals: str, *arguments: str) -> int:
     """Exit status of `gar train` in this process."""
-    begin = StepTimer.on_step_begin
+    begin = RunCallback.on_step_begin
 
-    def begin_signalled(timer: StepTimer, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        begin(timer, args, state, control, **kwargs)
+    def begin_signalled(callback: RunCallback, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        begin(callback, args, state, control, **kwargs)
         for event in signals.split():
             step, name = event.split(":")
             if int(step) == state.global_step + 1 and os.environ.get("RANK") == os.environ.get("SIGNALLED_RANK"):
                 os.kill(os.getpid(), signal.Signals[name])
 
-    with mock.patch.object(StepTimer, "on_step_begin", begin_signalled):
+    with mock.patch.object(RunCallback, "on_step_begin", begin_signalled):
         return main(["train", *arguments])
 
 

@@ -42,7 +42,7 @@ class Comparison:
         return [cell for cell, result in found if result is None and cell.title not in self.stopped]
 
     def run(self, pool: LocalPool, *, wait: bool = True) -> bool:
-        """Run what is not finished, then write the report. Returns whether every cell has a result.
+        """Run the unfinished cells, then write the report. Returns whether every cell has a result.
 
         Cells run in order, as many at a time as the pool has room for. A cell of a different process starts here if it
         ends there without a result. Without `wait` this ends if only such cells are left. A damaged folder stops its

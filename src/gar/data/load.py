@@ -1,7 +1,7 @@
 """The problems of a run: read from their source once, kept in an Arrow file, and read from there one at a time.
 
-The file has no name any more when all processes have opened it. So ranks share it, memory holds only what is read at
-the moment, and nothing is left of it. If a process is killed before, the next run removes its file.
+The file has no name any more when all processes have opened it. Ranks share it. Memory holds the rows
+in use. Nothing is left of the file. If a process is killed before, the next run removes its file.
 """
 
 import fcntl

@@ -1,4 +1,4 @@
-"""Problems that stay in Arrow, each read when it is asked for, and what is known about all of them from Arrow alone."""
+"""Problems that stay in Arrow. Each is read on request. Checks of all rows run in Arrow."""
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence

@@ -7,7 +7,7 @@ one, or the name of a setting.
 
 import difflib
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 
@@ -96,8 +96,8 @@ def expect(value: object, kinds: Any, name: str, expected: str, *, error: type[G
 
 
 def expect_members(values: Any, kinds: Any, name: str, expected: str, *, error: type[GarError] = ConfigError) -> None:
-    """`expect` for each member of a list, which a text is not: it would be read as letters."""
-    if isinstance(values, str | Mapping) or not isinstance(values, Iterable):
+    """`expect` for each member of a list: a text would be read as letters, and a generator can be read once."""
+    if isinstance(values, str | Mapping | Iterator) or not isinstance(values, Iterable):
         expect(values, (), name, f"a list: {expected} each", error=error)
     for index, value in enumerate(values):
         expect(value, kinds, f"{name}[{index}]", expected, error=error)

@@ -7,6 +7,8 @@ BIN := $(VENV)/bin
 export HF_HUB_OFFLINE := 1
 export HF_HUB_DISABLE_TELEMETRY := 1
 export TOKENIZERS_PARALLELISM := false
+# Tests start hundreds of processes: without bytecode each would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 # A file is one worker's. The order is that of the folders: pytest-xdist's own starts a long file with few tests at the very end.
 # A worker that hangs is ended (pyproject.toml). A new one would hang in the same test.
 TWO_WORKERS := -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0

@@ -119,6 +119,7 @@ def test_two_comparisons_share_the_cells(plan):
     assert [*finished_results(others)] == [("gar-grpo", 0), ("mine", 0)]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel of Linux ends a cell with its parent")
 def test_a_cell_ends_with_its_comparison(plan):
     _, (planned,) = plan(seeds=[15], runs=["grpo"])

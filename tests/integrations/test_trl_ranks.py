@@ -43,26 +43,17 @@ CLOSE = {"own passes": 1e-6, "captured": 1e-6, "g2rl": 1e-5, "function": 1e-6}
 """Tolerance of rewards. G2RL stretches the novelties of a group to [0, 1], and so their differences of 1e-7."""
 
 
-def replays(folder: Path) -> dict[str, dict[str, Any]]:
-    return {name: replay(folder, *settings) for name, settings in SETTINGS.items()}
-
-
-@pytest.fixture(scope="module")
-def all_runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict, list[dict]]:
-    """The results of one rank, and of each of two."""
-    folder = tmp_path_factory.mktemp("ranks")
-    return replays(folder), run_ranks(replays, 2, folder, folder)
-
-
 def column(run: dict[str, Any], name: str) -> torch.Tensor:
     return torch.tensor([getattr(record, name) for record in run["records"]], dtype=torch.float64)
 
 
-@pytest.mark.parametrize("name", SETTINGS)
-def test_two_ranks_give_what_one_gives(all_runs, name):
+@pytest.mark.parametrize(
+    "name", ["own passes", *(pytest.param(name, marks=pytest.mark.slow) for name in [*SETTINGS][1:])]
+)
+def test_two_ranks_give_what_one_gives(name, tmp_path):
     """Vectors, weights, rewards, advantages, records, metrics and the number of passes."""
-    one, close = all_runs[0][name], CLOSE[name]
-    first, second = two = [run[name] for run in all_runs[1]]
+    one, close = replay(tmp_path, *SETTINGS[name]), CLOSE[name]
+    first, second = two = run_ranks(replay, 2, tmp_path, tmp_path, *SETTINGS[name])
     assert one["vectors"].norm(dim=-1).sum() >= 15
     for run in two:
         assert run["wrapper"] == "DistributedDataParallel"

@@ -62,6 +62,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     return train(config(tmp_path_factory.mktemp("runs"), "whole", **DISTURBED), say=lambda what: SAID.append(str(what)))
 
 
+@pytest.mark.slow
 @torch.no_grad()
 def test_run_leaves_the_adapter_and_a_merged_model(finished: RunFolder):
     ids, folders = torch.arange(16).reshape(2, 8), (finished.path / "adapter", finished.path / "model", "embedded")

@@ -61,6 +61,7 @@ def test_train_outlives_the_readers_of_its_output(tmp_path):
     assert_whole(RunFolder.open(tmp_path / "run"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("closed", ["reader", "stdout and stderr"])
 def test_report_is_written_without_anybody_to_read_about_it(finished, tmp_path, closed):
     page, script = tmp_path / "page.html", {"reader": '"$@"', "stdout and stderr": '"$@" >&- 2>&-'}

@@ -15,7 +15,7 @@ TWO_WORKERS := -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 
 # One slow test takes minutes on a quiet machine, and may take ten times as long on a busy one.
 LONG := -o faulthandler_timeout=7200
 
-.PHONY: help install install-dev demo test test-install test-newest test-slow test-engines test-vllm test-faults test-gpu test-all docs lint prose types imports format clean
+.PHONY: help install install-dev demo test test-install test-newest test-slow test-engines test-vllm test-verl-vllm test-faults test-gpu test-all docs lint prose types imports format clean
 
 help:
 	@echo "make demo          install into .venv what a user installs, then train the embedded model with gradient-aligned rewards (CPU, minutes)"
@@ -25,6 +25,7 @@ help:
 	@echo "make test-slow     the tests that take long, and those in a browser where chromium is installed"
 	@echo "make test-engines  install Megatron, DeepSpeed, verl and an older transformers apart, then run their tests"
 	@echo "make test-vllm     install vLLM's build for CPUs apart, then run its tests"
+	@echo "make test-verl-vllm  install verl with vLLM's build for CPUs apart, then run whole jobs of verl"
 	@echo "make test-faults   kill commands, damage files, fill the disk: no loss goes unreported (Linux, half an hour)"
 	@echo "make test-gpu      all that needs a GPU, in under eight minutes, with the packages of PYTHON and what scripts/gpu_wheels.sh fetched"
 	@echo "make test-all      make test plus the slow tests, those in a browser, and make test-faults"
@@ -129,6 +130,19 @@ $(VLLM)/.installed: constraints/vllm.txt pyproject.toml
 test-vllm: $(VLLM)/.installed
 	OMP_NUM_THREADS=1 $(VLLM)/bin/python -m pytest -rs -n 0 $(LONG) tests/engines/vllm tests/contracts/test_vllm.py
 
+# The two together, on verl's versions. Compiled, for Ray gives some of its processes fifteen seconds to begin.
+VERL_VLLM := .venv-verl-vllm
+$(VERL_VLLM)/.installed: constraints/verl.txt constraints/verl-vllm.txt pyproject.toml
+	test -x $(VERL_VLLM)/bin/python || $(PYTHON) -m venv $(VERL_VLLM)
+	$(VERL_VLLM)/bin/pip install -q --disable-pip-version-check --no-deps -r constraints/verl.txt
+	$(VERL_VLLM)/bin/pip install -q --disable-pip-version-check --no-deps -r constraints/verl-vllm.txt
+	$(VERL_VLLM)/bin/pip install -q --disable-pip-version-check --no-deps -e .
+	rm -rf $(VERL_VLLM)/lib/python*/site-packages/tests  # as above
+	touch $@
+
+test-verl-vllm: $(VERL_VLLM)/.installed
+	OMP_NUM_THREADS=1 $(VERL_VLLM)/bin/python -m pytest -rs $(LONG) tests/engines/verl/test_job.py
+
 test-engines: install-dev $(MEGATRON)/.installed $(DEEPSPEED)/.installed $(TRANSFORMERS)/.installed $(VERL)/.installed
 	PYTHONPATH=$(MEGATRON) OMP_NUM_THREADS=1 $(BIN)/pytest -rs $(TWO_WORKERS) tests/engines/megatron
 	PYTHONPATH=$(DEEPSPEED) OMP_NUM_THREADS=1 $(BIN)/pytest -rs -n 0 tests/engines/deepspeed
@@ -158,4 +172,4 @@ format: install-dev
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) $(MEGATRON) $(DEEPSPEED) $(TRANSFORMERS) $(VERL) $(VLLM) $(NEWEST) build dist site src/*.egg-info .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(MEGATRON) $(DEEPSPEED) $(TRANSFORMERS) $(VERL) $(VLLM) $(VERL_VLLM) $(NEWEST) build dist site src/*.egg-info .pytest_cache .ruff_cache

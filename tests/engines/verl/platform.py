@@ -8,7 +8,8 @@ from verl.plugin.platform import PlatformBase, set_platform
 
 _RESULTS: dict[str, Any] = {
     **dict.fromkeys(("max_memory_allocated", "max_memory_reserved", "memory_allocated", "memory_reserved"), 0),
-    **dict.fromkeys(("empty_cache", "ipc_collect", "reset_peak_memory_stats", "manual_seed", "manual_seed_all")),
+    **dict.fromkeys(("empty_cache", "ipc_collect", "reset_peak_memory_stats")),
+    **dict.fromkeys(("manual_seed", "manual_seed_all", "set_rng_state")),
     "get_device_name": "cpu",
     "mem_get_info": (0, 0),
 }
@@ -18,7 +19,7 @@ class _Device:
     """`torch.cpu` with the functions of `torch.cuda` that verl calls on every device."""
 
     def __getattr__(self, name: str) -> Any:
-        return (lambda *_: _RESULTS[name]) if name in _RESULTS else getattr(torch.cpu, name)
+        return (lambda *_, **__: _RESULTS[name]) if name in _RESULTS else getattr(torch.cpu, name)
 
 
 class PlatformCPU(PlatformBase):

@@ -1,10 +1,13 @@
-"""vLLM itself, its build for CPUs: TRL's colocated mode, and evaluation. `make test-vllm` installs it and runs this."""
+"""vLLM itself, its build for CPUs: TRL's two modes, and evaluation. `make test-vllm` installs it and runs this."""
 
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +16,14 @@ import pytest
 from gar.data.arithmetic import load_arithmetic
 from gar.errors import GarError
 from gar.evaluation.evaluate import evaluate_policy
+from gar.models.embedded import load_embedded
 from gar.models.load import load_policy
 from gar.records import open_run
 from gar.settings import EvaluateSettings, ModelSettings
 from gar.verify import Verifier
 from tests.docs.pages import ROOT
 from tests.support.processes import SECONDS, completed, running, wait_until
+from tests.support.vllm import named_vllm
 
 pytest.importorskip("vllm", reason="vLLM is not installed: make test-vllm installs it and runs this")
 
@@ -48,8 +53,36 @@ def trained(out: Path, *flags: str) -> dict[str, Any]:
     return json.loads(out.read_text())
 
 
-@pytest.mark.parametrize("flags", [(), ("--adapter",)])
-def test_weights_arrive_before_each_of_ten_steps_and_rewards_are_those_of_the_scorer(tmp_path, flags):
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[str]:
+    """Where vLLM serves the embedded model."""
+    for part in load_embedded():
+        part.save_pretrained(tmp_path / "served")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    flags = f"--host 127.0.0.1 --port {port} --dtype float32 --max-model-len 128 --enforce-eager"
+    flags += " --logprobs-mode processed_logprobs --max-logprobs -1"  # as TRL asks
+    command = [sys.executable, "-m", "vllm.entrypoints.cli.main", "serve", str(tmp_path / "served"), *flags.split()]
+    environment = ENVIRONMENT | {"VLLM_SERVER_DEV_MODE": "1", "PYTHONPATH": named_vllm(tmp_path / "named")}
+    url = f"http://127.0.0.1:{port}"
+
+    def answers() -> bool:
+        try:
+            return urllib.request.urlopen(f"{url}/health", timeout=SECONDS).status == 200
+        except OSError:
+            return False
+
+    with open(tmp_path / "log", "wb") as log:
+        streams = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}
+        with running(command, env=environment, cwd=tmp_path, **streams) as process:
+            assert wait_until(lambda: process.poll() is not None or answers(), LONG)
+            assert process.returncode is None, (tmp_path / "log").read_text()
+            yield url
+
+
+@pytest.mark.parametrize("flags", [(), ("--adapter",), ("--server",)], ids=["all weights", "adapter", "server"])
+def test_weights_arrive_before_each_of_ten_steps_and_rewards_are_those_of_the_scorer(tmp_path, flags, request):
+    flags += (request.getfixturevalue("server"),) if "--server" in flags else ()
     seen = trained(tmp_path / "seen.json", *flags)
     assert seen["ratios"] == [pytest.approx(1, abs=1e-4)] * 10
     assert len({reward for step in seen["rewards"] for reward in step}) > 15

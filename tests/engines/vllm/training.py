@@ -1,6 +1,6 @@
-"""A training with vLLM in the trainer's own process, as a program: vLLM ends with its process.
+"""A training with vLLM, in the trainer's own process or a server, as a program: vLLM ends with its process.
 
-python -m tests.engines.vllm.training OUT.json [--adapter] [--without-sync]
+python -m tests.engines.vllm.training OUT.json [--adapter] [--without-sync] [--server URL]
 """
 
 import argparse
@@ -10,7 +10,9 @@ from typing import Any
 
 import torch
 from peft import LoraConfig
+from safetensors.torch import save_file
 from trl import GRPOConfig
+from trl.generation.vllm_client import VLLMClient
 from trl.generation.vllm_generation import VLLMGeneration
 
 from gar import GARScorer, ResponseGroup
@@ -52,16 +54,32 @@ def _group(responses: list[Any], problem: Any) -> ResponseGroup:
     )
 
 
+def send_files(folder: Path) -> None:
+    """Send weights to a server by files. TRL's own way is NCCL's, which needs GPUs."""
+
+    def update_named_params(client: VLLMClient, _: Any, named_params: Any) -> None:
+        folder.mkdir(exist_ok=True)
+        save_file({name: tensor.clone() for name, tensor in named_params}, folder / "model.safetensors")
+        read = {"method": "reload_weights", "kwargs": {"weights_path": str(folder)}}
+        client._post(f"{client.base_url}/collective_rpc", json=read)
+
+    VLLMClient.init_communicator = lambda *_, **__: None
+    VLLMClient.update_named_params = update_named_params
+
+
 def main() -> None:
     """Train, and write what was seen."""
     parser = argparse.ArgumentParser()
     parser.add_argument("out", type=Path)
     parser.add_argument("--adapter", action="store_true")
     parser.add_argument("--without-sync", action="store_true")
+    parser.add_argument("--server")
     options = parser.parse_args()
     torch.set_num_threads(1)
     if options.without_sync:
         VLLMGeneration.sync_weights = lambda self: None
+    if options.server:
+        send_files(options.out.with_suffix(".weights"))
     model, tokenizer = load_embedded()
     args = GRPOConfig(
         output_dir=str(options.out.with_suffix("")),
@@ -73,7 +91,8 @@ def main() -> None:
         logging_steps=1,
         beta=0.0,
         use_vllm=True,
-        vllm_mode="colocate",
+        vllm_mode="server" if options.server else "colocate",
+        vllm_server_base_url=options.server,
         vllm_max_model_length=128,
         bf16=False,
         report_to="none",

@@ -13,6 +13,8 @@ from gar import __version__
 from gar.cli.main import COMMANDS, main
 from gar.errors import RecordError
 from gar.records import RunFolder
+from tests.evaluation.test_benchmark_table import write_evaluation
+from tests.report.runs import make_run
 from tests.support.processes import completed
 
 HELPS = (
@@ -22,23 +24,18 @@ HELPS = (
 )  # fmt: skip
 
 
-def test_help_loads_nothing_slow_begins_with_the_usage_and_fits_80_columns(write_rows):
-    """And `gar data check` of a file loads no torch, transformers or datasets."""
-    path = write_rows({"prompt": "1+1=", "answer": "2", "expert_solution": "The answer is 2."})
+def test_help_loads_nothing_slow_begins_with_the_usage_and_fits_80_columns():
     code = (
         "import contextlib, io, json, sys\nfrom gar.cli.main import main\n"
         f"for command in {HELPS!r}:\n"
         "    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.suppress(SystemExit):\n"
         "        main([*command.split(), '--help'])\n"
-        "    print(json.dumps([command, out.getvalue(), sorted({name.partition('.')[0] for name in sys.modules})]))\n"
-        f"main(['data', 'check', {path!r}])\n"
-        "print(json.dumps(sorted({'torch', 'transformers', 'datasets'} & {*sys.modules})))"
+        "    print(json.dumps([command, out.getvalue(), sorted({name.partition('.')[0] for name in sys.modules})]))"
     )
     told = completed([sys.executable, "-c", code], check=True, env=os.environ | {"COLUMNS": "80"})
-    assert told.stderr == ""  # no progress bar where stderr is no terminal
-    assert told.stdout.endswith("\n[]\n")
+    assert told.stderr == ""
     heavy = {"torch", "transformers", "trl", "datasets", "pandas", "matplotlib", "scipy"}
-    found = [json.loads(line) for line in told.stdout.splitlines()[: len(HELPS)]]
+    found = [json.loads(line) for line in told.stdout.splitlines()]
     for command, text, modules in found:
         assert not {*modules} & (heavy if command.startswith("data") else heavy | {"numpy", "pyarrow"}), command
         assert text.startswith(f"usage: gar {command}".partition(" --")[0])
@@ -47,6 +44,26 @@ def test_help_loads_nothing_slow_begins_with_the_usage_and_fits_80_columns(write
         assert not re.search(r"\(default:\s*\)|\{None\}\|", " ".join(text.split())), command
         if not command:
             assert all(f"  {name}" in text and summary in text for name, summary in COMMANDS.items())
+
+
+def test_commands_about_files_load_nothing_slow_that_they_do_not_need(write_rows, tmp_path):
+    path = write_rows({"prompt": "1+1=", "answer": "2", "expert_solution": "The answer is 2."})
+    heavy = ["torch", "transformers", "trl", "datasets", "matplotlib", "scipy.stats", "sympy"]
+    readers = [*heavy, "pandas"]
+    run, model = str(make_run(tmp_path)), write_evaluation(tmp_path, "model", [1, 2])
+    code = (
+        "import json, sys\nfrom gar.cli.main import main\narguments, unwanted = json.loads(sys.argv[1])\n"
+        "print(main(arguments), sorted({*unwanted} & {*sys.modules}))"
+    )
+    for arguments, unwanted in (
+        (["data", "check", path], [*readers, "numpy", "pyarrow"]),
+        (["data", "prepare", path, str(tmp_path / "drawn.jsonl"), "--num-problems", "1"], readers),
+        (["eval", "table", model], heavy),
+        (["report", run], heavy),
+    ):
+        told = completed([sys.executable, "-c", code, json.dumps([arguments, unwanted])])
+        assert told.stderr == "", arguments  # no progress bar where stderr is no terminal
+        assert told.stdout.endswith("\n0 []\n"), (arguments, told.stdout)
 
 
 def test_main_answers_on_stdout_and_explains_on_stderr(capsys):

@@ -1,7 +1,15 @@
 """Figures and tables of runs, and the style that all figures share."""
 
-from gar.analysis.curves import learning_curve_figure
-from gar.analysis.style import COLORS, INK, MUTED, PAGE_WIDTH, STYLE, paper_figure, save_figure
+from typing import TYPE_CHECKING
+
+from gar.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from gar.analysis.colors import COLORS, INK, MUTED
+    from gar.analysis.curves import learning_curve_figure
+    from gar.analysis.style import PAGE_WIDTH, STYLE, paper_figure, save_figure
+else:
+    __getattr__, __dir__ = lazy_names(__name__)
 
 __all__ = [
     "COLORS",

@@ -1,7 +1,7 @@
 """Curves over training and pass@k: of one run, or of several rows with bands over their seeds."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -11,7 +11,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from gar.analysis.style import COLORS, INK, MUTED, STYLE
+from gar.analysis.colors import COLORS, INK, MUTED
+from gar.analysis.metrics import Panel, logged, window_size
+from gar.analysis.style import STYLE
 from gar.records import Run
 
 Curves = Mapping[str, pd.Series]
@@ -21,16 +23,6 @@ Rates = Mapping[str, Mapping[str, Sequence[float]]]
 
 # The first row, the reference, is dark and neutral. The other colors are Okabe and Ito's, then Tol's.
 _PALETTE = (INK, *COLORS, "#882255", "#999933", "#44AA99", "#332288")
-
-
-class Panel(NamedTuple):
-    """A metric to draw, and its smallest possible value. The reference, if any, is dashed."""
-
-    metric: str
-    title: str
-    unit: str
-    smallest: float = -np.inf
-    reference: str = ""
 
 
 _PANELS = (
@@ -57,11 +49,6 @@ def learning_curve_figure(run: Run) -> Figure:
         if sets
     }
     return curves_figure({run.name: [curves]}, rates, title="pass@k before and after training")
-
-
-def logged(run: Run, metric: str) -> pd.Series:
-    """A metric of a run by step. NaN if it is unknown."""
-    return pd.Series({row["step"]: row[metric] for row in run.metrics if metric in row}, dtype=float)
 
 
 def curves_figure(curves: Mapping[str, Sequence[Curves]], rates: Rates, *, title: str) -> Figure:
@@ -122,11 +109,6 @@ def _intervals(table: Any) -> tuple[Any, Any, Any]:
 
     mean, half = table.mean(axis=1), stdtrit(table.count(axis=1) - 1, 0.975) * table.sem(axis=1)
     return mean, mean - half, mean + half
-
-
-def window_size(num_steps: int) -> int:
-    """Steps in the centered window of a running mean: odd, about a tenth of the run."""
-    return 2 * (num_steps // 20) + 1
 
 
 def _draw_rates(axes: Axes, rates: Rates, title: str) -> None:

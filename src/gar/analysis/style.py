@@ -1,4 +1,4 @@
-"""Colors, lines and sizes of all figures, and how figures are saved."""
+"""Lines and sizes of all figures, and how figures are saved."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,12 +8,9 @@ from typing import Any
 import matplotlib
 from matplotlib.figure import Figure
 
+from gar.analysis.colors import INK, MUTED
 from gar.records import atomic_file
 
-# Okabe and Ito: told apart with any color vision. Neighbors differ in lightness: a figure survives a gray printer.
-COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9")
-INK = "#333333"
-MUTED = "#6E6E6E"
 STYLE: dict[Any, Any] = {
     "axes.axisbelow": True,
     "axes.edgecolor": MUTED,

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.table import Table
 
-from gar.analysis.curves import logged
+from gar.analysis.metrics import logged
 from gar.records import Run
 
 NONE = "–"

@@ -93,11 +93,14 @@ def draw_problem(
     """
     answer = rng.randrange(10)
     while True:
-        chain = str(rng.randrange(10))
+        value = rng.randrange(10)
+        chain = str(value)
         for _ in range(num_operations):
-            chain += rng.choice("+-*") + str(rng.randrange(10))
-        problem = Problem(id="drawn", prompt=f"{chain}=", answer=str(answer), source=source)
-        if running_values(problem)[-1] == answer:
+            sign, digit = rng.choice("+-*"), rng.randrange(10)
+            chain += f"{sign}{digit}"
+            value = _OPERATIONS[sign](value, digit) % 10
+        if value == answer:  # nine of ten chains have another value
+            problem = Problem(id="drawn", prompt=f"{chain}=", answer=str(answer), source=source)
             return replace(problem, anchors=(Anchor(text=solve(problem, rng)),))
 
 

@@ -1,10 +1,17 @@
 """Check whether a response is right and well formatted. Importing this imports neither torch nor SymPy."""
 
-from gar.verify.answers import grade_answer
-from gar.verify.format import ParsedResponse, ResponseFormat, answer_line, last_boxed, parse_response
-from gar.verify.grades import Graded
-from gar.verify.verifier import Verifier
-from gar.verify.workers import WorkerError
+from typing import TYPE_CHECKING
+
+from gar.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from gar.verify.answers import grade_answer
+    from gar.verify.format import ParsedResponse, ResponseFormat, answer_line, last_boxed, parse_response
+    from gar.verify.grades import Graded
+    from gar.verify.verifier import Verifier
+    from gar.verify.workers import WorkerError
+else:
+    __getattr__, __dir__ = lazy_names(__name__)
 
 __all__ = [
     "Graded",

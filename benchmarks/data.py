@@ -10,7 +10,7 @@ own, with the embedded model:
     train    `gar train` on a .jsonl to the end of its first step, the whole process
     ranks    the same on two ranks, each process by itself
     resume   `gar train --resume` of the run of `train` after its last step
-    check    `gar data check`
+    check    `gar data check`, and the CPU seconds of all its workers
     prepare  `gar data prepare`, 1,000 problems
 
 Memory is the peak of the resident set, which counts pages of mapped files, for `grpo` and `init` beyond what was in
@@ -57,7 +57,7 @@ def write_data(folder: Path, size: int, words: list[int]) -> None:
         return " ".join(pool[start : start + max(1, number + rng.randrange(-number // 4, number // 4 + 1))])
 
     def row(i: int) -> dict[str, str]:
-        prompt, solution = f"{i} {text(words[0])} =", f"{text(words[1])} {i % 10}"
+        prompt, solution = f"{i} {text(words[0])} =", f"{text(words[1])} \\boxed{{{i % 10}}}"
         return {"id": f"p-{i}", "prompt": prompt, "answer": str(i % 10), "expert_solution": solution}
 
     schema = pa.schema([(name, pa.string()) for name in ("id", "prompt", "answer", "expert_solution")])
@@ -72,7 +72,9 @@ def write_data(folder: Path, size: int, words: list[int]) -> None:
 
 
 def peak_bytes() -> int:
-    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    """Of this process. `ru_maxrss` begins with the peak of its parent, and `common` would import torch."""
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+    return 1024 * int(line.split()[1])
 
 
 def trainer_case(name: str, folder: Path) -> dict[str, float]:
@@ -108,7 +110,7 @@ def trainer_case(name: str, folder: Path) -> dict[str, float]:
 
 
 def command_case(arguments: list[str]) -> dict[str, float]:
-    """CPU seconds and peak memory of a command of gar, in this process."""
+    """CPU seconds and peak memory of a command of gar, in this process, and the seconds of those that it started."""
     sys.argv = ["gar", *arguments]
     with contextlib.redirect_stdout(io.StringIO()):
         try:
@@ -116,8 +118,12 @@ def command_case(arguments: list[str]) -> dict[str, float]:
         except SystemExit as end:
             if end.code:
                 raise
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return {"cpu_seconds": used.ru_utime + used.ru_stime, "peak_bytes": peak_bytes()}
+    own, workers = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return {
+        "cpu_seconds": own.ru_utime + own.ru_stime,
+        "worker_seconds": workers.ru_utime + workers.ru_stime,
+        "peak_bytes": peak_bytes(),
+    }
 
 
 def command_of(case: str, folder: Path) -> list[str]:
@@ -131,7 +137,7 @@ def command_of(case: str, folder: Path) -> list[str]:
         "train": ["train", *TRAIN, "--data.source", source, "--records.output_dir", str(runs)],
         "ranks": ["train", *TRAIN, "--data.source", source, "--records.output_dir", str(runs)],
         "check": ["data", "check", source],
-        "prepare": ["data", "prepare", source, str(folder / "drawn.jsonl"), "--num-problems", "1000", "--seed", "0"],
+        "prepare": ["data", "prepare", source, str(folder / "drawn.jsonl"), "--num-problems", "1000", "--overwrite"],
     }[case]
 
 
@@ -150,6 +156,11 @@ def measured(case: str, folder: Path) -> list[dict[str, float]]:
     if done.returncode:
         raise SystemExit(f"{' '.join(command)}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}")
     return [json.loads(path.read_text()) for path in sorted(folder.glob("usage-*.json"))]
+
+
+def in_words(figures: dict[str, float]) -> str:
+    workers = f" and {seconds:.2f} s in workers" if (seconds := figures.get("worker_seconds", 0)) >= 1 else ""
+    return f"{figures['cpu_seconds']:.2f} s{workers} {figures['peak_bytes'] / 2**20:,.0f} MiB"
 
 
 def inside(case: str, folder: Path) -> None:
@@ -186,7 +197,7 @@ def main() -> None:
             for case in arguments.cases:
                 figures = measured(case, folder)
                 results.setdefault(case, {})[str(size)] = figures
-                shown = ", ".join(f"{f['cpu_seconds']:.2f} s {f['peak_bytes'] / 2**20:,.0f} MiB" for f in figures)
+                shown = ", ".join(map(in_words, figures))
                 print(f"{size:>9,} {case:8} {shown}", flush=True)
     write_json(arguments.out, {"words": arguments.words, "results": results, "machine": machine()})
 

@@ -11,24 +11,23 @@ changed file is an error, never a number. A line has its number, the id of its f
 was edited, moved, repeated, removed or copied from another folder is found, and the others stay valid.
 """
 
-import json
 import os
 import secrets
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import Field, TypeAdapter, ValidationError
-from xxhash import xxh3_64_hexdigest, xxh3_128
+from xxhash import xxh3_128
 
 from gar.errors import RecordError
 from gar.records.files import append_bytes, read_bytes, regular, system_errors, truncate, write_atomic
+from gar.records.manifest_lines import FileFacts, Files, Line, line_text, parse_line
 
 MANIFEST = "manifest.jsonl"
 _BLOCK_BYTES = 2**20
-_HEAD_BYTES = len('{"check": "0123456789abcdef", ')
 
 FaultKind = Literal["missing", "changed", "unlisted", "foreign", "unreadable"]
 
@@ -66,32 +65,6 @@ def fault_of(name: str, error: Exception, unknown: str = "") -> Fault:
     return Fault(kind="unreadable", file=name, text=f"{name} cannot be read{unknown} ({error})")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class FileFacts:
-    """Size in bytes and XXH3 checksum (128 bits, hexadecimal) of a file.
-
-    If it `grows`, of its beginning: what follows comes from a killed writer, and does not count. `earlier` is the
-    checksum of the content that is being replaced: a kill leaves either.
-    """
-
-    size: Annotated[int, Field(ge=0)]
-    xxh3: str
-    grows: bool = False
-    earlier: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Line:
-    """One line of the manifest. `id` is the folder's. A file without facts is listed no more."""
-
-    number: int
-    id: str
-    files: Mapping[str, FileFacts | None]
-
-
-_LINE = TypeAdapter(_Line)
-
-
 @dataclass(slots=True)
 class _Known:
     """What the lines list. `end` is their size in bytes, `number` the last one's. `inside` has the files by folder."""
@@ -104,9 +77,9 @@ class _Known:
     files: dict[str, FileFacts] = field(default_factory=dict)
     inside: defaultdict[str, dict[str, None]] = field(default_factory=lambda: defaultdict(dict))
 
-    def take(self, line: _Line) -> None:
+    def take(self, files: Files) -> None:
         """Add the files of a line, after all earlier ones."""
-        for name, facts in line.files.items():
+        for name, facts in files.items():
             self.files.pop(name, None)
             folder = name
             while folder := folder.rpartition("/")[0]:
@@ -187,14 +160,16 @@ class Manifest:
     def cut(self, *, only: tuple[str, ...] = ()) -> None:
         """Drop damaged lines, and after `until` files with a name that begins with one of `only`."""
         lines, known = self._lines()
-        end = self._end(lines)
-        later = [{n: f for n, f in line.files.items() if f is None or not n.startswith(only)} for line in lines[end:]]
-        kept = [*(line.files for line in lines[:end]), *filter(None, later)]
-        if known.faults or kept != [line.files for line in lines]:
-            same = [] if known.faults else read_bytes(self.path).splitlines(keepends=True)[:end]
-            rest = enumerate(kept[len(same) :], start=len(same) + 1)
-            texts = (_text(_Line(number=n, id=known.id, files=files)) for n, files in rest)
-            write_atomic(self.path, b"".join([*same, *texts]))
+        end, same = self._end(lines), list[bytes]()
+        rest = [{n: f for n, f in line.files.items() if f is None or not n.startswith(only)} for line in lines[end:]]
+        if known.faults:  # all lines get new numbers
+            rest = [*(line.files for line in lines[:end]), *rest]
+        elif rest == [line.files for line in lines[end:]]:
+            return
+        else:
+            same = read_bytes(self.path).splitlines(keepends=True)[:end]
+        numbered = enumerate(filter(None, rest), start=len(same) + 1)
+        write_atomic(self.path, b"".join([*same, *(line_text(n, known.id, files) for n, files in numbered)]))
 
     @property
     def id(self) -> str:
@@ -274,16 +249,15 @@ class Manifest:
     def _damage(self, kind: FaultKind, name: str, text: str) -> DamageError:
         return DamageError(self.folder, Fault(kind=kind, file=name, text=f"{name} {text}"))
 
-    def _list(self, files: Mapping[str, FileFacts | None]) -> None:
+    def _list(self, files: Files) -> None:
         """Add a line, whole or not at all."""
         known = self._now
-        line = _Line(number=known.number + 1, id=known.id, files=files)
-        text = _text(line)
+        text = line_text(known.number + 1, known.id, files)
         append_bytes(self.path, text, at=known.end)
         for name in [name for name, facts in files.items() if facts != known.files.get(name)]:
             self._sound.pop(name, None)
-        known.take(line)
-        known.number, known.end, known.stamp = line.number, known.end + len(text), self._stamp()
+        known.take(files)
+        known.number, known.end, known.stamp = known.number + 1, known.end + len(text), self._stamp()
 
     @property
     def _now(self) -> _Known:
@@ -291,19 +265,23 @@ class Manifest:
         if self._cached is None or self._cached.stamp != self._stamp():
             lines, self._cached = self._lines()
             self._sound.clear()
+            latest: dict[str, Line] = {}  # by file, in the order of lines
             for line in lines[: self._end(lines)]:
-                self._cached.take(line)
+                for name in line.names:
+                    latest.pop(name, None)
+                    latest[name] = line
+            self._cached.take({name: line.files[name] for name, line in latest.items()})
         return self._cached
 
-    def _lines(self) -> tuple[list[_Line], _Known]:
+    def _lines(self) -> tuple[list[Line], _Known]:
         """The sound lines by number, and what is wrong with the others. A torn last line is no fault."""
         stamp = self._stamp()
         *texts, torn = (content := read_bytes(self.path) if stamp else b"").split(b"\n")
         known = _Known(stamp=stamp, end=len(content) - len(torn), id=self._id or "")
-        name, lines, foreign = self.path.name, list[_Line](), 0
+        name, lines, foreign = self.path.name, list[Line](), 0
         # Each text is damaged, another folder's, or a line of this folder, whose number must follow the last one's.
         for place, text in enumerate(texts, start=1):
-            line = _parsed(text)
+            line = parse_line(text)
             known.id = known.id or (line.id if line else "")
             if line is None:
                 text = f"{name}:{place} is damaged"
@@ -320,15 +298,16 @@ class Manifest:
         if foreign:
             text = f"{name} has lines of another folder, the first is line {foreign}"
             known.faults.append(Fault(kind="foreign", file=name, text=text))
-        known.number = max([known.number, *(line.number for line in lines)])
+        lines.sort(key=attrgetter("number"))
+        known.number = max([known.number, *(line.number for line in lines[-1:])])
         known.id = known.id or secrets.token_hex(8)
-        return sorted(lines, key=lambda line: line.number), known
+        return lines, known
 
-    def _end(self, lines: list[_Line]) -> int:
+    def _end(self, lines: list[Line]) -> int:
         """How many lines count."""
         if self._until is None:
             return len(lines)
-        return next((n for n in range(len(lines), 0, -1) if _names(lines[n - 1], self._until)), 0)
+        return next((n for n in range(len(lines), 0, -1) if _lists(lines[n - 1], self._until)), 0)
 
     def _stamp(self) -> object:
         """What changes whenever the file does. None if there is none."""
@@ -358,31 +337,6 @@ def _read_facts(path: Path, size: int | None = None) -> tuple[FileFacts, Any]:
     return FileFacts(size=count, xxh3=digest.hexdigest()), digest
 
 
-def _text(line: _Line) -> bytes:
-    body = json.dumps(line, default=_fields).encode()[1:]
-    return _head(body) + body + b"\n"
-
-
-def _fields(record: _Line | FileFacts) -> dict[str, Any]:
-    """As `asdict`, which takes ten times as long."""
-    return {name: getattr(record, name) for name in record.__slots__}
-
-
-def _head(body: bytes) -> bytes:
-    return b'{"check": "%s", ' % xxh3_64_hexdigest(body).encode()
-
-
-def _parsed(text: bytes) -> _Line | None:
-    """A line of the manifest. None if it is not what was written."""
-    body = text[_HEAD_BYTES:]
-    if text[:_HEAD_BYTES] != _head(body):
-        return None
-    try:
-        return _LINE.validate_json(b"{" + body, strict=True)
-    except ValidationError:  # another version of gar has written it
-        return None
-
-
-def _names(line: _Line, beginning: str) -> bool:
+def _lists(line: Line, beginning: str) -> bool:
     """Whether a line lists a file with a name that begins so."""
-    return any(name.startswith(beginning) and facts is not None for name, facts in line.files.items())
+    return any(name.startswith(beginning) and line.files[name] is not None for name in line.names)

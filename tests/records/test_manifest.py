@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from gar.errors import RecordError
+from gar.records import manifest_lines
 from gar.records.manifest import MANIFEST, DamageError, Manifest
+from gar.records.manifest_lines import FileFacts, line_text, parse_line
 from tests.support.errors import raises
 
 NAMES = ("a.json", "b/c.parquet")
@@ -222,3 +224,29 @@ def test_a_folder_is_what_its_last_line_lists(folder: Path):
     (folder / ".b.partial" / "d.parquet").write_text("a killed writer's")
     assert faults(folder) == []
     assert manifest.below("b") == ["b/d.parquet"]
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"metrics.jsonl": FileFacts(size=0, xxh3="0" * 32, grows=True)},
+        {"rollouts/a b.arrows": FileFacts(size=10**12, xxh3="f" * 32, grows=True)},
+        {'a "quoted" \\ name': FileFacts(size=1, xxh3="0" * 32, grows=True)},
+        {"größe": FileFacts(size=1, xxh3="0" * 32, grows=True)},
+        {"a.json": FileFacts(size=1, xxh3="0" * 32, earlier="1" * 32)},
+        {"a": FileFacts(size=1, xxh3="0" * 32, grows=True), "b": None},
+    ],
+)
+def test_a_line_says_what_was_written(files):
+    line = parse_line(line_text(12, "0123456789abcdef", files).rstrip(b"\n"))
+    assert (line.number, line.id, [*line.names], line.files) == (12, "0123456789abcdef", [*files], files)
+
+
+def test_of_a_file_that_grows_the_last_line_alone_is_parsed(folder: Path, monkeypatch):
+    manifest, parsed = Manifest(folder), []
+    for number in range(20):
+        manifest.append("metrics.jsonl", b"%d\n" % number)
+    content = manifest_lines._content
+    monkeypatch.setattr(manifest_lines, "_content", lambda body: parsed.append(body) or content(body))
+    assert Manifest(folder).read("metrics.jsonl") == manifest.read("metrics.jsonl")
+    assert len(parsed) == 2  # the folder's first line and the last

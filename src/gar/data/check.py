@@ -120,11 +120,12 @@ def _seen(hashes: set[int], new: int) -> bool:
 class _Comparison:
     """Compares final answers with gold answers, and notes what it finds.
 
-    Worker processes do that, on all cores. Of the first problems only what needs a parser: a small file starts none.
+    Worker processes on all cores do that for answers that need a parser. To send them the others takes longer than to
+    compare these here.
     """
 
     def __init__(self, report: DataReport):
-        self._report, self._is_first = report, True
+        self._report = report
         limits = VerifySettings().model_dump(include={"timeout_seconds", "memory_bytes"})
         setup = Setup(function=pickle.dumps(compared), warm_up=WARM_UP, **limits)
         self._pool = WorkerPool(setup, min(os.cpu_count() or 1, _MOST_WORKERS))
@@ -149,8 +150,7 @@ class _Comparison:
                 self._report.unreadable.append(f"{example}: {outcomes['', gold].detail}")
 
     def _outcomes(self, items: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Graded]:
-        exact = {item: compared_exactly(*item) if self._is_first else None for item in items}
-        self._is_first = False
+        exact = {item: compared_exactly(*item) for item in items}
         known = {item: outcome for item, outcome in exact.items() if outcome is not None}
         unclear = [item for item in exact if item not in known]
         return known | dict(zip(unclear, self._pool.run(unclear), strict=True))

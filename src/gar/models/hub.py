@@ -74,16 +74,22 @@ def _check_hub(name: str, revision: str | None) -> None:
 def hub_error(kind: Literal["model", "dataset"], name: str, revision: str | None) -> Exception | None:
     """The error with which the Hub answers when asked for a model or a data set. None if it is there, gated or not."""
     from huggingface_hub import HfApi
-    from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, HFValidationError
+    from huggingface_hub.errors import GatedRepoError
 
     try:
         getattr(HfApi(), f"{kind}_info")(name, revision=revision, timeout=_SECONDS)
     except GatedRepoError:
         return None  # loading it explains how to ask for access
-    # The base of the HTTP library's errors, and OSError.
-    except (*HfHubHTTPError.__bases__, HFValidationError) as error:  # pyright: ignore[reportGeneralTypeIssues]
+    except hub_failures() as error:
         return error
     return None
+
+
+def hub_failures() -> tuple[type[Exception], ...]:
+    """The exceptions of a request to the Hub: the base of the HTTP library's errors, OSError, a bad name."""
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+
+    return (*HfHubHTTPError.__bases__, HFValidationError)  # pyright: ignore[reportReturnType]
 
 
 def context_before_loading(name: str, revision: str | None = None) -> int | None:

@@ -21,6 +21,7 @@ from gar.integrations.trl.fields import (
 )
 from gar.models.hub import check_model_name, context_before_loading
 from gar.settings import EMBEDDED_TASKS, REGISTERED, WITHOUT_EXPERTS, MethodName
+from gar.train.upload import check_upload
 from gar.types import Problem
 from gar.verify.verifier import custom_grader
 
@@ -96,17 +97,6 @@ def _check_verifier(config: RunConfig) -> None:
         custom_grader(config.verify.verifier)
 
 
-def _check_hub_upload(config: RunConfig) -> None:
-    """Whether an upload can begin. The trainer would find out after everything is loaded."""
-    if config.trl.get("push_to_hub") is not True:
-        return
-    from huggingface_hub import constants, get_token
-
-    if constants.HF_HUB_OFFLINE or get_token() is None:
-        why = "HF_HUB_OFFLINE is set" if constants.HF_HUB_OFFLINE else "there is no token. Run: hf auth login"
-        raise ConfigError(f"trl.push_to_hub is true, and {why}.", code="trl.push_to_hub")
-
-
 def _check_output(config: RunConfig) -> None:
     """Whether a run folder can be made. Makes and removes a folder in the nearest parent that exists."""
     path = Path(config.records.output_dir).absolute()
@@ -141,7 +131,7 @@ _MADE_WITH = {
 }
 """Files that the packaged settings read, and the commands that make them, as in their comments."""
 
-_CHECKS = (_check_rules, _check_sources, _check_model, _check_verifier, _check_hub_upload, _check_output)
+_CHECKS = (_check_rules, _check_sources, _check_model, _check_verifier, check_upload, _check_output)
 
 
 def _with_hint(error: GarError, name: str) -> str:

@@ -49,6 +49,7 @@ from gar.train.checks import check_before_loading
 from gar.train.inputs import RunInputs, Say
 from gar.train.resume import ResumePoint, checkpoint_errors, resume_point, resumed_config, unfinished_run
 from gar.train.status import status_of
+from gar.train.upload import make_repository, upload_model, wants_upload
 
 _CURVE = "figures/learning-curve"
 
@@ -221,6 +222,8 @@ class _Run:
         status = status_of(folder, self.say) if is_main() else contextlib.nullcontext()
         with status, lost_rank_named(), self.inputs.verifier:
             in_folder(self.arguments, self.config, folder.path)
+            uploads = wants_upload(self.config)
+            repository = on_main(lambda: make_repository(self.config, folder)) if uploads else ""
             if self.config.evaluate.eval_on_start:
                 self._sample(lambda: self.inputs.evaluate(folder, "before", step=0))
             callback = self._callback(folder, found)
@@ -231,6 +234,9 @@ class _Run:
             summary = self._sample(lambda: self._finish(folder, step=callback.steps_before))
         if is_main():
             self._say_end(folder, summary)  # the run is finished, whatever printing does
+        if uploads:
+            address = on_main(lambda: upload_model(self.config, folder, repository))
+            self.say(f"Uploaded        {address}")
         return folder
 
     def _train(self, folder: RunFolder, callback: RunCallback, checkpoint: Path | None) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from gar.analysis.card import model_card
 from gar.analysis.summary import nothing_learned, render_summary, summarize, summary_texts
-from gar.config import make_config, parse_yaml
+from gar.config import foreign_problems, make_config, parse_yaml
 from gar.records import RunFolder, open_run
 from tests.report.runs import make_run
 
@@ -45,6 +45,14 @@ def test_a_run_without_a_signal_says_so_with_the_likeliest_cause(tmp_path, metri
     note = nothing_learned(open_run(run.path))
     assert said in note if said else note == ""
     assert note.startswith("Nothing was learned: ") or not said
+
+
+def test_a_run_of_the_embedded_model_on_problems_of_ones_own_names_the_model_as_the_cause(tmp_path):
+    run = RunFolder.create(tmp_path, "run")
+    config = make_config({"data": {"source": "mine.jsonl"}}).model_dump(mode="json")
+    run.write_run(seed=0, command=["gar"], config=config, data_hash=None)
+    run.append_metrics({"step": 1, "gar/eligible_fraction": 0.0, "gar/empty_fraction": 1.0})
+    assert nothing_learned(open_run(run.path)).endswith(f"cause: {foreign_problems(make_config(config))}.")
 
 
 def test_the_model_card_names_base_settings_and_numbers_and_no_path_of_this_machine(tmp_path):

@@ -16,6 +16,9 @@ from typing import Any
 import pytest
 import torch
 from rich.console import Console
+from rich.console import Group as Lines
+from rich.markup import escape
+from rich.text import Text
 from safetensors.torch import save_file
 
 from gar.cli.main import main
@@ -29,7 +32,7 @@ from gar.records import RunFolder, open_run
 from gar.records.checkpoints import seal_checkpoint
 from gar.records.manifest import DamageError
 from gar.settings import DataSettings, ModelSettings
-from gar.train.inputs import RunInputs
+from gar.train.inputs import RunInputs, show
 from gar.train.resume import resume_point, resumed_config
 from gar.train.run import _check_reporters, dry_run
 from gar.train.status import status_of
@@ -106,6 +109,7 @@ def test_dry_run_shows_settings_and_preflight_and_writes_nothing(tmp_path: Path,
     assert main(["train", *FAST, *source, *under(tmp_path / "runs", "dry")]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert "learning_rate: 0.0002" in out
+    assert "Note: the embedded model knows its own arithmetic alone. Name yours: --model.path" in out
     assert "Preflight: 2 problems" in out
     assert "1 exceed the model's context with their prompt" in out
     assert not (tmp_path / "runs").exists()
@@ -255,6 +259,21 @@ def test_records_stay_until_the_checkpoint_is_loaded(trained, capsys):
     status, said = resumed(trained, capsys)
     assert (status, "checkpoint-4: cannot be loaded: " in said) == (1, True)
     assert content(trained) == before
+
+
+def test_a_line_of_progress_is_one_line_of_a_file(capsys: pytest.CaptureFixture[str]):
+    show(f"[yellow]{'long ' * 40}[/] {escape('[kept]')} 16 ...")
+    show(Lines(Text("WARN: " + "long " * 40), Text("second")))
+    assert capsys.readouterr().out == f"{'long ' * 40} [kept] 16 ...\nWARN: {'long ' * 40}\nsecond\n"
+
+
+def test_the_last_step_is_logged_whatever_the_interval(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    interval = ["--trl.max_steps", "3", "--trl.logging_steps", "2", "--evaluate.sources", "--preflight.mode", "off"]
+    assert main(["train", *FAST, *interval, *under(tmp_path, "run")]) == 0
+    run = RunFolder.open(tmp_path / "run")
+    assert [row["step"] for row in open_run(run.path).metrics] == [2, 3]
+    assert run.read_run().summary["steps"] == 3
+    assert "on `arithmetic` for 3 steps" in (run.path / "model" / "README.md").read_text()
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ from typing import Any
 from rich.table import Table
 
 from gar.analysis.metrics import logged
+from gar.config import foreign_problems
 from gar.records import Run
 
 NONE = "–"
@@ -60,7 +61,8 @@ def nothing_learned(run: Run) -> str:
     metrics["gar/badly_formatted_fraction"] = 1 - logged(run, "gar/well_formatted_fraction").dropna()
     right, equal = metrics["gar/eligible_fraction"], logged(run, "gar/zero_std_group_fraction_shaped").dropna()
     if len(right) and right.max() == 0:
-        causes = [cause for name, cause in _CAUSES.items() if (_mean(metrics[name]) or 0) > 0.5]
+        foreign = [note] if run.config and (note := foreign_problems(run.config)) else []
+        causes = foreign + [cause for name, cause in _CAUSES.items() if (_mean(metrics[name]) or 0) > 0.5]
         otherwise = "the problems are too hard for this model. Take easier ones or a stronger model"
         return f"Nothing was learned: no response was right in any step. Likeliest cause: {[*causes, otherwise][0]}."
     if len(equal) and equal.min() == 1:

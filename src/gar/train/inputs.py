@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
+import rich
 from accelerate import PartialState
+from rich.console import RenderableType
 from rich.markup import escape
 from trl import GRPOConfig
 
-from gar.config import RunConfig
+from gar.config import RunConfig, foreign_problems
 from gar.data.lengths import fitting, prompt_lengths
 from gar.data.load import ProblemTable, store_problems
 from gar.data.problems import evaluation_data
@@ -42,6 +44,12 @@ Say = Callable[[Any], None]
 
 _LARGE_ON_CPU = 50_000_000
 """Parameters from which sampling on a CPU takes minutes."""
+
+
+def show(shown: RenderableType) -> None:
+    """Print a text with markup, or a table. Lines are broken for a terminal alone."""
+    console = rich.get_console()
+    console.print(shown, highlight=False, soft_wrap=not console.is_terminal)
 
 
 class RunInputs:
@@ -74,6 +82,8 @@ class RunInputs:
         if method.trainer is None:
             check_problems(arguments, method, problems)
         say(f"Problems: {len(problems):,} from {config.data.source}. Loading {config.model.path} ...")
+        if note := foreign_problems(config):
+            say(f"[yellow]Note: {note}[/]")
         self.model, self.tokenizer = load_policy(config.model)
         """The policy. In a run with an adapter, `gar.train.run` replaces it by the model with the adapter."""
         check_adapter(self.model, config.adapter)

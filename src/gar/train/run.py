@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import rich
 from accelerate import PartialState
 from rich.markup import escape
 from transformers import PrinterCallback, ProgressCallback
@@ -46,7 +45,7 @@ from gar.records import RolloutRecord, RunFolder, open_run, write_atomic
 from gar.records.lock import writer_lock
 from gar.records.run_folder import check_free
 from gar.train.checks import check_before_loading
-from gar.train.inputs import RunInputs, Say
+from gar.train.inputs import RunInputs, Say, show
 from gar.train.resume import ResumePoint, checkpoint_errors, resume_point, resumed_config, unfinished_run
 from gar.train.status import status_of
 from gar.train.upload import make_repository, upload_model, wants_upload
@@ -59,7 +58,7 @@ def train(
     config: RunConfig,
     *,
     command: Sequence[str] = (),
-    say: Say = rich.print,
+    say: Say = show,
     interrupts: Interrupts | None = None,
     checked: bool = False,
 ) -> RunFolder:
@@ -92,7 +91,7 @@ def resume(
     path: str | Path,
     *,
     allow_config_change: bool = False,
-    say: Say = rich.print,
+    say: Say = show,
     interrupts: Interrupts | None = None,
 ) -> RunFolder:
     """Resume an interrupted run from its last whole checkpoint. An uninterrupted run gives the same result.
@@ -120,7 +119,7 @@ def resume(
         return _Run(config, say, interrupts).resume(folder, allow_config_change=allow_config_change)
 
 
-def dry_run(config: RunConfig, *, say: Say = rich.print, checked: bool = False) -> None:
+def dry_run(config: RunConfig, *, say: Say = show, checked: bool = False) -> None:
     """Show the resolved configuration and the preflight, and stop before anything is written. Arguments as `train`."""
     run = _Run(config, say, checked=checked)
     run.say(dump_yaml(run.config.model_dump(mode="json")).rstrip())

@@ -107,7 +107,8 @@ class RunCallback(TrainerCallback):
         self._interrupts.waits = self._can_end_early
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Evaluate when it is time, move the bar, and save after a request to end."""
+        """Evaluate when it is time, move the bar, log the last step, and save after a request to end."""
+        control.should_log |= state.global_step >= state.max_steps
         if self._evaluate is not None and self._evaluate_every and state.global_step % self._evaluate_every == 0:
             metrics = self._evaluate(state.global_step)
             self.trainer.callback_handler.call_event("on_log", args, state, control, logs=metrics)

@@ -129,12 +129,23 @@ def test_completions_are_printed_beside_the_expert_solution(make_trainer: Traine
     trainer, records = make_trainer(args=args, problems=load_arithmetic("train")[:4])
     trainer.train()
     printed = capsys.readouterr().out
-    assert printed.count("expert solution") == 2  # after the second step, and at the end
+    assert printed.count("expert solution") == 1  # after the second step, and not again at the end
     (file,) = Path(trainer.args.output_dir).glob("completions/*.parquet")
     table, experts = pd.read_parquet(file), {each.prompt: each.anchors[0].text for each in load_arithmetic("train")[:4]}
     assert list(table["expert solution"]) == [experts[prompt] for prompt in table["prompt"]]
     assert list(table["completion"]) == [record.response for record in records[-32:]]
     assert sum(expert in printed for expert in experts.values()) in (1, 2)
+    hostile = "\x1b]0;title\x07\x1b[2J[bold]\x9b2J[/bold] [/INST]"
+    noted = trainer._logs
+    noted["prompt"][0] = noted["extra"]["expert solution"][1] = hostile
+    for i in range(len(noted["completion"])):
+        noted["completion"][i] = [{"role": "user", "content": hostile}]
+    trainer.num_completions_to_print = None
+    trainer.log({"loss": 0.0})
+    printed = capsys.readouterr().out
+    assert not {"\x1b", "\x07", "\x9b"} & set(printed)
+    assert printed.count(r"\x1b]0;title\x07\x1b[2J[bold]\x9b2J[/bold] [/INST]") == 2 + len(noted["prompt"])
+    assert hostile in list(pd.read_parquet(file)["expert solution"])  # files keep what was written
 
 
 def test_own_passes_run_in_the_trainers_precision(make_trainer: TrainerFactory, monkeypatch: pytest.MonkeyPatch):

@@ -262,9 +262,9 @@ def test_records_stay_until_the_checkpoint_is_loaded(trained, capsys):
 
 
 def test_a_line_of_progress_is_one_line_of_a_file(capsys: pytest.CaptureFixture[str]):
-    show(f"[yellow]{'long ' * 40}[/] {escape('[kept]')} 16 ...")
+    show(f"[yellow]{'long ' * 40}[/] {escape('[kept]')} 16 \x1b[2J")
     show(Lines(Text("WARN: " + "long " * 40), Text("second")))
-    assert capsys.readouterr().out == f"{'long ' * 40} [kept] 16 ...\nWARN: {'long ' * 40}\nsecond\n"
+    assert capsys.readouterr().out == f"{'long ' * 40} [kept] 16 \\x1b[2J\nWARN: {'long ' * 40}\nsecond\n"
 
 
 def test_the_last_step_is_logged_whatever_the_interval(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

@@ -23,7 +23,7 @@ from gar.data.load import ProblemTable, store_problems
 from gar.data.problems import evaluation_data
 from gar.data.prompts import Renderer
 from gar.data.rows import source_name
-from gar.errors import ConfigError
+from gar.errors import ConfigError, printable
 from gar.evaluation.evaluate import Sampling, SetResult, evaluate_policy
 from gar.evaluation.preflight import preflight, render
 from gar.integrations.trl.arguments import sampling_of
@@ -47,8 +47,9 @@ _LARGE_ON_CPU = 50_000_000
 
 
 def show(shown: RenderableType) -> None:
-    """Print a text with markup, or a table. Lines are broken for a terminal alone."""
+    """Print a text with markup, or a table. Lines are broken for a terminal alone. Control characters are shown."""
     console = rich.get_console()
+    shown = printable(shown) if isinstance(shown, str) else shown
     console.print(shown, highlight=False, soft_wrap=not console.is_terminal)
 
 

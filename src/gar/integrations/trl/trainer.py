@@ -16,6 +16,7 @@ from trl import GRPOConfig
 from gar.errors import ConfigError, expect
 from gar.integrations.trl.arguments import with_method
 from gar.integrations.trl.callbacks import StepTimer
+from gar.integrations.trl.completions import completions_printed
 from gar.integrations.trl.contract import check_contract
 from gar.integrations.trl.deciding import Decider, find_decider, gar
 from gar.integrations.trl.flags import TRL, check_processor, trl_flags
@@ -378,6 +379,11 @@ class GARTrainer(ResumableTrainer):
 
     def _is_training(self) -> bool:
         return self.model is not None and self.model.training
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        """Log, and print completions once a logged step."""
+        with completions_printed(self, logs):
+            super().log(logs, start_time)
 
     def log_mean(self, name: str, values: Tensor) -> None:
         """Log the mean over all ranks as `gar/NAME`, NaN left out."""

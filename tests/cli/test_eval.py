@@ -1,6 +1,7 @@
 """`gar eval`: the stages on the embedded model and task, and what the command rejects."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -41,7 +42,13 @@ def test_eval_explains_what_it_rejects_before_torch_is_loaded(capsys):
 def test_the_page_about_an_evaluation_shows_what_the_terminal_shows(finished, tmp_path, capsys):
     assert main(["eval", "score", str(finished)]) == 0
     printed = " ".join(capsys.readouterr().out.replace("│", " ").split())
-    (title, table), *_ = write_report([finished], tmp_path / "page.html").tables.items()
+    report = write_report([finished], tmp_path / "page.html")
+    assert "steps" not in report.subtitle
+    assert re.fullmatch(r"arithmetic: pass@1 0\.\d{3}(, pass@\d 0\.\d{3})+", report.headline)
+    shown = report.all_runs.iloc[0]
+    assert (shown["steps"], shown["rollouts"]) == ("–", "–")
+    assert not any("→" in value for value in shown)
+    (title, table), *_ = report.tables.items()
     assert title in printed
     assert len(table) > 10
     assert all(" ".join(" ".join(row).split()) in printed for row in table.itertuples(index=False))
@@ -79,7 +86,7 @@ def test_report_and_score_say_again_what_run_said_and_score_takes_other_ks(finis
     rate = json.loads(before[0])["sets"]["arithmetic"]["pass_at"]["1"]
     assert main(["report", str(finished), "--out", str(tmp_path / "page.html")]) == 0
     said = capsys.readouterr().out
-    assert said.startswith(f"arithmetic, pass@1: {rate:.3f}")
+    assert said.startswith(f"arithmetic: pass@1 {rate:.3f}, ")
     assert "all 192 samples of evaluations" in said
     assert ["pass@1", f"{rate:.3f}"] in [row[:2] for row in cells]
     finished = shutil.copytree(finished.parent, tmp_path / "copy") / finished.name

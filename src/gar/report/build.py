@@ -86,11 +86,8 @@ def _measured(runs: Sequence[Run]) -> str:
     """The numbers of a single evaluation by `gar eval`. Empty for anything else."""
     if len(runs) > 1 or runs[0].trained:
         return ""
-    return "; ".join(
-        f"{name}, pass@{k}: {rate:.3f}"
-        for name, part in runs[0].evaluations["after"].items()
-        for k, rate in part.known_rates.items()
-    )
+    measured = {name: part.known_rates.items() for name, part in runs[0].evaluations["after"].items()}
+    return "; ".join(f"{name}: " + ", ".join(f"pass@{k} {rate:.3f}" for k, rate in of) for name, of in measured.items())
 
 
 def _subtitle(runs: Sequence[Run], num_groups: int) -> str:
@@ -98,6 +95,6 @@ def _subtitle(runs: Sequence[Run], num_groups: int) -> str:
         "": f"{len(runs)} runs in {num_groups} groups" if len(runs) > 1 else setting(runs[0], "method"),
         "model ": setting(runs[0], "model.path"),
         "problems ": setting(runs[0], "data.source"),
-        "steps to ": f"{max(run.last_step for run in runs):,}",
+        "steps to ": f"{max(run.last_step for run in runs):,}" if any(run.trained for run in runs) else "",
     }
     return " · ".join(f"{name}{value}" for name, value in what.items() if value)

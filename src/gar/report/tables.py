@@ -26,13 +26,19 @@ def runs_table(runs: Sequence[Run]) -> pd.DataFrame:
             "data": setting(run, "data.source"),
             "seed": run.seed,
             "start": (run.record.get("start_time") or NONE)[:16].replace("T", " "),
-            "steps": f"{run.last_step:,}",
-            "rollouts": f"{sum(run.num_rows.values()):,}",
-            **summary_texts(summarize(run)),
+            **_course(run),
         }
         for run in runs
     ]
     return pd.DataFrame(rows, dtype=object).fillna(NONE).astype(str)
+
+
+def _course(run: Run) -> dict[str, str]:
+    """How far a run came, and its numbers before and after. An evaluation by `gar eval` has one moment alone."""
+    numbers = summary_texts(summarize(run))
+    if not run.trained:
+        return {"steps": NONE, "rollouts": NONE} | {name: text.split(" → ")[-1] for name, text in numbers.items()}
+    return {"steps": f"{run.last_step:,}", "rollouts": f"{sum(run.num_rows.values()):,}", **numbers}
 
 
 def status_table(runs: Sequence[Run], counts: Sequence[Counter[str]]) -> pd.DataFrame:

@@ -205,7 +205,6 @@ _TRAIN = (
     Rule("trl.output_dir", (None,), "use records.output_dir and records.name"),
     Rule("trl.seed trl.data_seed", (None,), "use seed"),
     Rule("trl.resume_from_checkpoint", (None,), "use gar train --resume RUN"),
-    Rule("trl.hub_strategy", (None, "end"), "gar train uploads the final model, not checkpoints"),
     Rule("trl.reward_funcs", (None,), "use verify.verifier"),
     Rule("trl.loss_type", (None, "grpo", "dr_grpo", "dapo", "bnpo", "cispo", "sapo", "vespo", "luspo")),
     Rule("trl.scale_rewards", (None, "group", "batch", "none", True, False)),

@@ -44,6 +44,15 @@ def test_batch_seed_differs_by_batch_set_and_seed():
     assert all(0 <= seed < 2**48 for seed in seeds)
 
 
+def test_a_file_with_columns_of_its_own_is_read_by_their_names(tmp_path):
+    file = write_jsonl(tmp_path / "mine.jsonl", [{"text": "1+1=", "gold": "2", "solution": "1+1=2"}])
+    fields = {"prompt_field": "text", "answer_field": "gold"}
+    [(problems, _)] = load_sets(JOB.model_copy(update={"benchmark": (str(file),), **fields}))
+    assert [(each.prompt, each.answer) for each in problems] == [("1+1=", "2")]
+    with raises(ConfigError):
+        load_sets(JOB.model_copy(update=fields))
+
+
 def test_load_sets_splits_benchmarks_and_counts_their_samples():
     job = GenerateJob(model=EMBEDDED, benchmark=("arithmetic,arithmetic-harder",))
     assert [each.identity["benchmark"]["name"] for each in load_sets(job)] == ["arithmetic", "arithmetic-harder"]

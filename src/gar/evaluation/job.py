@@ -31,6 +31,10 @@ class GenerateJob(Settings):
     model: ModelSettings
     benchmark: tuple[str, ...]
     """Comma-separated: NAME, NAME@REVISION, NAME=FILE with the published columns, or a file of problems."""
+    prompt_field: str | None = None
+    """Column of the problem's text, in a file of problems."""
+    answer_field: str | None = None
+    """Column of the gold answer, in a file of problems."""
     out: Path | None = None
     """Where the results go, a folder per benchmark. By default evals/MODEL."""
     samples: Annotated[int, Field(ge=1)] | None = None

@@ -19,6 +19,7 @@ from gar.evaluation.benchmarks.registry import BENCHMARKS, Benchmark
 from gar.evaluation.job import GenerateJob
 from gar.evaluation.metrics import check_ks
 from gar.records.files import canonical_hash
+from gar.settings import DEFAULT_SOURCE, SourceSettings
 from gar.types import Problem
 from gar.verify.choices import LETTERS
 
@@ -56,7 +57,8 @@ def load_sets(job: GenerateJob, *, largest_k: int = 1) -> list[EvaluationSet]:
     specs = [spec for text in job.benchmark for spec in text.split(",") if spec]
     if not specs:
         raise ConfigError("name a benchmark: --benchmark NAME[,NAME]. `gar eval run --help` lists the known ones.")
-    sets = [_evaluation_set(job, load_benchmark(spec, limit=job.limit)) for spec in specs]
+    fields = SourceSettings(prompt_field=job.prompt_field, answer_field=job.answer_field)
+    sets = [_evaluation_set(job, load_benchmark(spec, limit=job.limit, fields=fields)) for spec in specs]
     names = [each.identity["benchmark"]["name"] for each in sets]
     if repeated := [name for name in names if names.count(name) > 1]:
         raise DataError(f"two sets named {repeated[0]!r} would share a folder. Evaluate them apart.")
@@ -102,29 +104,32 @@ def _with_choices(problem: Problem) -> Problem:
     return replace(problem, prompt="\n".join([f"{problem.prompt}\n", *choices, "", _LETTER]))
 
 
-def load_benchmark(spec: str, *, limit: int | None = None) -> LoadedBenchmark:
+def load_benchmark(spec: str, *, limit: int | None = None, fields: SourceSettings = DEFAULT_SOURCE) -> LoadedBenchmark:
     """Load the problems of one benchmark, and compare all of them with the published set.
 
     Args:
         spec: A name. `NAME@REVISION` for a commit, tag or branch of the Hub. `NAME=FILE` for a local file with the
             published columns, or a file of problems in any schema that `gar data` reads.
         limit: Use only the first problems, at most this many.
+        fields: Columns of a file of problems.
 
     Raises:
-        ConfigError: There is no such benchmark.
+        ConfigError: There is no such benchmark, or it has columns of its own.
         DataError: A row cannot be read, or the set cannot be loaded. The message has a remedy.
     """
     named, equals, file = spec.partition("=")
     name, at, revision = named.partition("@")
     benchmark, notes = BENCHMARKS.get(name), list[str]()
     if not equals and named.endswith(FILE_SUFFIXES):
-        benchmark, read = Benchmark(name=source_name(spec), num_problems=0), load_problems(spec)
+        benchmark, read = Benchmark(name=source_name(spec), num_problems=0), load_problems(spec, options=fields)
         source, problems, notes = spec, read.problems, [note for note in read.notes if "no expert solution" not in note]
     elif benchmark is None:
         raise ConfigError(
             f"unknown benchmark '{name}'.{did_you_mean(name, BENCHMARKS)} Expected NAME=FILE, a file of problems, or "
             f"one of {', '.join(BENCHMARKS)}."
         )
+    elif fields != DEFAULT_SOURCE:
+        raise ConfigError(f"prompt_field and answer_field name columns of a file of problems, got '{spec}'.")
     elif benchmark.schema is None:
         if equals or at:
             raise ConfigError(f"{name} is part of the package: it has no file and no revision, got '{spec}'.")

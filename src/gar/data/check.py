@@ -52,7 +52,7 @@ class DataReport:
         """How usable the source is, and why."""
         wrong = self.comparisons[Status.WRONG]
         if self.errors:
-            more = f" And {len(self.errors) - 1:,} more." if len(self.errors) > 1 else ""
+            more = f" (and {len(self.errors) - 1:,} more)" if len(self.errors) > 1 else ""
             return "not usable", str(self.errors[0]) + more
         if len(self.unreadable) > self.num_problems / 2:
             return "not usable", (

@@ -114,7 +114,7 @@ def load_benchmark(spec: str, *, limit: int | None = None, fields: SourceSetting
         fields: Columns of a file of problems.
 
     Raises:
-        ConfigError: There is no such benchmark, or it has columns of its own.
+        ConfigError: There is no such benchmark, or its columns are fixed.
         DataError: A row cannot be read, or the set cannot be loaded. The message has a remedy.
     """
     named, equals, file = spec.partition("=")

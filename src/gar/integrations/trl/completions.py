@@ -1,4 +1,4 @@
-"""TRL's table of `log_completions`, with control characters shown: a terminal obeys those of a model's text."""
+"""TRL's table of `log_completions`, with control characters shown: a terminal would obey them."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

@@ -1,6 +1,7 @@
 """The base alone: what works, what names the command that adds it. In a process that finds no other package."""
 
 import importlib.metadata
+import itertools
 import os
 import re
 import sys
@@ -56,14 +57,15 @@ def with_dependencies(names: list[str]) -> set[str]:
     return found
 
 
-def with_the_base_alone(code: str) -> tuple[int, str, str]:
-    """Run code where nothing but `gar` and the packages of `pip install .` can be imported."""
-    base = with_dependencies([Requirement(each).name for each in PROJECT["dependencies"]]) | {"gar-rl"}
+def with_the_base_alone(code: str, *extras: str) -> tuple[int, str, str]:
+    """Run code where nothing but `gar` and the packages of `pip install .`, or of these extras, can be imported."""
+    lists = [PROJECT["dependencies"], *(PROJECT["optional-dependencies"][extra] for extra in extras)]
+    base = with_dependencies([Requirement(each).name for each in itertools.chain(*lists)]) | {"gar-rl"}
     base.add("typeguard")  # jaxtyping looks for it
     owners = importlib.metadata.packages_distributions()
     names = {module for module, owner in owners.items() if not base & set(map(plain, owner))}
     hidden = {plain(owner) for module in names for owner in owners[module]} - base
-    assert {"trl", "tyro", "pandas"} <= names
+    assert {"trl", "datasets", "pandas"} <= names
     assert not {"torch", "numpy"} & names
     done = completed([sys.executable, "-c", HIDE.format(names=names, distributions=hidden) + code], env={**os.environ})
     return done.returncode, done.stdout, done.stderr
@@ -106,6 +108,15 @@ print(status, sorted({{"torch", "pydantic", "numpy"}} & {{*sys.modules}}))
     assert (status, out) == (0, "1 []\n")
     name = command.partition(" ")[0]
     assert re.fullmatch(rf"gar {name}: this command needs .*tyro.*: pip install '\.\[{extra}\]'\n", err)
+
+
+@pytest.mark.parametrize("arguments", ["check owner/name", "guide examples/word_rollouts.jsonl {out} --model embedded"])
+def test_what_a_command_imports_late_is_missing_in_one_line_too(arguments, tmp_path):
+    words = ["data", *arguments.format(out=tmp_path / "out.jsonl").split()]
+    status, out, err = with_the_base_alone(f"from gar.cli.main import main\nprint(main({words!r}))", "cli")
+    assert (status, out) == (0, "1\n")
+    line = r"gar data: this command with these arguments needs .*transformers.*: pip install '\.\[train\]'\n"
+    assert re.fullmatch(line, err)
 
 
 def test_require_extra_reads_the_metadata_and_extras_in_extras(monkeypatch):

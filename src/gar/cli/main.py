@@ -110,7 +110,11 @@ def _run(arguments: list[str]) -> int:
             return DONE
         name, rest = choose(arguments, COMMANDS, prog="gar", about=_ABOUT)
         require_extra(_EXTRAS[name], "this command")
-        return importlib.import_module(f"gar.cli.{name}").main(rest)
+        try:
+            return importlib.import_module(f"gar.cli.{name}").main(rest)
+        except ModuleNotFoundError:  # gar data reads a file without the extra train, and a Hub data set with it
+            require_extra("train", "this command with these arguments")
+            raise
     except GarError as error:
         print(f"{f'gar {name}'.strip()}: {printable(error)}", file=sys.stderr)
         return WRONG_USAGE if isinstance(error, UsageError) else REFUSED

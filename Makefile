@@ -15,7 +15,7 @@ TWO_WORKERS := -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 
 # One slow test takes minutes on a quiet machine, and may take ten times as long on a busy one.
 LONG := -o faulthandler_timeout=7200
 
-.PHONY: help install install-dev demo test test-install test-newest test-slow test-engines test-vllm test-verl-vllm test-faults test-gpu test-all docs lint prose types imports format clean
+.PHONY: help install install-dev demo test fast-tests test-install test-newest test-slow test-engines test-vllm test-verl-vllm test-faults test-gpu test-all docs lint prose types imports format clean
 
 help:
 	@echo "make demo          install into .venv what a user installs, then train the embedded model with gradient-aligned rewards (CPU, minutes)"
@@ -65,8 +65,12 @@ types: install-dev
 imports: install-dev
 	PYTHONPATH=src $(BIN)/lint-imports
 
+# pyright keeps one core busy for a minute, while the tests wait for their processes.
 test: install-dev
-	$(MAKE) --jobs 2 lint types imports
+	$(MAKE) lint imports
+	$(MAKE) --jobs 2 types fast-tests
+
+fast-tests:
 	OMP_NUM_THREADS=1 $(BIN)/pytest $(TWO_WORKERS) -m "not slow and not gpu and not browser and not model"
 
 # Each of PYTHONS must start: a version manager can have a command that does not.

@@ -188,6 +188,7 @@ def test_each_setting_changes_what_is_seen(look):
         assert look(config(base | {name: value})) != before, name
 
 
+@pytest.mark.slow
 def test_each_setting_of_a_run_changes_what_it_leaves():
     before, after = trace(config(RUN)), trace(config(RUN | OTHER_RUN))
     assert before.keys() == OTHER_RUN.keys()

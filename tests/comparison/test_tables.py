@@ -70,6 +70,7 @@ def test_costs_are_told_against_the_first_row_of_the_same_seed_without_resumed_r
     assert "Interrupted and resumed, so without a cost: gar-grpo seed 0." in result_notes(made)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("made")
 def test_report_writes_tables_and_curves_and_fills_in_nothing(capsys):
     comparison = Comparison("tiny.yaml")

@@ -20,6 +20,7 @@ def run(**environment: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_triton_kernels_compute_what_torch_computes():
     errors = json.loads(run(TRITON_INTERPRET="1"))
     assert errors["exponentials"] <= 2**-7  # bfloat16, which the interpreter truncates

@@ -89,6 +89,7 @@ def test_a_signal_in_the_last_step_leaves_a_run_that_only_lacks_its_end(gar, who
     assert_equal_runs(run, whole)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("signals", "settings"),
     [("2:SIGINT 2:SIGINT", []), ("2:SIGTERM", ["--trl.save_strategy", "no"])],

@@ -82,6 +82,7 @@ def test_output_that_a_full_disk_cut_off_is_an_error(tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_an_error_of_the_callers_own_say_never_unfinishes_a_run(tmp_path):
     """It may print to a notebook that is gone."""
     heard: list[str] = []

@@ -43,6 +43,7 @@ def test_a_failed_upload_leaves_a_finished_run_and_names_the_command(tmp_path):
     assert RunFolder.open(tmp_path / "mine").read_run().status == "finished"
 
 
+@pytest.mark.slow
 def test_a_hub_that_cannot_be_used_is_one_sentence_before_anything_is_loaded(tmp_path):
     with local_hub() as hub, local_hub() as closed:
         closed.refuses = "whoami"

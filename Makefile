@@ -26,7 +26,7 @@ help:
 	@echo "make test-engines  install Megatron, DeepSpeed, verl and an older transformers apart, then run their tests"
 	@echo "make test-vllm     install vLLM's build for CPUs apart, then run its tests"
 	@echo "make test-verl-vllm  install verl with vLLM's build for CPUs apart, then run whole jobs of verl"
-	@echo "make test-faults   kill commands, damage files, fill the disk: no loss goes unreported (Linux, half an hour)"
+	@echo "make test-faults   kill commands, damage files, fill the disk: no loss goes unreported (Linux, twelve minutes)"
 	@echo "make test-gpu      all that needs a GPU, in under eight minutes, with the packages of PYTHON and what scripts/gpu_wheels.sh fetched"
 	@echo "make test-all      make test plus the slow tests, those in a browser, and make test-faults"
 	@echo "make docs          build the documentation into site/ and check its links; open site/index.html"

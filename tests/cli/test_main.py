@@ -50,7 +50,7 @@ def test_commands_about_files_load_nothing_slow_that_they_do_not_need(write_rows
     path = write_rows({"prompt": "1+1=", "answer": "2", "expert_solution": "The answer is 2."})
     heavy = ["torch", "transformers", "trl", "datasets", "matplotlib", "scipy.stats", "sympy"]
     readers = [*heavy, "pandas"]
-    run, model = str(make_run(tmp_path)), write_evaluation(tmp_path, "model", [1, 2])
+    run, model = str(make_run(tmp_path, rollouts={})), write_evaluation(tmp_path, "model", [1, 2])
     code = (
         "import json, sys\nfrom gar.cli.main import main\narguments, unwanted = json.loads(sys.argv[1])\n"
         "print(main(arguments), sorted({*unwanted} & {*sys.modules}))"

@@ -11,7 +11,7 @@ import pytest
 
 from gar.models.embedded import embedded_path
 from gar.records import RunFolder
-from gar.report import ReportOptions
+from gar.report import ReportOptions, build
 from gar.report.build import write_report
 from gar.types import Status
 from tests.report.runs import make_run, rollout, sample, wrong
@@ -199,7 +199,8 @@ def test_the_policy_stops_injected_scripts(browser, page):
     browser.get_log("browser")
 
 
-def test_token_shares_are_shaded_and_the_numbers_of_one_run_fit_a_phone(browser, tmp_path):
+def test_token_shares_are_shaded_and_the_numbers_of_one_run_fit_a_phone(browser, tmp_path, monkeypatch):
+    monkeypatch.setattr(build, "pictures", lambda *_: [])
     run = make_run(tmp_path, rollouts={1: [rollout(1, 0, 0)]})
     shutil.copytree(embedded_path(), run / "model")
     RunFolder(run).manifest.add_folder("model")

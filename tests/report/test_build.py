@@ -17,7 +17,7 @@ from gar.models.embedded import embedded_path
 from gar.records import RunFolder
 from gar.records.rollout_files import append_rollouts
 from gar.records.rollouts import record_table
-from gar.report import ReportOptions
+from gar.report import ReportOptions, build
 from gar.report.build import make_report, write_report
 from gar.report.definitions import DEFINITIONS
 from gar.report.page import MAX_BYTES, SCRIPTS, _asset
@@ -30,6 +30,13 @@ from tests.support.errors import raises
 HOSTILE = (
     "</script ></script><script>alert(1)</script><!-- </textarea><img src=x onerror=alert(2)> \u2028 \u202e & \x00"
 )
+
+
+@pytest.fixture(autouse=True)
+def _no_drawing(request, monkeypatch):
+    """Matplotlib takes a second a figure: the test of the pictures alone waits for it."""
+    if "pictures" not in request.node.name:
+        monkeypatch.setattr(build, "pictures", lambda *_: [])
 
 
 def data_of(text: str) -> dict:

@@ -9,9 +9,8 @@ from gar.errors import ConfigError
 from gar.records import Run, write_atomic
 from gar.records.files import read_bytes
 from gar.report import ReportOptions
-from gar.report.charts import charts
+from gar.report.charts import charts, pictures
 from gar.report.definitions import DEFINITIONS
-from gar.report.histograms import pictures
 from gar.report.page import GENERATOR, MAX_BYTES, Report, page
 from gar.report.rollouts import browser_rollouts
 from gar.report.runs import differing_settings, find_runs, group_runs, missing, read_run, run_facts

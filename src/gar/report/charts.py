@@ -1,5 +1,7 @@
-"""Charts of the metrics over the training steps, one line per group with a band."""
+"""Charts of the metrics over the training steps, one line per group with a band, and figures as images."""
 
+import base64
+import io
 from collections.abc import Sequence
 from typing import Any
 
@@ -87,3 +89,25 @@ def _band(lines: Sequence[Any], window: int) -> Any:
 
 def _plain(values: Any) -> list[float | None]:
     return [round(float(value), _DIGITS) if np.isfinite(value) else None for value in values]
+
+
+def pictures(groups: Groups, steps: Sequence[int] = ()) -> list[tuple[str, str]]:
+    """Histograms of the alignment from `steps` on, of the first run of each group.
+
+    An SVG inside an image cannot run scripts or load anything. Matplotlib is loaded for runs with rollouts alone.
+    """
+    shown = []
+    for run in (runs[0] for runs in groups.values() if runs[0].num_rows):
+        import matplotlib
+
+        from gar.analysis.rollouts import alignment_figure
+        from gar.analysis.style import STYLE
+
+        figure = alignment_figure(run, steps)
+        if figure is not None:
+            file = io.BytesIO()
+            with matplotlib.rc_context(STYLE):
+                figure.savefig(file, format="svg", metadata={"Date": None})
+            encoded = base64.b64encode(file.getvalue()).decode("ascii")
+            shown.append((f"Alignment of correct responses, {run.name}", f"data:image/svg+xml;base64,{encoded}"))
+    return shown

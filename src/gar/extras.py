@@ -1,4 +1,4 @@
-"""The extras of the installation: what is missing of one, and the command that adds it."""
+"""Which packages of an extra are missing, and the command that installs it."""
 
 import importlib.metadata
 import re

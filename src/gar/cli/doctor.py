@@ -1,4 +1,4 @@
-"""`gar doctor`: one table of installed versions, devices, engines, and the command that adds what is missing.
+"""`gar doctor`: one table of versions, devices and engines, with a command for each missing package.
 
 Imports the standard library, `packaging` and `rich` alone, so it works if other libraries are broken.
 """

@@ -19,7 +19,7 @@ class _Report(ReportOptions):
       gar report RUN [RUN ...] [--out FILE.html]
       gar report RUN --text
 
-    A run may be unfinished, old, or lack files: the page names what is missing.
+    A run may be unfinished, or lack files. The page names missing parts.
     """
 
     runs: Annotated[

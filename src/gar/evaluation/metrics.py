@@ -96,7 +96,7 @@ def default_ks(num_samples: int) -> tuple[int, ...]:
 
 
 def check_ks(ks: Iterable[int], num_samples: int, name: object) -> None:
-    """Raise a `ConfigError` if a k is larger than the number of samples of what is called `name`."""
+    """Raise a `ConfigError` if a k is larger than the number of samples. `name` is for the message."""
     if (k := max(ks, default=1)) > num_samples:
         raise ConfigError(
             f"pass@{k} needs {k} samples per problem, and {name} has {num_samples}. Lower --pass-at-k, or draw more "

@@ -89,7 +89,7 @@ _FAULTS: Mapping[str, tuple[float, str]] = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PreflightReport:
-    """Problems, responses, fractions by label, what is wrong in words, and whether training would waste its budget."""
+    """The responses of a preflight, their fractions by label, and its findings in words."""
 
     problems: Sequence[Problem]
     groups: Sequence[Sequence[Response]]

@@ -13,6 +13,7 @@ packages=(
     ruamel.yaml filelock xxhash # files
     math-verify latex2sympy2_extended antlr4-python3-runtime rapidfuzz # answers
     pytest pluggy iniconfig hypothesis sortedcontainers jaxtyping wadler_lindig # tests
+    liger-kernel cut-cross-entropy # kernels to compare with
     'gguf>=0.19' # the model's file
 )
 platforms=()

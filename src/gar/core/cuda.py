@@ -49,6 +49,7 @@ def add_response_sums(
     `sums` is float64. `activations` are h, None for the kind "gradient". The head has no soft-cap.
     """
     responses, width = sums.shape
+    targets, activations = targets.contiguous(), None if activations is None else activations.contiguous()
     order = torch.argsort(response_index, stable=True)
     ends = torch.bincount(response_index, minlength=responses).cumsum(0)
     grid = (responses, triton.cdiv(width, BLOCK_WIDTH))

@@ -77,7 +77,7 @@ def parts(work: Path) -> list[Part]:
         tests(work, "training", seconds=150),
         model(work, seconds=120),
         training(work, "demo", options=["--preset", "demo", *short], seconds=45),
-        word_problems(work, options=short or sizes, seconds=100),
+        word_problems(work, options=short or sizes, seconds=120),
         benchmark(work, "step-8b", step_rows, "--model", "tiny" if TINY else "Qwen3-8B", *step, seconds=75),
         benchmark(work, "step-4b", step_rows, "--model", "tiny" if TINY else "Qwen3-4B", *step, seconds=50),
         benchmark(work, "head", head_rows, *rounds, *(tiny_head if TINY else ["--dtype", "bfloat16"]), seconds=60),

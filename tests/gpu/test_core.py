@@ -80,11 +80,11 @@ def test_other_signals_are_those_of_float64_autograd(device, name, dtype, record
 
 
 @pytest.mark.parametrize("precision", ["float32", "storage"])
-def test_a_bias_chunks_and_tiles_leave_the_vectors_alone(device, precision, record_property):
-    """Several chunks and tiles, with the last of both cut off, a column-major W, and a bias."""
-    case = make_case("4B", torch.bfloat16, device, tokens=200)
-    bias = torch.linspace(-2, 2, len(case.weight), device=device)
-    case = case._replace(weight=case.weight.t().contiguous().t())
+def test_a_bias_chunks_tiles_and_strides_leave_the_vectors_alone(device, precision, record_property):
+    """Several chunks and tiles, with the last of both cut off, a column-major W, a bias, every other token."""
+    hidden, weight, targets, index = make_case("4B", torch.bfloat16, device, tokens=400)
+    bias = torch.linspace(-2, 2, len(weight), device=device)
+    case = Case(hidden[::2], weight.t().contiguous().t(), targets[::2], index[::2])
     budget = {"precision": precision, "bias": bias, "chunk_tokens": 48, "memory_bytes": 2**26}
     found = unit_vectors(*case, num_responses=RESPONSES, **budget)
     error = largest_angle(found.cpu(), truth_of(case, bias=bias))

@@ -23,8 +23,8 @@ help:
 	@echo "make test-install  build the wheel, install it apart on each Python of PYTHONS, and use it from an empty folder in an empty home"
 	@echo "make test-newest   install the newest of everything that pyproject.toml allows, apart, and run the tests that depend on it"
 	@echo "make test-slow     the tests that take long, and those in a browser where chromium is installed"
-	@echo "make test-engines  install Megatron, DeepSpeed, verl and an older transformers apart, then run their tests"
-	@echo "make test-vllm     install vLLM's build for CPUs apart, then run its tests"
+	@echo "make test-engines  install Megatron, DeepSpeed, verl, an older transformers and vLLM's build for CPUs apart, then run their tests"
+	@echo "make test-vllm     all tests of vLLM, of which test-engines has the first"
 	@echo "make test-verl-vllm  install verl with vLLM's build for CPUs apart, then run whole jobs of verl"
 	@echo "make test-faults   kill commands, damage files, fill the disk: no loss goes unreported (Linux, twelve minutes)"
 	@echo "make test-gpu      all that needs a GPU, in under eight minutes, with the packages of PYTHON and what scripts/gpu_wheels.sh fetched"
@@ -131,6 +131,7 @@ $(VLLM)/.installed: constraints/vllm.txt pyproject.toml
 	$(VLLM)/bin/pip install -q --disable-pip-version-check --no-compile --no-deps -e .
 	touch $@
 
+VLLM_FIRST := "(arrive and not adapter and not server) or transfer or statistics"
 test-vllm: $(VLLM)/.installed
 	OMP_NUM_THREADS=1 $(VLLM)/bin/python -m pytest -rs -n 0 $(LONG) tests/engines/vllm tests/contracts/test_vllm.py
 
@@ -147,12 +148,13 @@ $(VERL_VLLM)/.installed: constraints/verl.txt constraints/verl-vllm.txt pyprojec
 test-verl-vllm: $(VERL_VLLM)/.installed
 	OMP_NUM_THREADS=1 $(VERL_VLLM)/bin/python -m pytest -rs $(LONG) tests/engines/verl/test_job.py
 
-test-engines: install-dev $(MEGATRON)/.installed $(DEEPSPEED)/.installed $(TRANSFORMERS)/.installed $(VERL)/.installed
+test-engines: install-dev $(MEGATRON)/.installed $(DEEPSPEED)/.installed $(TRANSFORMERS)/.installed $(VERL)/.installed $(VLLM)/.installed
 	PYTHONPATH=$(MEGATRON) OMP_NUM_THREADS=1 $(BIN)/pytest -rs $(TWO_WORKERS) tests/engines/megatron
 	PYTHONPATH=$(DEEPSPEED) OMP_NUM_THREADS=1 $(BIN)/pytest -rs -n 0 tests/engines/deepspeed
 	PYTHONPATH=$(TRANSFORMERS) OMP_NUM_THREADS=1 $(BIN)/pytest -rs $(TWO_WORKERS) $(TRL_TESTS)
 	OMP_NUM_THREADS=1 $(VERL)/bin/python -m pytest -rs tests/engines/verl
 	PYTHONPATH=$(MEGATRON) OMP_NUM_THREADS=1 $(VERL)/bin/python -m pytest -rs tests/engines/verl/test_megatron_engine.py
+	OMP_NUM_THREADS=1 $(VLLM)/bin/python -m pytest -rs -n 0 $(LONG) -k $(VLLM_FIRST) tests/engines/vllm
 
 test-faults: install-dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.faults

@@ -34,9 +34,11 @@ NEEDS |= dict.fromkeys(("warm_start", "make_model", "tune_embedded_task"), "minu
 
 def prepare() -> None:
     """Make the folder to run in: the code as links, stand-ins for models, short files of problems."""
-    Path("runs/models").mkdir(parents=True, exist_ok=True)
+    for folder in ("runs/models", "runs/warm"):
+        Path(folder).mkdir(parents=True, exist_ok=True)
     links = {name: ROOT / name for name in ("paper", "smollm2")} | {"runs/models/long-chains": embedded_path()}
-    links |= {f"runs/warm-start{name}": ROOT / "smollm2" for name in ("", "-steps", "-reduction", "-skipping")}
+    warm_starts = ("warm-start", "warm-start-steps", "warm-start-reduction", "warm/skipping-0.35-1600")
+    links |= {f"runs/{name}": ROOT / "smollm2" for name in warm_starts}
     for name, target in links.items():
         if target.exists() and not Path(name).is_symlink():
             Path(name).symlink_to(target)

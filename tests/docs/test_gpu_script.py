@@ -14,7 +14,7 @@ from tests.docs.pages import ROOT
 from tests.support.processes import completed, wait_until
 
 SCRIPT = ROOT / "scripts" / "test_gpu.py"
-PARTS = ("packages", "core", "training", "demo", "model", "smollm2", "step-8b", "step-4b", "head", "scale")
+PARTS = ("packages", "core", "training", "model", "demo", "smollm2", "step-8b", "step-4b", "head", "scale")
 
 
 def make_wheel(folder: Path) -> None:

@@ -227,7 +227,7 @@ def evidence(colors: dict[str, str], study: str) -> Drawing:
     most = max((len(seeds) for _, values in scores for seeds in values.values()), default=0)
     panels = [(title, values) for title, values in scores if [*map(len, values.values())] == [most] * len(names)]
     if not panels:
-        sys.exit(f"No complete results of the study {study} in paper/comparisons/results.")
+        sys.exit(f"No complete results of the study {study} in paper/comparisons/results.parquet.")
     lowest = math.floor(10 * min(score for _, values in panels for scores in values.values() for score in scores)) / 10
     left, width, gap, top, step = 190, 190, 30, 64, 38
     bottom = top + step * len(names)

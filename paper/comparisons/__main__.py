@@ -68,7 +68,7 @@ def main() -> None:
         count = next((count for start, count in COUNTED.items() if options.name.startswith(start)), lambda run: None)
         done = [cell for cell in cells if (cell.label, cell.seed) in results]
         counted = {f"{cell.label}-seed-{cell.seed}": count(cell.folder) for cell in done}
-        print(collect(options.name, [*results.values()], counted))
+        collect(options.name, [*results.values()], counted)
     committed = read_results(options.name)
     print(tables(committed))
     if options.figures:

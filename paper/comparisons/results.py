@@ -1,4 +1,4 @@
-"""The committed results: `results/NAME.parquet` has a row for each run of NAME.yaml, in its order.
+"""The committed results: `results.parquet` has a row for each run of every comparison, in the order of its YAML file.
 
     results = read_results("main").results      # by row and seed
 
@@ -12,14 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from gar import RecordError
 from gar.comparison import RunResult, SetCounts, check_paired, finished_results, planned_runs, read_comparison
 
 HERE = Path(__file__).parent
-FOLDER = HERE / "results"
-NAMES = sorted(path.stem for path in FOLDER.glob("*.parquet"))
+FILE = HERE / "results.parquet"
+NAMES = sorted({*pq.read_table(FILE, columns=["comparison"])["comparison"].to_pylist()})
 _FORMS = {row: "894487d" for row in ("unit", "sum-initial", "sum-initial-separate", "gar-token")}
 GONE: Mapping[str, Mapping[str, str]] = {f"signals-{task}": _FORMS for task in ("chain", "which-way", "whose-voice")}
 """Rows with a method or setting that is gone: by comparison and row, the last commit that runs them."""
@@ -36,6 +37,7 @@ _SETS = pa.struct(
 _TEXT, _SECONDS = pa.string(), pa.map_(pa.string(), pa.float64())
 SCHEMA = pa.schema(
     {
+        "comparison": _TEXT,
         "label": _TEXT,
         "seed": pa.int64(),
         "against": pa.list_(_TEXT),
@@ -60,7 +62,7 @@ SCHEMA = pa.schema(
         "measured": _TEXT,
     }
 )
-"""The fields of `gar.comparison.RunResult`, the rows that a row is tested against, and what its responses were."""
+"""A comparison, the fields of `gar.comparison.RunResult`, the rows that a row is tested against, and `measured`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +92,7 @@ class Committed:
 
 def read_results(name: str) -> Committed:
     """Read the results of a comparison."""
-    rows = pq.read_table(FOLDER / f"{name}.parquet").to_pylist(maps_as_pydicts="strict")
+    rows = _table(pc.field("comparison") == name).to_pylist(maps_as_pydicts="strict")
     results = {}
     for row in rows:
         row |= {column: json.loads(row[column]) for column in ("settings", "measured")}
@@ -115,34 +117,27 @@ def finished_runs(comparison: str | Path) -> list[RunResult]:
     return [results[key] for key in sorted(results)]
 
 
-def write_results(committed: Committed) -> Path:
-    """Write the file of a comparison.
-
-    Returns:
-        The file.
-    """
+def write_results(committed: Committed) -> None:
+    """Write the rows of a comparison in place of those that it has."""
     rows = []
     for label in committed.against:
         for result in committed.of_row(label).values():
-            row = asdict(result) | {"against": committed.against[label]}
+            row = asdict(result) | {"comparison": committed.name, "against": committed.against[label]}
             row["measured"] = committed.measured.get(_run_name(row))
             row |= {column: json.dumps(row.get(column)) for column in ("settings", "measured")}
             rows.append(row)
-    path = FOLDER / f"{committed.name}.parquet"
-    pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), path, compression="zstd", compression_level=19)
-    return path
+    others = _table(pc.field("comparison") != committed.name)
+    table = pa.concat_tables([others, pa.Table.from_pylist(rows, schema=SCHEMA)])
+    pq.write_table(table, FILE, compression="zstd", compression_level=19)
 
 
-def collect(name: str, new: Sequence[RunResult], measured: Mapping[str, Any]) -> Path:
+def collect(name: str, new: Sequence[RunResult], measured: Mapping[str, Any]) -> None:
     """Put the results of `gar compare` into the committed file. Other runs in it stay.
 
     Args:
         name: Name of the comparison.
         new: Results of its runs.
         measured: What was counted in the run folders, by run.
-
-    Returns:
-        The file.
 
     Raises:
         RecordError: The results are not paired with those that are there. The file stays as it was.
@@ -152,7 +147,7 @@ def collect(name: str, new: Sequence[RunResult], measured: Mapping[str, Any]) ->
     results = dict(before.results) | {(result.label, result.seed): result for result in new}
     check_paired(results)
     order = {row.label: settings.against(row) for row in settings.runs}
-    return write_results(
+    write_results(
         Committed(
             name=name,
             results=dict(sorted(results.items(), key=lambda item: item[0][1])),
@@ -175,6 +170,10 @@ def notes(names: Sequence[str]) -> list[str]:
         if commits
         else []
     )
+
+
+def _table(rows: pc.Expression) -> pa.Table:
+    return pq.read_table(FILE, filters=rows)
 
 
 def _run_name(row: Mapping[str, Any]) -> str:

@@ -1,5 +1,6 @@
 """Comparisons: committed results, their tables, and the forms and tests of the shorthand experts."""
 
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -46,7 +47,7 @@ def test_commands_print_tables_and_draw(tmp_path, monkeypatch, capsys):
 
 def test_collect_puts_new_results_beside_the_old_and_keeps_gone_rows(all_results, tmp_path, monkeypatch):
     committed = all_results["rate"]
-    monkeypatch.setattr(results, "FOLDER", tmp_path)
+    monkeypatch.setattr(results, "FILE", shutil.copy(results.FILE, tmp_path))
     monkeypatch.setattr(results, "GONE", {"rate": {"rate-1e-4": "abc1234"}})
     write_results(committed)
     assert read_results("rate") == committed

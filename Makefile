@@ -133,7 +133,7 @@ $(VLLM)/.installed: constraints/vllm.txt pyproject.toml
 
 VLLM_FIRST := "(arrive and not adapter and not server) or transfer or statistics"
 test-vllm: $(VLLM)/.installed
-	OMP_NUM_THREADS=1 $(VLLM)/bin/python -m pytest -rs -n 0 $(LONG) tests/engines/vllm tests/contracts/test_vllm.py
+	OMP_NUM_THREADS=1 $(VLLM)/bin/python -m pytest -rs -n 0 $(LONG) tests/engines/vllm
 
 # The two together, on verl's versions. Compiled, for Ray gives some of its processes fifteen seconds to begin.
 VERL_VLLM := .venv-verl-vllm

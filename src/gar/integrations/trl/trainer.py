@@ -123,21 +123,9 @@ class GARTrainer(ResumableTrainer):
         expect(verifier, ResponseVerifier | None, "verifier", A_VERIFIER)
         expect(watchdog, WatchdogSettings | None, "watchdog", "a gar.WatchdogSettings")
         expect(on_rollouts, Callable | None, "on_rollouts", "a function")  # pyright: ignore[reportOptionalOperand]
-        functions = reward_funcs or []
-        functions = [*functions] if isinstance(functions, list | tuple) else [functions]
-        given = [*functions]  # TRL replaces ids by models
-        by_functions = verifier is None and (bool(functions) or correct is not None)
-        self._verifier = None if by_functions else verifier or Verifier(format="none")
-        if by_functions:
+        functions = self._choose_verifier(reward_funcs, correct, verifier, kwargs)
+        if self._verifier is None:
             answer_field = answer_field or ""
-            if not kwargs.get("environment_factory"):  # otherwise TRL may add a function
-                find_decider(functions, correct)
-        elif correct is not None:
-            raise ConfigError("The verifier decides what is right. Leave out correct= or verifier=.", code="correct")
-        else:
-            functions = [gar, *functions]
-            if (classes := kwargs.get("reward_processing_classes")) is not None:
-                kwargs["reward_processing_classes"] = [None, *(classes if isinstance(classes, list) else [classes])]
         columns = {"prompt_field": prompt_field, "answer_field": answer_field, "expert_fields": expert_fields}
         self._problems = ProblemRows(train_dataset, columns)
         self._on_rollouts, self._method = on_rollouts, find_method(method)
@@ -152,7 +140,7 @@ class GARTrainer(ResumableTrainer):
             self._problems.check(self._config, self._method)
         super().__init__(
             model=model,
-            reward_funcs=functions,
+            reward_funcs=[*functions],  # TRL replaces ids by models
             args=self._config,
             train_dataset=self._problems.training,
             eval_dataset=self._problems.evaluation(eval_dataset),
@@ -164,8 +152,8 @@ class GARTrainer(ResumableTrainer):
             check_processor(self.processing_class)
         self._decider: Decider | None = None
         self._own_column = 0
-        if by_functions:
-            functions = given + self.reward_funcs[len(given) :]
+        if self._verifier is None:
+            functions += self.reward_funcs[len(functions) :]  # an environment's
             self._decider = find_decider(functions, correct, self.reward_func_names)
             self._own_column = self._append_column(self._decider.column)
         self._watchdog = Watchdog(watchdog or WatchdogSettings())
@@ -212,6 +200,24 @@ class GARTrainer(ResumableTrainer):
             loss: TRL's, already divided by the number of micro-batches of the optimizer step.
         """
         return loss
+
+    def _choose_verifier(
+        self, reward_funcs: Any, correct: Any, verifier: ResponseVerifier | None, kwargs: dict[str, Any]
+    ) -> list[Any]:
+        """Set the verifier, None where functions decide. Returns TRL's functions, the method's first if it verifies."""
+        functions = reward_funcs or []
+        functions = [*functions] if isinstance(functions, list | tuple) else [functions]
+        self._verifier = verifier
+        if verifier is None and (functions or correct is not None):
+            if not kwargs.get("environment_factory"):  # otherwise TRL may add a function
+                find_decider(functions, correct)
+            return functions
+        if correct is not None:
+            raise ConfigError("The verifier decides what is right. Leave out correct= or verifier=.", code="correct")
+        self._verifier = verifier or Verifier(format="none")
+        if (classes := kwargs.get("reward_processing_classes")) is not None:
+            kwargs["reward_processing_classes"] = [None, *(classes if isinstance(classes, list) else [classes])]
+        return [gar, *functions]
 
     def _append_column(self, decides: int | None) -> int:
         """Add a column for the method's bonus to the user's functions, with the weight of the one that `decides`."""

@@ -128,7 +128,7 @@ class Response:
         return self.verdict.verified and self.verdict.well_formatted
 
     def facts(self) -> "Response":
-        """A copy without tokens and texts, so small that every rank can hold those of all responses."""
+        """A copy without tokens and texts, so small that every rank can hold the copies of all responses."""
         return replace(
             self,
             sequence=TokenSequence(positions=range(len(self.sequence.positions))),

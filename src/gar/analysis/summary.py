@@ -56,7 +56,7 @@ _CAUSES = {
 
 
 def nothing_learned(run: Run) -> str:
-    """A sentence about a run whose rewards held no signal in any step, with the likeliest cause. "" for another run."""
+    """A sentence about a run if its rewards held no signal in any step, with the likeliest cause. Otherwise ""."""
     metrics = {name: logged(run, name).dropna() for name in ("gar/eligible_fraction", *_CAUSES)}
     metrics["gar/badly_formatted_fraction"] = 1 - logged(run, "gar/well_formatted_fraction").dropna()
     right, equal = metrics["gar/eligible_fraction"], logged(run, "gar/zero_std_group_fraction_shaped").dropna()

@@ -16,8 +16,8 @@ _BATCH = 1024
 def prompt_lengths(problems: ProblemTable, render: Renderer, reader: Reader, *, enough: float) -> np.ndarray:
     """The number of tokens of each prompt that `render` makes, as an engine would encode it, [problems].
 
-    A token of a byte-level tokenizer has at least one byte of the text. So a prompt of few bytes that has at most
-    `enough` tokens is not encoded: a number that it does not exceed takes the place of its own.
+    A token of a byte-level tokenizer has at least one byte of the text. So a prompt of few bytes has at most `enough`
+    tokens: it is not encoded, and its number here is an upper bound.
     """
     around, known = reader.bytes_around(render.prompt), problems.prompt_bytes
     lengths = np.full(len(problems), -1) if around is None else np.where(known < 0, -1, known + around)

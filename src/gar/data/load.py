@@ -103,7 +103,7 @@ class ProblemTable(LazyProblems):
 
     @property
     def with_messages(self) -> str | None:
-        """The id of the first problem whose prompt is chat messages, None if all are text."""
+        """The id of the first problem with chat messages as its prompt. None if all are text."""
         prompts = self._rows.column("prompt")
         if not prompts.null_count:
             return None

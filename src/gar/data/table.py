@@ -27,7 +27,7 @@ class LazyProblems(Sequence[Problem]):
     @property
     @abstractmethod
     def anchored(self) -> np.ndarray:
-        """The positions of the problems whose expert solution is not empty, ascending. Reads no text."""
+        """The positions of the problems with an expert solution that is not empty, ascending. Reads no text."""
 
     @abstractmethod
     def _read(self, index: int) -> Problem: ...

@@ -2,7 +2,7 @@
 
 Problems and settings alone decide the batches and their seeds. A batch that was cut off by a kill is drawn
 again, and only its missing samples are added, so that the file is the same as without the kill. Only a lack of memory
-makes batches smaller: the lines that follow say so in `lowered_to`.
+makes batches smaller: the lines that follow have their size in `lowered_to`.
 """
 
 import hashlib

@@ -13,7 +13,7 @@ from rich.table import Table
 NONE = "-"
 """The cell of a missing value."""
 NUMBER_HEADINGS = ("", "mean", "95% over problems")
-"""Of the table of `number_rows`."""
+"""Headings of the table of `number_rows`."""
 
 
 def aligned(title: str, table: pd.DataFrame) -> str:

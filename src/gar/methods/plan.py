@@ -24,7 +24,7 @@ _WORDS: dict[Need, str] = {
     "shuffled-anchor": "compares responses with the expert solutions of another problem of the data set",
     "random-anchor": "gives each problem of the data set a random vector",
     "text": "compares texts with expert solutions",
-    "length": "compares lengths with those of expert solutions",
+    "length": "compares lengths with the lengths of expert solutions",
     "compares_responses": "compares the vectors of responses with each other",
     "gate": "weighs single tokens in the policy loss",
     "loss": "sets fields of TRL's policy loss",

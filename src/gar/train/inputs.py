@@ -236,7 +236,7 @@ class RunInputs:
         return folder
 
     def _rendered(self, problems: ProblemTable, settings: DataSettings) -> ProblemTable:
-        """The problems as the policy sees them, without those whose prompts are too long."""
+        """The problems as the policy sees them, without prompts that are too long."""
         assert settings.template != "auto"  # `with_template` has decided
         render = Renderer.of(settings.template, self.tokenizer, self._tags, with_messages=problems.with_messages)
         kept = on_main(lambda: self._fitting(problems, render, settings.max_prompt_tokens))

@@ -37,7 +37,7 @@ def grpo_arguments(config: RunConfig) -> tuple[GRPOConfig, Shaping]:
 
 
 def in_folder(args: Any, config: RunConfig, folder: Path) -> Any:
-    """The same configuration, changed: checkpoints go into a run folder, whose name is the run's for trackers."""
+    """The same configuration, changed: checkpoints go into a run folder. Trackers see its name."""
     args.output_dir = str(folder / "checkpoints")
     args.run_name = config.trl.get("run_name", folder.name)
     return args

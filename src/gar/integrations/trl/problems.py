@@ -25,7 +25,7 @@ Row = dict[str, Any]
 
 
 class ReadRows(Dataset):
-    """A data set whose rows are completed when they are read: new columns would copy one that was shuffled."""
+    """A data set that completes each row when it is read: new columns would copy a shuffled one."""
 
     _complete: Callable[[Row, int], Row]
 

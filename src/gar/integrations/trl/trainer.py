@@ -204,7 +204,7 @@ class GARTrainer(ResumableTrainer):
     def _choose_verifier(
         self, reward_funcs: Any, correct: Any, verifier: ResponseVerifier | None, kwargs: dict[str, Any]
     ) -> list[Any]:
-        """Set the verifier, None where functions decide. Returns TRL's functions, the method's first if it verifies."""
+        """Set the verifier, or None if functions decide. Returns TRL's functions, the method's first if it verifies."""
         functions = reward_funcs or []
         functions = [*functions] if isinstance(functions, list | tuple) else [functions]
         self._verifier = verifier

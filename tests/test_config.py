@@ -1,10 +1,13 @@
-"""Configurations: what goes over what, what is rejected and in which words, and that nothing is lost on the way."""
+"""Configurations: what goes over what, what is rejected in which words, and what sections check beyond types."""
 
 from pathlib import Path
 
+import pytest
+from pydantic import ValidationError
+
 from gar.config import dump_yaml, make_config, parse_yaml, preset_names, read_config, read_preset
 from gar.errors import ConfigError
-from gar.settings import AdvantageSettings
+from gar.settings import AdapterSettings, AdvantageSettings, RewardSettings, VerifySettings
 from tests.support.errors import raises
 
 CONFIGS = sorted((Path(__file__).parent.parent / "src" / "gar" / "configs").glob("*.yaml"))
@@ -106,3 +109,31 @@ def test_make_config_rejects():
     ):
         with raises(ConfigError, code):
             make_config(values)
+
+
+# Sections.
+
+
+def test_settings_are_frozen_and_finite_and_reject_values_out_of_range():
+    with pytest.raises(ValidationError, match="frozen"):
+        RewardSettings().clip = False
+    for change in ({"correct_reward": float("inf")}, {"format_penalty": 0.6}, {"clip": None}):
+        with pytest.raises(ConfigError, match=next(iter(change))):
+            RewardSettings(**change)
+
+
+def test_an_adapter_needs_a_rank_and_one_way_to_name_its_modules():
+    for change in ({"dropout": 0.1}, {"alpha": 16}, {"target_modules": ("norm",)}):
+        with pytest.raises(ConfigError, match=f"{next(iter(change))} has no effect"):
+            AdapterSettings(**change)
+        AdapterSettings(rank=4, **change)
+    with pytest.raises(ConfigError, match="one or the other"):
+        AdapterSettings(rank=4, target_modules=("all-linear", "lm_head"))
+    AdapterSettings.model_validate(AdapterSettings().model_dump())  # defaults written out are no choice
+
+
+def test_tags_are_not_empty_and_do_not_contain_each_other():
+    same = {"think_open": "<t>", "think_close": "<t>"}
+    for tags in (same, {"think_open": ""}, {"answer_open": "<think>\n"}, {"answer_close": "k>"}):  # longer, shorter
+        with pytest.raises(ConfigError, match=r"a tag is empty|is part of another tag"):
+            VerifySettings(tags=tags)

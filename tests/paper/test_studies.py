@@ -1,22 +1,34 @@
-"""Studies and programs of paper/ by their commands, and the cost model against hand counts."""
+"""Studies and programs of paper/ by their commands, the cost model and groups by hand, means, captions."""
 
+import io
 import json
 import shutil
 import sys
 
+import numpy as np
 import pytest
+from scipy import stats
 from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 
+from gar import DataError
+from gar.analysis import paper_figure
 from gar.models.embedded import embedded_path
-from gar.records import RunFolder
+from gar.records import RunFolder, open_run
 from gar.records.checkpoints import seal_checkpoint
 from paper.analyses import tune_embedded_task
 from paper.analyses.cost import GroupShape, ModelShape, forward_operations, model_shape, signal_share, step_operations
 from paper.analyses.cost import main as cost_main
+from paper.analyses.intervals import mean_interval
+from paper.analyses.outputs import add_caption
 from paper.analyses.policies import load_policy_of
 from paper.analyses.sensitivity import main as sensitivity_main
+from paper.analyses.zero_std_groups import main as groups_main
+from paper.analyses.zero_std_groups import output, zero_std_groups
 from paper.tasks import warm_start
 from paper.tasks.chains import load_task
+from tests.report.runs import make_run
+from tests.support.errors import raises
+from tests.support.rows import rollout
 
 pytestmark = pytest.mark.paper
 
@@ -84,3 +96,38 @@ def test_signal_share_and_printed_cost_of_qwen3(capsys):
     assert "Training state: 131 GB" in printed
     assert "without generation: 472 s" in printed
     assert "captured      0.18%  0.867" in printed
+
+
+def test_zero_std_groups_by_hand(tmp_path, monkeypatch, capsys):
+    bonus = [rollout(1, 0, 0, bonus=0.1, reward=1.1), rollout(1, 0, 1)]
+    equal = [rollout(1, 1, i) for i in range(2)]
+    wrong = [rollout(2, 0, i, eligible=False, reward=0.0) for i in range(2)]
+    mixed = [rollout(2, 3, 0), rollout(2, 3, 1, eligible=False, reward=0.0)]
+    penalty = [rollout(2, 4, i, eligible=False, reward=-0.6 * i, penalty=-0.6 * i) for i in range(2)]
+    run = make_run(tmp_path, rollouts={1: [*bonus, *equal], 2: [*wrong, *mixed, *penalty]})
+    groups = zero_std_groups(open_run(run))
+    assert groups.to_numpy().tolist() == [[i == j for j in range(3)] for i in (0, 1, 2, 3, 3)]
+    monkeypatch.setattr(sys, "argv", ["zero_std_groups", str(run), "--out", str(tmp_path / "out")])
+    groups_main()
+    assert {path.suffix for path in (tmp_path / "out").iterdir()} == {".parquet", ".svg", ".png"}
+    assert "all correct, rescued" in capsys.readouterr().out
+    with raises(DataError):
+        output(open_run(make_run(tmp_path, "bare", rollouts={})))
+
+
+def test_mean_interval_is_students():
+    values = [0.1, 0.4, 0.35, 0.8]
+    found = mean_interval([*values, np.nan])
+    expected = stats.t.interval(0.95, 3, loc=np.mean(values), scale=stats.sem(values))
+    np.testing.assert_allclose((found.low, found.high), expected)
+    assert [str(mean_interval(few)) for few in ([np.nan], [0.6])] == ["-", "0.600"]
+
+
+def test_a_caption_stays_inside_the_figure():
+    name = "gar-grpo-" + "arithmetic" * 8  # a run may have a name of any length, without a space to break at
+    with paper_figure(3, width=3.35) as figure:
+        add_caption(figure, f"{name}, problem train-1234: n = 64 (64 fresh responses).\nA second line.")
+    figure.savefig(io.BytesIO())  # lays the figure out
+    box, page = figure._supxlabel.get_window_extent(), figure.bbox  # pyright: ignore
+    assert page.x0 <= box.x0 <= box.x1 <= page.x1
+    assert page.y0 <= box.y0

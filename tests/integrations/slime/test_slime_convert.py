@@ -1,17 +1,20 @@
-"""`convert_samples` and `outcome_reward` on samples with slime's signature, and the embedded tokenizer."""
+"""Samples of slime that are converted and rewarded, with the embedded tokenizer, and rows for slime."""
 
 import asyncio
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
 from gar.errors import ConfigError, DataError
 from gar.integrations.slime import convert, convert_samples, outcome_reward
+from gar.integrations.slime.data import slime_row
 from gar.integrations.slime.postprocess import slime_rewards
 from gar.integrations.slime.settings import read_shaping
 from gar.models.embedded import load_embedded
 from gar.step import Step
+from gar.types import Anchor, Problem, Tags
 from tests.engines import slime_standin
 from tests.engines.rollouts import make_arguments
 from tests.engines.slime_standin import Sample
@@ -140,3 +143,15 @@ def test_facts_of_every_kind_of_response(tokenizer, monkeypatch):
     payloads = convert_samples(make_arguments(), beyond)["prompt"]
     assert [(bool(each.fault), each.num_scored_tokens > 0) for each in payloads] == [(True, False), (False, True)]
     assert [tuple(map(len, each.anchors)) for each in payloads] == [(1, 0), (0, 1)]
+
+
+def test_slime_row_asks_for_the_format_and_keeps_the_anchors():
+    talk = [{"role": "user", "content": "3+4="}]
+    problem = Problem(id="n-7", prompt="3+4=", answer="7", anchors=(Anchor(text="3 + 4"), Anchor(text=" ")))
+    row = slime_row(problem, "think-answer", chat=True, tags=Tags(think_open="<t>", think_close="</t>"))
+    assert row["prompt"][0]["content"].startswith("3+4=\n\nFirst work the problem out between <t> and </t>.")
+    assert (row["label"], row["metadata"]) == ("7", {"id": "n-7", "problem": "3+4=", "anchors": ["3 + 4"]})
+    assert slime_row(problem, "plain", chat=True)["prompt"] == talk
+    assert slime_row(problem, "plain", chat=False)["prompt"] == "3+4="
+    with raises(DataError, None, "'n-7'"):  # only a chat template makes text of messages
+        slime_row(replace(problem, prompt=talk), "plain", chat=False)

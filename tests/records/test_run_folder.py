@@ -19,6 +19,7 @@ from gar.records import (
     RolloutRecord,
     RunFolder,
     canonical_hash,
+    metrics,
     open_run,
     rollout_files,
 )
@@ -162,6 +163,21 @@ def test_metrics_since_the_last_checkpoint_are_what_was_logged_in_a_killed_run_t
     run.metrics_path.write_bytes(whole + b'{"step": 99, "reward": 1.0}\n')
     with raises(RecordError, "damage", "metrics.jsonl"):
         open_run(run.path)
+
+
+def test_metrics_are_parsed_when_they_are_used_and_checked_once_more(run, monkeypatch):
+    """A run of 100,000 steps has 240 MB of them, and not every reader of its rollouts asks."""
+    run.append_metrics({"step": 1, "reward": 0.5})
+    parsed = []
+    monkeypatch.setattr(metrics, "from_json", lambda text: parsed.append(text) or json.loads(text))
+    opened, other, lenient = open_run(run.path), open_run(run.path), open_run(run.path, strict=False)
+    assert parsed == []
+    assert opened.metrics is opened.metrics
+    assert (opened.metrics, len(parsed)) == ([{"step": 1, "reward": 0.5}], 1)
+    run.metrics_path.write_bytes(run.metrics_path.read_bytes().replace(b"5", b"9"))
+    with raises(RecordError, "damage", "metrics.jsonl"):
+        _ = other.metrics
+    assert (lenient.metrics, [fault.file for fault in lenient.faults]) == ([], ["metrics.jsonl"])
 
 
 def test_rows_of_metrics_share_their_names(run):

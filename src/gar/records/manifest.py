@@ -195,11 +195,11 @@ class Manifest:
         facts = self.entries[self._name(path)]
         return read_bytes(self.folder / self._name(path))[: facts.size if facts.grows else None]
 
-    def check(self, path: str | Path) -> None:
-        """Raise a `DamageError` if a file is not what was listed. Reads it once, in bounded memory."""
+    def check(self, path: str | Path, *, again: bool = False) -> None:
+        """Raise a `DamageError` if a file is not what was listed. Reads it once, or `again`, in bounded memory."""
         name = self._name(path)
         facts = self._listed(name)
-        if name in self._sound:
+        if name in self._sound and not again:
             return
         try:
             now, digest = _read_facts(self.folder / name, facts.size if facts.grows else None)
@@ -207,7 +207,7 @@ class Manifest:
             raise self._damage("unreadable", name, f"cannot be read ({error})") from error
         if (now.size, now.xxh3) != (facts.size, facts.xxh3) and now.xxh3 != facts.earlier:
             if self._listed(name) != facts:  # written meanwhile
-                return self.check(name)
+                return self.check(name, again=again)
             text = f"is not what was written: its size or checksum differs from {self.path.name}"
             raise self._damage("changed", name, text)
         self._sound[name] = digest

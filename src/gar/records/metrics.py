@@ -2,9 +2,9 @@
 
 import reprlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic_core import from_json
 
 from gar.errors import RecordError
 from gar.records.files import json_object
@@ -12,7 +12,6 @@ from gar.records.manifest import Manifest
 from gar.records.resumable import FinishedLines
 
 Number = float | int | None
-_NUMBERS = TypeAdapter(dict[str, Annotated[int, Field(gt=-(2**63), lt=2**63)] | float | None])
 
 
 class MetricsRow(Mapping[str, Number]):
@@ -66,12 +65,16 @@ def read_metrics(manifest: Manifest, name: str) -> Sequence[MetricsRow]:
 
 
 def _numbers(text: bytes, place: str) -> dict[str, Number]:
-    """The numbers of a line, by the fast way if it holds nothing else."""
+    """The numbers of a line."""
     try:
-        return _NUMBERS.validate_json(text, strict=True)
-    except ValidationError:
+        values = from_json(text)  # in a quarter of the time of `json.loads`
+    except ValueError:
+        values = None
+    if not isinstance(values, dict):
         values = json_object(text, place)
-        return {name: value for name, value in values.items() if _is_number(value)}
+    for name in [name for name, value in values.items() if type(value) is not float and not _is_number(value)]:
+        del values[name]
+    return values
 
 
 def _is_number(value: Any) -> bool:

@@ -42,7 +42,7 @@ class FinishedLines:
         facts = self.manifest.entries.get(self.name)
         if facts is None:
             return
-        self.manifest.check(self.name)
+        self.manifest.check(self.name, again=True)
         with system_errors(self.path, "read"), regular(self.path).open("rb") as file:
             left = facts.size
             for line in file:

@@ -46,10 +46,9 @@ class Run:
         record: `run.json`. Empty if it is at fault.
         settings: The resolved configuration as plain values. Empty if `run.json` is at fault.
         config: The same, checked. None if that fails.
-        metrics: One mapping of numbers by name for each logged step, "step" among them.
         evaluations: Results by set, for "before" and "after" training. Empty if there are none. A folder of `gar
             eval` is a run without training: its results are "after", and its settings come from `set.json`.
-        faults: What is missing or damaged. Reading rollouts and samples may add to it.
+        faults: What is missing or damaged. Reading metrics, rollouts and samples may add to it.
         trained: Whether it is the folder of `gar train`, not of `gar eval`.
     """
 
@@ -59,10 +58,16 @@ class Run:
     record: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     config: RunConfig | None = None
-    metrics: Sequence[Mapping[str, Any]] = field(default_factory=list)
     evaluations: Mapping[str, Mapping[str, EvaluatedSet]] = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
     trained: bool = True
+
+    @cached_property
+    def metrics(self) -> Sequence[Mapping[str, Any]]:
+        """One mapping of numbers by name for each logged step, "step" among them. Read when first used."""
+        with self._reading(METRICS):
+            return read_metrics(self.manifest, METRICS)
+        return []
 
     @cached_property
     def _rollouts(self) -> RolloutFiles:
@@ -212,8 +217,8 @@ def open_run(path: str | Path, *, strict: bool = True) -> Run:
     _read_record(run)
     run.config = _checked_settings(run) if run.settings else None
     _check_manifest(run)
-    with run._reading(METRICS):
-        run.metrics = read_metrics(run.manifest, METRICS)
+    if METRICS in run.manifest.entries and (fault := run.manifest.fault(METRICS)):
+        run._at_fault(fault)
     run.evaluations = {moment: _evaluation(run, moment) for moment in MOMENTS}
     return run
 

@@ -49,12 +49,13 @@ def _below(folder: Path) -> Iterator[Path]:
 
 
 def read_run(path: str | Path) -> Run:
-    """Read a run as far as possible. Each column is read once. Texts are read only for the steps shown.
+    """Read a run as far as possible, so that its faults are known. Texts are read only for the steps shown.
 
     Raises:
         RecordError: The folder does not exist, or holds nothing of a run.
     """
     run = open_run(path, strict=False)
+    _ = run.metrics
     run.rollouts([name for name in ROLLOUT_SCHEMA.names if name not in ("prompt", "response")])
     return run
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gar.errors import RecordError
-from gar.records import RunFolder, open_run
+from gar.records import RunFolder, manifest, open_run
 from gar.records.checkpoints import (
     checkpoint_fault,
     find_checkpoint,
@@ -17,6 +17,7 @@ from gar.records.checkpoints import (
 )
 from gar.records.files import atomic_folder
 from gar.records.manifest import MANIFEST, DamageError
+from gar.records.manifest_lines import parse_line
 from tests.support.errors import raises
 from tests.support.rows import rollout
 
@@ -137,6 +138,32 @@ def test_one_damaged_line_of_the_manifest_loses_one_checkpoint_at_most(run: RunF
     run.cut(4)  # as a resume does
     assert [fault.file for fault in run.manifest.faults()] == []
     assert find_checkpoint(run, num_ranks=1).notes == ()
+
+
+def test_a_resume_reads_the_manifest_once_and_believes_nothing_that_changes_meanwhile(run: RunFolder, monkeypatch):
+    run.write_run(seed=0, command=[], config={}, data_hash=None)
+    sealed(run, 1, 2)
+    run.append_metrics({"step": 3})
+    lines = run.manifest.path.read_bytes().splitlines()
+    parsed = []
+    monkeypatch.setattr(manifest, "parse_line", lambda text: parsed.append(text) or parse_line(text))
+    again = RunFolder.open(run.path)
+    found = find_checkpoint(again, num_ranks=1)
+    again.cut(found.step)
+    again.update_run(status="running")
+    rotate_checkpoints(again, 2)
+    assert (found.step, parsed) == (2, lines)
+    assert [row["step"] for row in open_run(run.path).metrics] == [1, 2]
+    assert again.manifest.faults() == RunFolder(run.path).manifest.faults() == []
+    assert again.manifest.entries == RunFolder(run.path).manifest.entries
+
+    for name in ("checkpoints/checkpoint-2/optimizer.pt", MANIFEST):
+        path = run.path / name
+        opened, whole = RunFolder.open(run.path), path.read_bytes()
+        assert find_checkpoint(opened, num_ranks=1).notes == ()
+        damage_line(path, 0) if name == MANIFEST else path.write_bytes(whole.replace(b"2", b"3"))
+        assert name.rpartition("/")[2] in find_checkpoint(opened, num_ranks=1).notes[0]
+        path.write_bytes(whole)
 
 
 def test_the_random_state_of_other_ranks_is_a_fault(run: RunFolder):

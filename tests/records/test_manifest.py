@@ -205,9 +205,9 @@ def test_cut_goes_back_to_a_line_for_some_files(folder: Path):
     manifest.add(again=["late", "other"], gone=["a.json"])
     first, *rest = lines_of(folder)
     (folder / MANIFEST).write_bytes(b"".join([first, b"torn\n", *rest]))
-    early = Manifest(folder, until="mark/")
-    assert list(early.entries) == [*NAMES, "mark/1"]
-    early.cut(only=("late",))
+    assert list(manifest.until("mark/").entries) == [*NAMES, "mark/1"]
+    manifest.cut(until="mark/", only=("late",))
+    assert list(manifest.entries) == ["b/c.parquet", "mark/1", "other"]
     assert list(Manifest(folder).entries) == ["b/c.parquet", "mark/1", "other"]
     assert Manifest(folder).own_faults == []
     manifest.add("late")

@@ -97,15 +97,23 @@ class Manifest:
         folder: The folder.
         name: The manifest's file in it.
         id: The id of the folder, if it is known. Lines with a different one do not count. None: the first line's.
-        until: The beginning of a name. Lines after the last that lists such a file do not count. None: all count.
+        keep_lines: Whether they stay in memory until the next one is written. `until` then reads nothing.
     """
 
-    def __init__(self, folder: str | Path, *, name: str = MANIFEST, id: str | None = None, until: str | None = None):
+    def __init__(self, folder: str | Path, *, name: str = MANIFEST, id: str | None = None, keep_lines: bool = False):
         self.folder = Path(folder)
         self.path = self.folder / name
-        self._id, self._until = id, until
+        self._id, self._keep_lines = id, keep_lines
+        self._until: str | None = None
         self._cached: _Known | None = None
+        self._read: tuple[list[Line], _Known] | None = None
         self._sound: dict[str, Any] = {}  # running checksums of the files that were found whole
+
+    def until(self, beginning: str) -> "Manifest":
+        """The manifest up to its last line that lists a file with a name that begins so. It checks every file anew."""
+        earlier = Manifest(self.folder, name=self.path.name, id=self._id, keep_lines=True)
+        earlier._until, earlier._read = beginning, self._read
+        return earlier
 
     def add(self, *paths: str | Path, again: Iterable[str] = (), gone: Iterable[str] = ()) -> None:
         """List finished files in one line, as paths below the folder or relative to it.
@@ -157,10 +165,10 @@ class Manifest:
         write_atomic(self.folder / name, content)
         self._list({name: facts})
 
-    def cut(self, *, only: tuple[str, ...] = ()) -> None:
-        """Drop damaged lines, and after `until` files with a name that begins with one of `only`."""
+    def cut(self, *, until: str | None = None, only: tuple[str, ...] = ()) -> None:
+        """Drop damaged lines, and after those of `until` files with a name that begins with one of `only`."""
         lines, known = self._lines()
-        end, same = self._end(lines), list[bytes]()
+        end, same = _end(lines, until), list[bytes]()
         rest = [{n: f for n, f in line.files.items() if f is None or not n.startswith(only)} for line in lines[end:]]
         if known.faults:  # all lines get new numbers
             rest = [*(line.files for line in lines[:end]), *rest]
@@ -169,7 +177,11 @@ class Manifest:
         else:
             same = read_bytes(self.path).splitlines(keepends=True)[:end]
         numbered = enumerate(filter(None, rest), start=len(same) + 1)
-        write_atomic(self.path, b"".join([*same, *(line_text(n, known.id, files) for n, files in numbered)]))
+        written = [Line(number, known.id, files, b"", files) for number, files in numbered]
+        content = b"".join([*same, *(line_text(line.number, line.id, line.files) for line in written)])
+        write_atomic(self.path, content)
+        now = _Known(self._stamp(), len(content), known.id, len(same) + len(written))
+        self._read = [*lines[: len(same)], *written], now
 
     @property
     def id(self) -> str:
@@ -251,7 +263,7 @@ class Manifest:
 
     def _list(self, files: Files) -> None:
         """Add a line, whole or not at all."""
-        known = self._now
+        known, self._read = self._now, None
         text = line_text(known.number + 1, known.id, files)
         append_bytes(self.path, text, at=known.end)
         for name in [name for name, facts in files.items() if facts != known.files.get(name)]:
@@ -263,10 +275,11 @@ class Manifest:
     def _now(self) -> _Known:
         """What is listed. Read again if another process has written."""
         if self._cached is None or self._cached.stamp != self._stamp():
-            lines, self._cached = self._lines()
+            lines, known = self._lines()
+            self._cached = replace(known, files={}, inside=defaultdict(dict))
             self._sound.clear()
             latest: dict[str, Line] = {}  # by file, in the order of lines
-            for line in lines[: self._end(lines)]:
+            for line in lines[: _end(lines, self._until)]:
                 for name in line.names:
                     latest.pop(name, None)
                     latest[name] = line
@@ -276,6 +289,8 @@ class Manifest:
     def _lines(self) -> tuple[list[Line], _Known]:
         """The sound lines by number, and what is wrong with the others. A torn last line is no fault."""
         stamp = self._stamp()
+        if self._read is not None and self._read[1].stamp == stamp:
+            return self._read
         *texts, torn = (content := read_bytes(self.path) if stamp else b"").split(b"\n")
         known = _Known(stamp=stamp, end=len(content) - len(torn), id=self._id or "")
         name, lines, foreign = self.path.name, list[Line](), 0
@@ -301,13 +316,8 @@ class Manifest:
         lines.sort(key=attrgetter("number"))
         known.number = max([known.number, *(line.number for line in lines[-1:])])
         known.id = known.id or secrets.token_hex(8)
+        self._read = (lines, known) if self._keep_lines else None
         return lines, known
-
-    def _end(self, lines: list[Line]) -> int:
-        """How many lines count."""
-        if self._until is None:
-            return len(lines)
-        return next((n for n in range(len(lines), 0, -1) if _lists(lines[n - 1], self._until)), 0)
 
     def _stamp(self) -> object:
         """What changes whenever the file does. None if there is none."""
@@ -335,6 +345,14 @@ def _read_facts(path: Path, size: int | None = None) -> tuple[FileFacts, Any]:
             digest.update(block)
             count += len(block)
     return FileFacts(size=count, xxh3=digest.hexdigest()), digest
+
+
+def _end(lines: list[Line], until: str | None) -> int:
+    """How many lines count: up to the last that lists a file with a name that begins so, None for all."""
+    if until is None:
+        return len(lines)
+    found = (n for n, line in zip(range(len(lines), 0, -1), reversed(lines), strict=True) if _lists(line, until))
+    return next(found, 0)
 
 
 def _lists(line: Line, beginning: str) -> bool:

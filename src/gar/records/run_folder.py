@@ -98,7 +98,7 @@ class RunFolder:
     manifest: Manifest = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        self.manifest = Manifest(self.path)
+        self.manifest = Manifest(self.path, keep_lines=True)
 
     @classmethod
     def create(cls, parent: str | Path, name: str, *, numbered: bool = False) -> Self:
@@ -143,7 +143,7 @@ class RunFolder:
 
     def at_checkpoint(self, step: int) -> Manifest:
         """The manifest as it was when the checkpoint of a step was sealed."""
-        return Manifest(self.path, until=f"{checkpoint_name(step)}/")
+        return self.manifest.until(f"{checkpoint_name(step)}/")
 
     def write_run(
         self,
@@ -258,11 +258,11 @@ class RunFolder:
 
     def cut(self, step: int) -> None:
         """Go back to the checkpoint of a step, 0 for the start: remove later metrics and rollouts. Can be repeated."""
-        manifest = self.at_checkpoint(step)
-        entries = manifest.entries
+        entries = self.at_checkpoint(step).entries
         for name in (GROWING, *(f"rollouts/{path.name}" for path in self.path.glob("rollouts/*"))):
             if (name == GROWING or file_steps(name)) and name not in entries:
                 remove_file(self.path / name)
         if self.metrics_path.exists():
             truncate(self.metrics_path, entries[METRICS].size if METRICS in entries else 0)
-        manifest.cut(only=("rollouts", "checkpoints/", METRICS))  # last: until then this can be repeated
+        # Last: until then this can be repeated.
+        self.manifest.cut(until=f"{checkpoint_name(step)}/", only=("rollouts", "checkpoints/", METRICS))

@@ -1,6 +1,8 @@
 """`gar eval table` of models whose numbers are known, because they were made up."""
 
-from functools import partial
+import json
+from functools import partial, reduce
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +13,10 @@ from gar.errors import ConfigError, DataError, RecordError
 from gar.evaluation.benchmark_table import benchmark_table, load_model
 from gar.evaluation.folder import EvaluationFolder
 from gar.evaluation.metrics import pass_at_k
+from gar.records import Manifest
+from gar.report import ReportOptions
+from gar.report.build import make_report
+from gar.report.runs import read_run
 from tests.support.errors import raises
 
 
@@ -31,7 +37,11 @@ def write_evaluation(folder, name, correct, *, num_samples=8, benchmark="hand", 
         {"id": f"p{i}", "num_correct": int(c), "wrong_votes": [int(num_samples - c)]} for i, c in enumerate(correct)
     ]
     pass_at = {"1": sum(pass_at_k(num_samples, int(c), 1) for c in correct) / len(correct)}
-    numbers = {"num_samples": num_samples, "format": format, "pass_at": pass_at, "problems": problems}
+    numbers = {
+        "num_samples": num_samples, "format": format, "pass_at": pass_at, "problems": problems, "majority_at": {},
+        "interval_95": {"1": None}, "mean_response_tokens": 5, "truncated_fraction": 0.0,
+        "well_formatted_fraction": 1.0, "verified_fraction": 0.5, "status_counts": {"ok": num_samples * len(correct)},
+    }  # fmt: skip
     written.write_result([], {"sets": {benchmark: numbers}})
     return str(folder / name)
 
@@ -98,6 +108,58 @@ def test_table_does_not_compare_what_was_evaluated_otherwise(make):
     assert compare(a, b)
     assert "B has 2 seeds and a has 1" in notes(a, f"B={b},{make('d', [1, 1])}")[0]
     assert "one problem" in notes(make("e", [1]), make("f", [1]))[0]
+
+
+BROKEN = [
+    ("metrics.json", "sets"), ("metrics.json", "sets.hand.status_counts"),
+    ("metrics.json", "sets.hand.interval_95"), ("metrics.json", "sets.hand.majority_at"),
+    ("metrics.json", "sets.hand.mean_response_tokens"), ("metrics.json", "sets.hand.pass_at"),
+    ("metrics.json", "sets.hand.problems"), ("metrics.json", "sets.hand.num_samples"),
+    ("set.json", "benchmark"), ("set.json", "benchmark.name"), ("set.json", "prompt.template"),
+    ("set.json", "prompt.format"), ("set.json", "sampling.num_samples"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("file", "key"), BROKEN)
+def test_a_key_that_is_missing_or_of_another_type_is_an_error_that_names_it(make, file, key):
+    folder = Path(make("a", [1, 2])) / "hand"
+    *parents, name = key.split(".")
+    for broken in ({}, {name: {"a": [None]}}):
+        values = json.loads((folder / file).read_text())
+        inside = reduce(dict.__getitem__, parents, values)
+        inside.pop(name, None)
+        inside |= broken
+        rewrite(folder / file, values)
+        with raises(RecordError, "damage", file, name, "Was the file changed by hand?"):
+            load_model(str(folder))
+        report = make_report([read_run(folder)], ReportOptions())
+        assert f"{file} cannot be read" in report.notes[0]
+
+
+IMPOSSIBLE = {
+    "two problems have one id": {"problems": [{"id": "p0", "num_correct": 1}] * 2},
+    "counts more than 8 samples": {"problems": [{"id": "p0", "num_correct": 5, "wrong_votes": [4]}]},
+    "at least 1 item": {"problems": []},
+    "pass@16 of 8 samples": {"pass_at": {"16": 0.5}},
+}
+
+
+def test_counts_that_cannot_be_are_an_error(make):
+    file = Path(make("a", [1, 2])) / "hand" / "metrics.json"
+    whole = json.loads(file.read_text())
+    for words, change in IMPOSSIBLE.items():
+        rewrite(file, {"sets": {"hand": whole["sets"]["hand"] | change}})
+        with raises(RecordError, "damage", "metrics.json: sets: hand", words):
+            load_model(str(file.parent))
+    rewrite(file, {"sets": {"other": whole["sets"]["hand"]}})
+    with raises(RecordError, "damage", "expected the set 'hand'", "got ['other']"):
+        load_model(str(file.parent))
+
+
+def rewrite(path, values):
+    """What another version of gar may have written: listed, and not as expected."""
+    path.write_text(json.dumps(values))
+    Manifest(path.parent).add(path)
 
 
 def test_load_model_rejects_what_is_no_set_of_seeds(make, tmp_path):

@@ -1,12 +1,16 @@
 """A run folder in any state is read as far as it goes, and the page says what is missing."""
 
+import json
 import shutil
+from functools import reduce
 from pathlib import Path
 
 import pytest
 
 from gar.errors import RecordError
-from gar.records import open_run
+from gar.records import Manifest, open_run
+from gar.report import ReportOptions
+from gar.report.build import make_report
 from gar.report.runs import missing, read_run
 from tests.report.runs import make_run
 from tests.support.damage import damages
@@ -66,6 +70,28 @@ def test_no_damage_becomes_a_number(tmp_path):
         assert set(run.num_rows.items()) <= set(whole.num_rows.items()), how
         with raises(RecordError, "damage"):
             open_run(path).rollouts()
+
+
+@pytest.mark.parametrize(("file", "key"), [
+    ("run.json", "seed"), ("run.json", "settings"), ("run.json", "versions"), ("run.json", "start_time"),
+    ("run.json", "summary"), ("evaluation/after.json", "sets"),
+    ("evaluation/after.json", "sets.test.pass_at"), ("evaluation/after.json", "sets.test.num_samples"),
+    ("evaluation/after.json", "sets.test.problems"),
+])  # fmt: skip
+def test_a_key_that_is_missing_or_of_another_type_is_a_fault_that_names_it(tmp_path, file, key):
+    path = make_run(tmp_path)
+    *parents, name = key.split(".")
+    for broken in ({}, {name: [[7]]}):
+        values = json.loads((path / file).read_text())
+        inside = reduce(dict.__getitem__, parents, values)
+        inside.pop(name, None)
+        inside |= broken
+        (path / file).write_text(json.dumps(values))
+        Manifest(path).add(file)
+        with raises(RecordError, "damage", file, name, "Was the file changed by hand?"):
+            open_run(path)
+        report = make_report([read_run(path)], ReportOptions())
+        assert any(f"{file} cannot be read" in note for note in report.notes)
 
 
 def test_rollouts_of_another_seed_are_foreign(tmp_path):

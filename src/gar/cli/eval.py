@@ -111,6 +111,8 @@ def main(arguments: list[str]) -> int:
 def _score_folders(folders: "list[EvaluationFolder]", settings: ScoreSettings) -> int:
     from gar.evaluation.scoring import score
     from gar.evaluation.text_tables import NUMBER_HEADINGS, number_rows
+    from gar.records.evaluations import MeasuredSet
+    from gar.records.files import checked
 
     faults = []
     for folder in folders:
@@ -126,7 +128,7 @@ def _score_folders(folders: "list[EvaluationFolder]", settings: ScoreSettings) -
         if fault:
             faults.append(fault)
             show(fault, style="bold red")
-        title, rows = number_rows(identity, numbers)
+        title, rows = number_rows(identity, checked(MeasuredSet, numbers, str(folder.path)))
         show_table(title, rows, NUMBER_HEADINGS)
         for note in identity["benchmark"]["notes"]:
             show(f"Note: {note}", style="yellow")

@@ -10,6 +10,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from gar.records.evaluations import MeasuredSet
+
 NONE = "-"
 """The cell of a missing value."""
 NUMBER_HEADINGS = ("", "mean", "95% over problems")
@@ -57,25 +59,24 @@ def rows_of(table: pd.DataFrame) -> list[Any]:
     return list(table.itertuples(index=False))
 
 
-def number_rows(identity: Mapping[str, Any], metrics: Mapping[str, Any]) -> tuple[str, list[tuple[str, ...]]]:
+def number_rows(identity: Mapping[str, Any], part: MeasuredSet) -> tuple[str, list[tuple[str, ...]]]:
     """Title and rows of the numbers of one evaluation, from its `set.json` and `metrics.json`. () draws a line."""
-    statuses, intervals = metrics["status_counts"], metrics["interval_95"]
-    ranges = {k: f"{ends[0]:.3f} to {ends[1]:.3f}" if ends else NONE for k, ends in intervals.items()}
-    total = sum(statuses.values())
+    ranges = {k: f"{ends[0]:.3f} to {ends[1]:.3f}" for k, ends in part.interval_95.items() if ends}
+    statuses, total = part.status_counts.items(), part.num_samples * len(part.problems)
     rows = [
-        *((f"pass@{k}", f"{value:.3f}", ranges[k]) for k, value in metrics["pass_at"].items()),
+        *((f"pass@{k}", number_text(value), ranges.get(k, NONE)) for k, value in part.pass_at.items()),
         # maj@1 and maj@2 are pass@1
-        *((f"maj@{k}", f"{value:.3f}", "") for k, value in metrics["majority_at"].items() if int(k) > 2),
+        *((f"maj@{k}", f"{value:.3f}", "") for k, value in part.majority_at.items() if int(k) > 2),
         (),
-        ("mean tokens of a response", f"{metrics['mean_response_tokens']:.1f}", ""),
-        ("truncated", f"{metrics['truncated_fraction']:.1%}", ""),
-        ("well formatted", f"{metrics['well_formatted_fraction']:.1%}", ""),
-        ("right, whatever the format", f"{metrics['verified_fraction']:.1%}", ""),
+        ("mean tokens of a response", f"{part.mean_response_tokens:.1f}", ""),
+        ("truncated", f"{part.truncated_fraction:.1%}", ""),
+        ("well formatted", f"{part.well_formatted_fraction:.1%}", ""),
+        ("right, whatever the format", f"{part.verified_fraction:.1%}", ""),
         (),
-        *((f"verification: {status}", f"{count / total:.1%}", f"{count:,}") for status, count in statuses.items()),
+        *((f"verification: {status}", f"{count / total:.1%}", f"{count:,}") for status, count in statuses),
     ]
     name = f"{identity['benchmark']['name']}, {identity['prompt']['template']}"
-    return f"{name}: {metrics['num_problems']:,} problems, {metrics['num_samples']} samples each", rows
+    return f"{name}: {len(part.problems):,} problems, {part.num_samples} samples each", rows
 
 
 def difference_cells(row: Any) -> tuple[str, str, str, str, str]:

@@ -17,6 +17,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from gar.records.dotted import leaves
 from gar.records.files import checked, json_object
 from gar.records.manifest import Manifest
 from gar.types import ResponseFormat
@@ -25,6 +26,7 @@ SET, PROBLEMS, NUMBERS, SAMPLES = "set.json", "problems.jsonl", "metrics.json", 
 
 _Count = Annotated[int, Field(ge=0)]
 _Rate = Annotated[float, Field(ge=0, le=1)]
+_K = Annotated[str, Field(pattern=r"^[1-9][0-9]*$")]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,11 +49,20 @@ class EvaluatedSet:
     `problems_hash` covers ids, prompts and answers, and `format` is how responses were read. None if unknown.
     """
 
-    pass_at: Mapping[Annotated[str, Field(pattern=r"^[0-9]+$")], _Rate | None]
+    pass_at: Mapping[_K, _Rate | None]
     num_samples: Annotated[int, Field(ge=1)]
-    problems: Sequence[ProblemCount]
+    problems: Annotated[Sequence[ProblemCount], Field(min_length=1)]
     problems_hash: str | None = None
     format: ResponseFormat | None = None
+
+    def __post_init__(self) -> None:
+        if len({each.id for each in self.problems}) < len(self.problems):
+            raise ValueError("two problems have one id")
+        if k := max((k for k in self.known_rates if k > self.num_samples), default=0):
+            raise ValueError(f"pass@{k} of {self.num_samples} samples")
+        for each in self.problems:
+            if each.num_correct + sum(each.wrong_votes or ()) > self.num_samples:
+                raise ValueError(f"problem {each.id} counts more than {self.num_samples} samples")
 
     @property
     def known_rates(self) -> dict[int, float]:
@@ -64,11 +75,33 @@ class EvaluatedSet:
         return {problem.id: problem.num_correct for problem in self.problems}
 
 
-def evaluated_sets(values: Any, place: str) -> dict[str, EvaluatedSet]:
-    """The sets of one evaluation, by name. A `RecordError` if they are not what was described."""
-    return checked(dict[str, EvaluatedSet], values.get("sets"), place)
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MeasuredSet(EvaluatedSet):
+    """What `gar eval` measures too: maj@k by k, 95% intervals of pass@k (None if all values are equal), and responses.
+
+    `status_counts` are responses by the status of their verification.
+    """
+
+    majority_at: Mapping[_K, _Rate]
+    interval_95: Mapping[_K, tuple[float, float] | None]
+    mean_response_tokens: Annotated[float, Field(ge=0)]
+    truncated_fraction: _Rate
+    well_formatted_fraction: _Rate
+    verified_fraction: _Rate
+    status_counts: Mapping[str, _Count]
+
+
+_READ: Mapping[str, Any] = {
+    "benchmark.name": str, "benchmark.notes": list[str], "prompt.template": str, "prompt.format": ResponseFormat,
+    "sampling.num_samples": Annotated[int, Field(ge=1)],
+}  # fmt: skip # what is read of set.json
 
 
 def read_set(manifest: Manifest) -> dict[str, Any]:
     """The content of `set.json`."""
-    return json_object(manifest.read(SET), str(manifest.folder / SET))
+    place = str(manifest.folder / SET)
+    values = json_object(manifest.read(SET), place)
+    there = dict(leaves(values))
+    for name, kind in _READ.items():
+        checked(kind, there.get(name), f"{place}: {name}")
+    return values

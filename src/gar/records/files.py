@@ -226,10 +226,10 @@ def checked(kind: type[Checked], value: Any, place: str) -> Checked:
         return _adapter(kind).validate_json(json.dumps(value), strict=True)
     except ValidationError as error:
         first = error.errors()[0]
-        field = ".".join(str(part) for part in first["loc"]) or "the whole"
+        field = ".".join(str(part) for part in first["loc"])
         got = "" if first["type"] == "missing" else f", got {reprlib.repr(first['input'])}"
-        text = f"{field}: {first['msg'][:1].lower()}{first['msg'][1:]}{got}"
-        raise RecordError(f"{place}: {text}. Was the file changed by hand?") from error
+        text = f"{first['msg'][:1].lower()}{first['msg'][1:]}{got}"
+        raise RecordError(f"{': '.join(filter(None, (place, field, text)))}. Was the file changed by hand?") from error
 
 
 def json_text(value: Any, indent: int | None = None) -> str:

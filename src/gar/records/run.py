@@ -20,8 +20,8 @@ import pyarrow as pa
 
 from gar.config import RunConfig, make_config
 from gar.errors import ConfigError, RecordError, printable
-from gar.records.evaluations import NUMBERS, PROBLEMS, SAMPLES, SET, EvaluatedSet, evaluated_sets, read_set
-from gar.records.files import json_object, read_json, read_parquet
+from gar.records.evaluations import NUMBERS, PROBLEMS, SAMPLES, SET, EvaluatedSet, MeasuredSet, read_set
+from gar.records.files import checked, json_object, read_json, read_parquet
 from gar.records.manifest import MANIFEST, DamageError, Fault, Manifest, fault_of
 from gar.records.metrics import read_metrics
 from gar.records.rollout_files import RolloutFiles
@@ -266,5 +266,11 @@ def _evaluation(run: Run, moment: str) -> Mapping[str, EvaluatedSet]:
     if samples in run.manifest.entries and (fault := run.manifest.fault(samples)):
         run._at_fault(fault)
     with run._reading(name):
-        return evaluated_sets(run.read_json(name), str(run.path / name)) if name in run.manifest.entries else {}
+        if name not in run.manifest.entries:
+            return {}
+        place, kind = str(run.path / name), EvaluatedSet if run.trained else MeasuredSet
+        sets = checked(dict[str, kind], run.read_json(name).get("sets"), f"{place}: sets")
+        if run.trained or run.settings["benchmark"]["name"] in sets:
+            return sets
+        raise RecordError(f"{place}: expected the set {run.settings['benchmark']['name']!r} of {SET}, got {[*sets]}.")
     return {}

@@ -9,8 +9,7 @@ import pandas as pd
 from gar.analysis.summary import NONE, summarize, summary_texts
 from gar.evaluation.text_tables import NUMBER_HEADINGS, number_rows
 from gar.records import Run, leaves
-from gar.records.evaluations import NUMBERS
-from gar.records.files import json_object, read_bytes
+from gar.records.evaluations import MeasuredSet
 from gar.report.rollouts import verdict_word
 
 
@@ -56,9 +55,8 @@ def measured_tables(runs: Sequence[Run]) -> dict[str, pd.DataFrame]:
     """The numbers of each evaluation by `gar eval`, as the command prints them, by title."""
     tables: dict[str, pd.DataFrame] = {}
     for run in runs:
-        if not run.trained and run.evaluations["after"]:
-            sets = json_object(read_bytes(run.path / NUMBERS), str(run.path / NUMBERS))["sets"]
-            title, rows = number_rows(run.settings, sets[run.settings["benchmark"]["name"]])
+        for part in filter(lambda part: isinstance(part, MeasuredSet), run.evaluations["after"].values()):
+            title, rows = number_rows(run.settings, part)
             title = title if len(runs) == 1 else f"{run.name}, {title}"
             tables[title] = pd.DataFrame(filter(None, rows), columns=[*NUMBER_HEADINGS])
     return tables

@@ -138,9 +138,9 @@ def test_a_key_that_is_missing_or_of_another_type_is_an_error_that_names_it(make
 
 IMPOSSIBLE = {
     "two problems have one id": {"problems": [{"id": "p0", "num_correct": 1}] * 2},
-    "counts more than 8 samples": {"problems": [{"id": "p0", "num_correct": 5, "wrong_votes": [4]}]},
+    "reach 9 of 8 samples": {"problems": [{"id": "p0", "num_correct": 5, "wrong_votes": [4]}]},
     "at least 1 item": {"problems": []},
-    "pass@16 of 8 samples": {"pass_at": {"16": 0.5}},
+    "reach 16 of 8 samples": {"pass_at": {"16": 0.5}},
 }
 
 

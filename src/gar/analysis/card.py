@@ -1,4 +1,4 @@
-"""The model card of a run's final model: where it comes from, how it was trained, what was measured."""
+"""The model card of a run's models: where they come from, how they were trained, what was measured."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,6 +18,17 @@ _NOT_SHOWN = ("records.", "plugins", "preflight.", "watchdog.", "data.source", "
 
 def model_card(config: RunConfig, run: Run, summary: Mapping[str, Any]) -> str:
     """Markdown with the front matter of the Hub. Paths of this machine are left out."""
+    rows = "\n".join(f"| {label} | {text} |" for label, text in summary_texts(summary).items())
+    verdict = nothing_learned(run) or "One run: another seed may give other numbers."
+    return _card(config, summary["steps"], f"| at the beginning → at the end | |\n|---|---|\n{rows}\n\n{verdict}")
+
+
+def checkpoint_card(config: RunConfig, steps: int) -> str:
+    """The same of a checkpoint. A verdict comes at the end alone: the metrics of a long run take seconds to read."""
+    return _card(config, steps, "A checkpoint: when it was written, the run had not ended, and has no verdict here.")
+
+
+def _card(config: RunConfig, steps: int, results: str) -> str:
     model, source = config.model.path, config.data.source
     front: dict[str, Any] = {"library_name": "transformers", "tags": ["gar", "trl", config.method]}
     if _is_hub_id(model):
@@ -30,7 +41,6 @@ def model_card(config: RunConfig, run: Run, summary: Mapping[str, Any]) -> str:
         for name, value in leaves(config.model_dump(mode="json"))
         if defaults.get(name) != value and not name.startswith(_NOT_SHOWN)
     )
-    rows = "\n".join(f"| {label} | {text} |" for label, text in summary_texts(summary).items())
     base, data = (Path(name).name if Path(name).exists() else name for name in (model, source))
     return f"""---
 {dump_yaml(front)}---
@@ -38,13 +48,9 @@ def model_card(config: RunConfig, run: Run, summary: Mapping[str, Any]) -> str:
 # {Path(model).name} trained with {config.method}
 
 Trained from `{base}` with the method `{config.method}` of [GAR](https://arxiv.org/abs/2609.03342) (gar {__version__})
-on `{data}` for {summary["steps"]} steps.
+on `{data}` for {steps} steps.
 
-| at the beginning → at the end | |
-|---|---|
-{rows}
-
-{nothing_learned(run) or "One run: another seed may give other numbers."}
+{results}
 
 Settings that differ from the defaults:
 

@@ -51,18 +51,16 @@ class EvaluatedSet:
 
     pass_at: Mapping[_K, _Rate | None]
     num_samples: Annotated[int, Field(ge=1)]
-    problems: Annotated[Sequence[ProblemCount], Field(min_length=1)]
+    problems: Sequence[ProblemCount]
     problems_hash: str | None = None
     format: ResponseFormat | None = None
 
     def __post_init__(self) -> None:
-        if len({each.id for each in self.problems}) < len(self.problems):
+        counts = {each.id: each.num_correct + sum(each.wrong_votes or ()) for each in self.problems}
+        if len(counts) < len(self.problems):
             raise ValueError("two problems have one id")
-        if k := max((k for k in self.known_rates if k > self.num_samples), default=0):
-            raise ValueError(f"pass@{k} of {self.num_samples} samples")
-        for each in self.problems:
-            if each.num_correct + sum(each.wrong_votes or ()) > self.num_samples:
-                raise ValueError(f"problem {each.id} counts more than {self.num_samples} samples")
+        if (largest := max([*counts.values(), *self.known_rates], default=0)) > self.num_samples:
+            raise ValueError(f"a problem's counts, or a k, reach {largest} of {self.num_samples} samples")
 
     @property
     def known_rates(self) -> dict[int, float]:
@@ -77,11 +75,9 @@ class EvaluatedSet:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MeasuredSet(EvaluatedSet):
-    """What `gar eval` measures too: maj@k by k, 95% intervals of pass@k (None if all values are equal), and responses.
+    """With what `gar eval` adds: maj@k, 95% intervals of pass@k (None if all values are equal), facts of responses."""
 
-    `status_counts` are responses by the status of their verification.
-    """
-
+    problems: Annotated[Sequence[ProblemCount], Field(min_length=1)]
     majority_at: Mapping[_K, _Rate]
     interval_95: Mapping[_K, tuple[float, float] | None]
     mean_response_tokens: Annotated[float, Field(ge=0)]

@@ -180,8 +180,8 @@ class Manifest:
         written = [Line(number, known.id, files, b"", files) for number, files in numbered]
         content = b"".join([*same, *(line_text(line.number, line.id, line.files) for line in written)])
         write_atomic(self.path, content)
-        now = _Known(self._stamp(), len(content), known.id, len(same) + len(written))
-        self._read = [*lines[: len(same)], *written], now
+        kept = [*lines[: len(same)], *written]
+        self._read = kept, _Known(self._stamp(), len(content), known.id, number=len(kept))
 
     @property
     def id(self) -> str:

@@ -318,6 +318,11 @@ class _Run:
             folder.cut(found.step if found else 0)
             folder.update_run(status="running")
 
+        def card(steps: int) -> str:
+            from gar.analysis.card import checkpoint_card
+
+            return checkpoint_card(self.config, steps)
+
         saves = self.arguments.save_strategy != "no" and not self.arguments.save_only_model
         can_resume = saves and not METHODS[self.config.method].cannot_resume
         return RunCallback(
@@ -327,6 +332,7 @@ class _Run:
             keep_checkpoints=self._keep_checkpoints,
             on_loaded=drop_later_records if found else None,
             interrupts=self._interrupts if can_resume else None,
+            card=card,
         )
 
     def _on_rollouts(self, folder: RunFolder, callback: RunCallback) -> Callable[[int, list[RolloutRecord]], None]:
@@ -355,9 +361,11 @@ class _Run:
         run = open_run(folder.path)
         summary, self._worthless = summarize(run), nothing_learned(run)
         figures = save_figure(learning_curve_figure(run), folder.path / _CURVE)
-        card = folder.path / "model" / "README.md"
-        write_atomic(card, model_card(self.config, run, summary))
-        folder.manifest.add(*figures, card)
+        kept = [folder.path / name for name in ("model", "adapter", "checkpoints") if (folder.path / name).is_dir()]
+        cards = [path / "README.md" for path in kept]
+        for card in cards:
+            write_atomic(card, model_card(self.config, run, summary))
+        folder.manifest.add(*figures, *cards)
         folder.update_run(status="finished", summary=summary)
         return summary
 

@@ -14,8 +14,9 @@ from tqdm import tqdm
 from transformers import TrainerCallback
 
 from gar.interrupts import Interrupted, Interrupts
-from gar.records import RunFolder
+from gar.records import RunFolder, write_atomic
 from gar.records.checkpoints import mark_interrupt, rotate_checkpoints, seal_checkpoint
+from gar.records.run_folder import checkpoint_name
 
 _SHOWN = {"reward": "reward", "gar/eligible_fraction": "correct", "gar/alignment_mean": "alignment"}
 
@@ -65,6 +66,7 @@ class RunCallback(TrainerCallback):
         on_loaded: Called once, after the checkpoint is restored, before the first step.
         interrupts: A request to end, which the end of a step follows with a checkpoint. None for a run that cannot be
             resumed.
+        card: Makes the model card of a checkpoint from its step. None leaves the trainer's.
     """
 
     def __init__(
@@ -76,6 +78,7 @@ class RunCallback(TrainerCallback):
         keep_checkpoints: int | None = None,
         on_loaded: Callable[[], None] | None = None,
         interrupts: Interrupts | None = None,
+        card: Callable[[int], str] | None = None,
     ):
         self._folder = folder
         self._evaluate = evaluate
@@ -83,6 +86,7 @@ class RunCallback(TrainerCallback):
         self._keep_checkpoints = keep_checkpoints
         self._on_loaded = on_loaded
         self._interrupts = interrupts or Interrupts()
+        self._card = card
         self._can_end_early = interrupts is not None
         self._interrupt = 0  # the signal after which this step is the last
         self._saves_regularly = False
@@ -140,6 +144,9 @@ class RunCallback(TrainerCallback):
         if state.is_world_process_zero:
             if self._interrupt and not self._saves_regularly:
                 mark_interrupt(self._folder, state.global_step)
+            for name in ("checkpoints", checkpoint_name(state.global_step)) if self._card else ():
+                text = self._card(state.global_step + self.steps_before)
+                write_atomic(self._folder.path / name / "README.md", text)
             seal_checkpoint(self._folder, state.global_step)
             rotate_checkpoints(self._folder, self._keep_checkpoints)
         self._interrupt = self._interrupt or self._agreed_interrupt()  # it may have come while this was written

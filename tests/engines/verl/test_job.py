@@ -193,7 +193,12 @@ def test_rewards_are_those_of_the_scorer_with_the_weights_of_the_step(folder, st
         )
     found, expected = [row["score"] for row in rows], [score.reward for score in scores]
     assert found == pytest.approx(expected, abs=1e-5)
-    assert len({round(reward, 5) for reward in found}) > 3
+
+
+def test_some_responses_earned_a_bonus(folder):
+    """In which steps is chance: vLLM's samples depend on how requests meet."""
+    rows = [row for step in (1, 2, 3) for row in lines(folder / "rollouts" / f"{step}.jsonl")]
+    assert any(row["score"] > 1 for row in rows)
 
 
 def spelled(tokenizer: Any, prompt: str) -> str:

@@ -4,13 +4,13 @@ import sys
 
 import pytest
 
-from gar.data import check
 from gar.data.check import check_problems
 from gar.data.load import load_problems
 from gar.errors import DataError
 from gar.settings import SourceSettings
 from gar.types import Status
 from gar.verify import Graded
+from gar.verify.workers import WorkerPool
 
 
 def ours(number: int, **changes: object) -> dict[str, object]:
@@ -76,20 +76,20 @@ def test_check_problems_has_errors_exactly_where_load_problems_raises(write_rows
 
 
 def test_check_problems_compares_every_anchor_over_several_batches(write_rows, monkeypatch: pytest.MonkeyPatch):
-    sent: list[tuple[str, str]] = []
-    run = check.WorkerPool.run
-    monkeypatch.setattr(check.WorkerPool, "run", lambda self, items: sent.extend(items) or run(self, items))
+    sent: list[tuple[str, str, str]] = []
+    run = WorkerPool.run
+    monkeypatch.setattr(WorkerPool, "run", lambda self, items: sent.extend(items) or run(self, items))
     path = write_rows(*(ours(i, expert_solution=[f"A: {i + 1}", "so A: 0"]) for i in range(700)))
     report = check_problems(path, compare=True)
     assert {status: len(found) for status, found in report.comparisons.items() if found} == {"wrong": 700}
     assert report.num_agreeing == 700
     assert report.comparisons["wrong"][0].startswith(f"{path}:1: problem 'n-0'")
-    assert [text for text, _ in sent] == ["so A: 0"] * 700  # the others need no parser
+    assert [answer for answer, _, _ in sent] == ["so A: 0"] * 700  # the others need no parser
 
 
 def test_check_problems_names_the_answer_of_a_solution_whose_process_was_killed(write_rows, monkeypatch):
     killed = Graded(status=Status.TIMEOUT, detail="killed after 5 s")
-    monkeypatch.setattr(check.WorkerPool, "run", lambda self, items: [killed] * len(items))
+    monkeypatch.setattr(WorkerPool, "run", lambda self, items: [killed] * len(items))
     report = check_problems(write_rows(ours(1, answer="x^2", expert_solution=r"\boxed{y^2}")), compare=True)
     (found,) = report.comparisons[Status.TIMEOUT]
     assert found.endswith("expert solution ends in 'y^2', gold is 'x^2' (killed after 5 s)")

@@ -4,23 +4,17 @@ One pass. Memory holds a hash per prompt and id, and the place of everything fou
 """
 
 import os
-import pickle
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Literal
 
 from gar.data.problems import iter_problems, prompt_hash, schema_of
 from gar.errors import DataError
-from gar.settings import DEFAULT_SOURCE, SourceSettings, VerifySettings
-from gar.types import Problem, Status
-from gar.verify.answers import WARM_UP
-from gar.verify.grades import Graded
-from gar.verify.keeper import Setup
-from gar.verify.solutions import compared, compared_exactly, finding
-from gar.verify.workers import WorkerPool
+from gar.settings import DEFAULT_SOURCE, SourceSettings
+from gar.types import Problem, Status, Tags
+from gar.verify import Verifier, parse_response
 
 _BATCH = 512
 _MOST_WORKERS = 16
@@ -77,10 +71,10 @@ def check_problems(source: str, *, options: SourceSettings = DEFAULT_SOURCE, com
     report = DataReport(source=source)
     try:
         found = _noted(report, options)
-        with closing(_Comparison(report)) as comparison:
+        with Verifier(num_workers=min(os.cpu_count() or 1, _MOST_WORKERS)) as verifier:
             while some := list(islice(found, _BATCH)):
                 if compare:
-                    comparison.add(some)
+                    _compare(report, verifier, some)
         report.column_schema = schema_of(source, options).name
     except DataError as error:  # no rows, missing columns, a source that cannot be read: nothing follows
         report.errors.append(error)
@@ -117,40 +111,28 @@ def _seen(hashes: set[int], new: int) -> bool:
     return known
 
 
-class _Comparison:
-    """Compares final answers with gold answers, and notes what it finds.
+def _compare(report: DataReport, verifier: Verifier, found: Sequence[tuple[str, Problem]]) -> None:
+    """Note what the final answers of some problems are worth. Those that hang use up the time of these, not of all."""
+    rows = [
+        (example, _final_answer(anchor.text), problem.answer)
+        for example, problem in found
+        for anchor in problem.anchors
+    ]
+    num_solutions = len(rows)
+    rows += [(example, "0", problem.answer) for example, problem in found]  # an error if the gold answer is unreadable
+    graded = verifier.grade_answers([row[1] for row in rows], [row[2] for row in rows], [""] * len(rows))
+    for (example, answer, gold), outcome in zip(rows[:num_solutions], graded, strict=False):
+        if outcome.status is Status.OK:
+            report.num_agreeing += 1
+        else:
+            reason = f" ({outcome.detail})" if outcome.detail else ""
+            finding = f"{example}: expert solution ends in {answer!r}, gold is {gold!r}{reason}"
+            report.comparisons[outcome.status].append(finding)
+    for (example, _, _), outcome in zip(rows[num_solutions:], graded[num_solutions:], strict=True):
+        if outcome.status is Status.ERROR:
+            report.unreadable.append(f"{example}: {outcome.detail}")
 
-    Worker processes on all cores do that for answers that need a parser. To send them the others takes longer than to
-    compare these here.
-    """
 
-    def __init__(self, report: DataReport):
-        self._report = report
-        limits = VerifySettings().model_dump(include={"timeout_seconds", "memory_bytes"})
-        setup = Setup(function=pickle.dumps(compared), warm_up=WARM_UP, **limits)
-        self._pool = WorkerPool(setup, min(os.cpu_count() or 1, _MOST_WORKERS))
-
-    def close(self) -> None:
-        """End the processes."""
-        self._pool.close()
-
-    def add(self, found: Sequence[tuple[str, Problem]]) -> None:
-        """Compare the answers of some problems. Those that hang use up the time of these, not of all."""
-        solutions = [(example, anchor.text, problem.answer) for example, problem in found for anchor in problem.anchors]
-        golds = [(example, "", problem.answer) for example, problem in found]
-        outcomes = self._outcomes([(text, gold) for _, text, gold in (*solutions, *golds)])
-        for example, text, gold in solutions:
-            outcome = outcomes[text, gold]
-            if outcome.status is Status.OK:
-                self._report.num_agreeing += 1
-            else:
-                self._report.comparisons[outcome.status].append(f"{example}: {finding(outcome, text, gold)}")
-        for example, _, gold in golds:
-            if outcomes["", gold].status is Status.ERROR:
-                self._report.unreadable.append(f"{example}: {outcomes['', gold].detail}")
-
-    def _outcomes(self, items: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Graded]:
-        exact = {item: compared_exactly(*item) for item in items}
-        known = {item: outcome for item, outcome in exact.items() if outcome is not None}
-        unclear = [item for item in exact if item not in known]
-        return known | dict(zip(unclear, self._pool.run(unclear), strict=True))
+def _final_answer(solution: str) -> str:
+    format = "think-answer" if Tags().answer_open in solution else "none"
+    return parse_response(solution, format=format).answer or ""

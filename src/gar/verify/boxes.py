@@ -17,12 +17,11 @@ _JOINED = re.compile(
 _NAMED_AFTER = re.compile(
     r"[\s$).\]]*(?:is|was)\s+(?:indeed\s+)?(?:the|our|my)\s+(?:(?:final|correct|right)\s+)*answer\b", re.IGNORECASE
 )
-_AFTER_BOX = re.compile(r"(?:\\[,;:! ]|[\s$}])*(?:\\(?:text|mathrm|mbox|textbf)\s*\{)?\s*(?P<words>[A-Za-z' ]*)")
-_WORDS = re.compile("[A-Za-z' ]*")
+# The words that touch a box, across marks of formulas.
+_WORDS_BEFORE = re.compile(r"[A-Za-z' ]*[^\w.,;:!?]*\Z")
+_WORDS_AFTER = re.compile(r"(?:\\(?:text|mathrm|mbox|textbf)\s*\{|\\[^A-Za-z]|[\s$}*])*[A-Za-z' ]*")
 SENTENCE_MARK = re.compile("[.!?\\n。！]")
-_COPULA = re.compile(r" (?:is|es|ist|est|lautet)\Z")
 _CLAUSE_END = re.compile("[.,:;!?\n]")
-_OPEN = DOUBTS | NEVER | WORDS["conditions"]
 _TOUCHING = NEVER - WORDS["beside_a_box"]
 
 Box = tuple[int, int, int, int]
@@ -44,46 +43,39 @@ def last_boxed(text: str) -> str:
 
 
 def box_lists(text: str) -> list[list[Box]]:
-    """The complete boxes of a text, of nested ones the innermost. Joined ones are one list."""
+    r"""The complete boxes, of nested ones the innermost. Joined ones are one list. Without any, the last `\boxed 2`."""
     lists: list[list[Box]] = []
     for box in _boxes(text):
         if lists and _JOINED.fullmatch(text, lists[-1][-1][3], box[0]):
             lists[-1].append(box)
         else:
             lists.append([box])
-    return lists
+    bare = [] if lists or "boxed" not in text else list(_BARE_BOX.finditer(text))
+    return [[(match.start(), *match.span("value"), match.end())] for match in bare[-1:]] or lists
 
 
-def boxed_answer(text: str, lists: list[list[Box]], *, first: bool = False) -> tuple[str, int] | None:
-    """The answer in the last (or `first`) of the boxes, or the one that is named the answer, and where it ends."""
+def boxed_answer(text: str, lists: list[list[Box]]) -> tuple[str, int] | None:
+    """The answer in the last of the boxes, or in those that are named the answer, and where it ends."""
     if not lists:
-        bare = list(_BARE_BOX.finditer(text)) if "boxed" in text else []
-        return (bare[-1]["value"].strip(), bare[-1].end()) if bare else None
-    boxes, stop = lists[0 if first else -1], 0
-    for others in lists if len(lists) > 1 else ():
-        if not stop and _NAMED_AFTER.match(text, others[-1][3]):
-            boxes, stop = others, len(text)
+        return None
+    named = (boxes for boxes in lists if _NAMED_AFTER.match(text, boxes[-1][3]))
+    boxes, stop = next(((boxes, len(text)) for boxes in named), (lists[-1], lists[-1][-1][3]))
     answer = _contents(text, boxes) if len(boxes) > 1 else _in_context(text, boxes[0])
-    return (answer, stop or boxes[-1][3]) if answer else None
+    return (answer, stop) if answer else None
 
 
 def is_open(before: str) -> bool:
     """Whether the sentence before an answer denies it, or leaves it open."""
     sentence = SENTENCE_MARK.split(before)[-1]
-    words = lower_words(sentence)
-    if _OPEN.isdisjoint(words):
-        return False
     clause = lower_words(_CLAUSE_END.split(sentence)[-1])
-    return not (DOUBTS.isdisjoint(clause) and NEVER.isdisjoint(clause[-2:]) and WORDS["conditions"].isdisjoint(words))
+    conditions = WORDS["conditions"].intersection(lower_words(sentence))
+    return bool(conditions or DOUBTS.intersection(clause) or NEVER.intersection(clause[-2:]))
 
 
 def _boxes(text: str) -> list[Box]:
     open_braces: list[tuple[int, int] | None] = []  # where a box and its content begin. None: another brace
     boxes: list[Box] = []
-    first = text.find("box")
-    if first < 0:
-        return []
-    for match in _BRACES.finditer(text, max(0, first - 2)):
+    for match in _BRACES.finditer(text, max(0, text.find("box") - 2)):
         char = match[0]
         if char == "}" and open_braces:
             box = open_braces.pop()
@@ -102,17 +94,13 @@ def _contents(text: str, boxes: list[Box]) -> str:
 
 def _in_context(text: str, box: Box) -> str:
     """The content of a box, or its whole sentence if a word that touches the box denies or changes it."""
-    content = text[box[1] : box[2]].strip()
-    before = text[max(0, box[0] - 80) : box[0]].rstrip(" \t\r\n}$*({[").rpartition("\n")[2].lower()
-    if _OPEN.isdisjoint(lower_words(f"{before} {text[box[3] : box[3] + 40]}")):
-        return content
-    reversed_words, after = _WORDS.match(_COPULA.sub("", before)[::-1]), _AFTER_BOX.match(text, box[3])
-    words_before = reversed_words[0][::-1].split()[-3:] if reversed_words else []
-    words_after = after["words"].lower().split()[:3] if after else []
-    announces, phrase, _ = before.rpartition("answer")
-    near = (DOUBTS & {*words_before, *words_after}) | (_TOUCHING & {*words_before[-1:], *words_after[:1]})
-    if not near and not (phrase and is_open(announces)):
-        return content
-    start = max(text.rfind(mark, 0, box[0]) for mark in ("\n", ". ")) + 1
-    end = min((place for mark in ("\n", ". ") if (place := text.find(mark, box[3])) >= 0), default=len(text))
-    return text[start:end][-MAX_ANSWER_CHARS:].strip()
+    before, after = text[max(0, box[0] - 80) : box[0]], text[box[3] : box[3] + 80]
+    words_before, words_after = (
+        lower_words(match[0]) if match else [] for match in (_WORDS_BEFORE.search(before), _WORDS_AFTER.match(after))
+    )
+    doubts = (DOUBTS | {"no"}).intersection(words_before[-3:] + words_after[:3])
+    changes = _TOUCHING.intersection(words_before[-1:] + words_after[:1])
+    announces, phrase, _ = before.lower().rpartition("answer")
+    if doubts or changes or (phrase and is_open(announces)):
+        return f"{SENTENCE_MARK.split(before)[-1]}{text[box[0] : box[3]]}{SENTENCE_MARK.split(after)[0]}".strip()
+    return text[box[1] : box[2]].strip()

@@ -184,7 +184,7 @@ def _announced(text: str, since: int) -> tuple[str, int] | None:
         if near and is_open(near):
             sentence = SENTENCE_MARK.split(near)[-1]
             return f"{sentence}{text[match.start() : stop]}".strip()[-MAX_ANSWER_CHARS:], stop
-        box = boxed_answer(answer, box_lists(answer), first=True) if "box" in answer else None
+        box = boxed_answer(answer, box_lists(answer)[:1])
         return box[0] if box else answer, stop
     return None
 

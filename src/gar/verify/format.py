@@ -1,9 +1,13 @@
-"""Check the format of a response and find its final answer: two separate facts, both found in linear time.
+r"""Check the format of a response and find its final answer: two separate facts, both found in linear time.
 
-The answer is read in one order, `ORDER`. The search leaves out the thinking part, so that a draft is never the answer.
+A response of any format is read in this order. The first step that finds an answer decides.
+
+1. Thinking: left out, so that a draft is never the answer. If it never closes, there is no answer.
+2. Tag: the last tagged answer, <answer>7</answer> or <SOLUTION>7</SOLUTION>. It is read on like a response.
+3. Box or announcement: the \boxed{} or the line that announces an answer (`Answer: 7`), whichever ends last.
+4. Last sentence: the last one that is not polite: the last side of its equation, or its only value.
 """
 
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,17 +21,6 @@ from gar.verify.sentences import sentence_value
 from gar.verify.words import DATA
 
 DEFAULT_TAGS = Tags()
-ORDER = (
-    ("thinking", "Leave out the thinking part. If it never closes, there is no answer."),
-    ("tag", "The last tagged answer: <answer>7</answer>, <SOLUTION>7</SOLUTION>. It is read on like a response."),
-    ("box or announcement", r"The \boxed{} or the line that announces an answer (`Answer: 7`), whichever ends last."),
-    (
-        "last sentence",
-        "The last sentence that is not polite: the last side of its equation, or its only value.",
-    ),
-)
-"""How a response is read for its answer. The first step that finds one decides. A table of `docs/grading.md` too."""
-
 _END_TOKEN = re.compile(r"\s*(?:<\|(?!/)[A-Za-z_0-9]{1,30}\|>|</s>|<eos>|<end_of_turn>|<[｜|]end▁of▁sentence[｜|]>)\Z")
 _ADJECTIVES = r"(?:(?:the|my|our|final|correct|right|best|overall|numerical|answer)\s+)*"
 _NOUN = r"(?:answers?|respuesta(?: final| correcta)?|antwort|réponse|risposta|resposta|ответ)"
@@ -46,10 +39,7 @@ _IN_SENTENCE = re.compile(
     r"""|["'](?:final_)?answer["'] *:""",
     re.IGNORECASE,
 )
-# Found faster than the two: what they hold, in lower case.
-_NAME = re.compile(
-    "[\"'](?:final_)?answer[\"']|answer|####|a:|option|choice|respuesta|antwort|réponse|risposta|resposta|ответ|答案|答え|정답"
-)
+_JSON_VALUE = re.compile(r"""(?P<quote>["'])(?P<text>.*?)(?<!\\)(?P=quote)|(?P<bare>\[[^]]*\]|[^,}\n]*)""")
 _POLITE_START = r"(?i:[^\w\n]*(?:" + "|".join(map(re.escape, DATA["polite"]["starts"])) + r")\b)"
 _POLITE = re.compile(_POLITE_START, re.IGNORECASE)
 # Not after a single letter (`C. 12 km`), unless something polite follows.
@@ -85,7 +75,7 @@ def parse_response(
     * think-answer: well formatted is exactly one thinking part, then exactly one answer part that is not empty, and
       nothing but white space outside. The answer is the last complete answer part, or the box within it.
     * boxed: well formatted is a complete \boxed{} that is not empty, outside the thinking part. It is the answer.
-    * none: any text is well formatted, an empty one too. The answer is found by `ORDER`.
+    * none: any text is well formatted, an empty one too. The answer is found as described above.
 
     Args:
         text: The response. Trailing special tokens do not matter.
@@ -100,13 +90,16 @@ def parse_response(
     while text.endswith(">") and (token := _END_TOKEN.search(text, max(0, len(text) - 40))):
         text = text[: token.start()].rstrip()
     outside, answers = outside_thinking(text, tags, starts_inside=prefilled_think)
-    find_answer = {"think-answer": _think_answer, "boxed": _boxed_answer, "none": _free_answer}[format]
-    answer = find_answer(outside, answers, tags)
     reason = ""
     if format == "think-answer":
+        answer = last_tagged(outside, answers, tags.answer_open.lower())
+        answer = answer and (last_boxed(answer) or answer)
         reason = _think_answer_fault(text, tags, prefilled_think=prefilled_think)
-    elif format == "boxed" and not answer:
-        reason = r"no complete \boxed{} with an answer outside the thinking part"
+    elif format == "boxed":
+        answer, _ = boxed_answer(outside, box_lists(outside)) or (None, 0)
+        reason = "" if answer else r"no complete \boxed{} with an answer outside the thinking part"
+    else:
+        answer = _free_answer(outside, answers)
     return ParsedResponse(well_formatted=not reason, answer=answer, reason=reason)
 
 
@@ -143,17 +136,7 @@ def _well_formatted(tags: Tags, opening: str) -> re.Pattern[str]:
     return re.compile(rf"{start}.*{middle}\s*{begin}(?P<answer>.*){end}", re.DOTALL)
 
 
-def _think_answer(text: str, answers: Places, tags: Tags) -> str | None:
-    answer = last_tagged(text, answers, tags.answer_open.lower())
-    return answer and (last_boxed(answer) or answer)
-
-
-def _boxed_answer(text: str, answers: Places, tags: Tags) -> str | None:
-    box = boxed_answer(text, box_lists(text))
-    return box[0] if box else None
-
-
-def _free_answer(text: str, answers: Places, tags: Tags) -> str | None:
+def _free_answer(text: str, answers: Places) -> str | None:
     tagged = last_tagged(text, answers)
     text = tagged or text
     lists = box_lists(text)
@@ -170,9 +153,9 @@ def _free_answer(text: str, answers: Places, tags: Tags) -> str | None:
 def _announced(text: str, since: int) -> tuple[str, int] | None:
     """The answer in the last line or sentence that announces one from a place on, and where that ends."""
     for match in _phrases(text, since):
-        start = next((i for i in range(match.end(), len(text)) if text[i] not in " \t\n*:_"), len(text))
-        if match[0][0] in "\"'":
-            answer, stop = _json_value(text, start)
+        start = len(text) - len(text[match.end() :].lstrip(" \t\n*:_"))
+        if match[0][0] in "\"'" and (value := _JSON_VALUE.match(text, start)):
+            answer, stop = value["text"] or value["bare"] or "", value.end()
         else:
             stop = _end_of_announcement(text, start)
             answer = text[start:stop]
@@ -189,26 +172,12 @@ def _announced(text: str, since: int) -> tuple[str, int] | None:
     return None
 
 
-def _json_value(text: str, start: int) -> tuple[str, int]:
-    """The text, number or list that begins at a place of a JSON object, and where it ends."""
-    try:
-        value, stop = json.JSONDecoder().raw_decode(text, start)
-    except (ValueError, RecursionError):  # no JSON, but Python or LaTeX within quotes
-        stop = _end_of_announcement(text, start)
-        return text[start:stop].strip("\"' ,}"), stop
-    if not isinstance(value, str) or any(char < " " for char in value):  # LaTeX that is not escaped: "\\frac"
-        value = text[start:stop].strip('"')
-    return value.strip(), stop
-
-
 def _phrases(text: str, since: int) -> Iterator[re.Match[str]]:
     """The phrases that announce an answer, from the last to the first."""
     stop = len(text)
     while stop > since + 2:
         start = max(text.rfind("\n", since, stop) + 1, since)
-        for name in reversed(list(_NAME.finditer(text[start:stop].lower()))):
-            if phrase := _IN_SENTENCE.match(text, start + name.start(), stop):
-                yield phrase
+        yield from reversed(list(_IN_SENTENCE.finditer(text, start, stop)))
         if phrase := _LINE.match(text, start, stop):
             yield phrase
         stop = start - 1

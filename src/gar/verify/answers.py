@@ -89,7 +89,6 @@ class Gold(Quantity):
     words: list[str]
     letters: bool
     number: Fraction | None
-    fraction: Fraction | None
 
 
 @lru_cache(maxsize=256)  # the responses of a group share a gold answer
@@ -113,7 +112,6 @@ def read_gold(gold: str) -> Gold:
         words=words,
         letters=_has_letters(quantity.value),
         number=plain_number(quantity.value),
-        fraction=ratio(quantity.value),
     )
 
 
@@ -123,7 +121,8 @@ def grade_exactly(answer: str, gold: str, prompt: str = "") -> Graded | None:
         return failed("the gold answer is empty")
     if len(answer) > MAX_ANSWER_CHARS:
         return unparsed(f"the answer has {len(answer)} characters, more than {MAX_ANSWER_CHARS}")
-    if (depth := _nesting(answer)) > MAX_NESTING:
+    depth = max(accumulate((char in "([{") - (char in ")]}") for char in answer), default=0)
+    if depth > MAX_NESTING:
         return unparsed(f"brackets nested {depth} deep, more than {MAX_NESTING}")
     read = read_gold(gold)
     bare = not (read.unit or read.percent or read.choice) and plain_number(answer) is not None
@@ -132,10 +131,13 @@ def grade_exactly(answer: str, gold: str, prompt: str = "") -> Graded | None:
     answer = _tidy(answer)
     if not answer:
         return unparsed("the answer is empty")
-    if _is_same(answer, read.text):
+    if _same_notation(answer) == _same_notation(read.text):
         return right_if(True)
     if read.choice:
-        return _grade_choice(answer, read.text, prompt)
+        letters = chosen_letters(answer, prompt)
+        if len(letters) == 1:
+            return right_if(letters == chosen_letters(read.text, read.text))
+        return unparsed(f"names several choices: {', '.join(letters)}" if letters else "names no choice")
     special = compare_notations(without_lead(answer), read.value)
     return _grade_stated(answer, read, prompt) if special is None else special
 
@@ -152,7 +154,7 @@ def _grade_stated(answer: str, gold: Gold, prompt: str) -> Graded | None:
     foreign = quantity.unit and quantity.unit != gold.unit and (gold.unit or gold.percent)
     if foreign or (quantity.percent and gold.unit):
         return wrong("another unit than the gold answer has")
-    if _is_same(quantity.value, gold.value) and quantity.percent == gold.percent:
+    if _same_notation(quantity.value) == _same_notation(gold.value) and quantity.percent == gold.percent:
         return right_if(True)
     return _grade_number(quantity, gold, prompt)
 
@@ -179,29 +181,15 @@ def _grade_number(answer: Quantity, gold: Gold, prompt: str) -> Graded | None:
     if number is not None and gold.number is not None:
         percent, decimal = (answer.percent, gold.percent), "." in answer.value + gold.value
         return right_if(equal_values(number, gold.number, percent, decimal=decimal))
-    fraction = ratio(answer.value)
+    fraction, exact = ratio(answer.value), ratio(gold.value)
     integer = gold.number is not None and gold.number.denominator == 1
-    exact = gold.number if gold.fraction is None and (gold.percent or not integer) else gold.fraction
+    if exact is None and (gold.percent or not integer):
+        exact = gold.number
     if fraction is not None and exact is not None and not answer.percent:
         right = fraction == exact / (100 if gold.percent else 1)
         reduced = re.findall("[0-9]+", answer.value) == [str(abs(fraction.numerator)), str(fraction.denominator)]
         return None if right and prompt and not reduced else right_if(right)
-    if integer and is_undone_arithmetic(answer.value):
-        return wrong("arithmetic left undone")
-    return None
-
-
-def _grade_choice(answer: str, gold: str, prompt: str) -> Graded:
-    letters = chosen_letters(answer, prompt)
-    if len(letters) == 1:
-        return right_if(letters == chosen_letters(gold, gold))
-    return unparsed(f"names several choices: {', '.join(letters)}" if letters else "names no choice")
-
-
-def _nesting(text: str) -> int:
-    if sum(map(text.count, "([{")) <= MAX_NESTING:
-        return 0
-    return max(accumulate((char in "([{") - (char in ")]}") for char in text))
+    return wrong("arithmetic left undone") if integer and is_undone_arithmetic(answer.value) else None
 
 
 def _tidy(text: str) -> str:
@@ -213,10 +201,6 @@ def _tidy(text: str) -> str:
     if text.startswith("]") and text.endswith("["):  # an open interval, as in French
         text = f"({text[1:-1]})"
     return without_mark_at_end(text)
-
-
-def _is_same(answer: str, gold: str) -> bool:
-    return answer == gold or _same_notation(answer) == _same_notation(gold)
 
 
 def _same_notation(text: str) -> str:

@@ -19,7 +19,7 @@ import sympy
 from latex2sympy2_extended.latex2sympy2 import ConversionConfig
 from latex2sympy2_extended.math_normalization import NormalizationConfig, normalize_latex
 from latex2sympy2_extended.sets import FiniteSet
-from math_verify.grader import is_assignment_relation, should_treat_as_complex
+from math_verify.grader import is_assignment_relation, is_equation, should_treat_as_complex, take_last_relation
 from math_verify.parser import get_last_eq
 
 from gar.verify.latex import rewrites
@@ -175,20 +175,13 @@ def _exact(value: Any) -> Any:
 
 def _values(answer: Any, gold: Any) -> tuple[Any, Any]:
     """Both values without the left-hand side of an equation, as math-verify does: `6+1 = 7` for 7, 7 for `x = 7`."""
-    if _is_equation(answer):
-        return (answer if _is_equation(gold) else _right_hand_side(answer)), gold
+    if is_equation(answer):
+        return (answer if is_equation(gold) else _right_hand_side(answer)), gold
     return answer, _right_hand_side(gold) if is_assignment_relation(gold) else gold
 
 
 def _right_hand_side(value: Any) -> Any:
-    if isinstance(value, sympy.And) and _is_equation(value):
-        value = value._unsorted_args[-1]  # pyright: ignore
-    return value.rhs if isinstance(value, sympy.Eq) else value
-
-
-def _is_equation(value: Any) -> bool:
-    parts = getattr(value, "_unsorted_args", ()) if isinstance(value, sympy.And) else (value,)
-    return bool(parts) and all(isinstance(part, sympy.Eq) for part in parts)
+    return take_last_relation(value).rhs if is_equation(value) else value
 
 
 def _is_number(value: Any) -> bool:

@@ -11,11 +11,10 @@ A response of any format is read in this order. The first step that finds an ans
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 
 from gar.types import ResponseFormat, Tags
 from gar.verify.boxes import MAX_ANSWER_CHARS, SENTENCE_MARK, box_lists, boxed_answer, is_open, last_boxed
-from gar.verify.markers import Places, last_tagged, outside_thinking
+from gar.verify.markers import last_tagged, outside_thinking
 from gar.verify.quantities import without_mark_at_end, without_marks
 from gar.verify.sentences import sentence_value
 from gar.verify.words import DATA
@@ -41,7 +40,7 @@ _IN_SENTENCE = re.compile(
 )
 _JSON_VALUE = re.compile(r"""(?P<quote>["'])(?P<text>.*?)(?<!\\)(?P=quote)|(?P<bare>\[[^]]*\]|[^,}\n]*)""")
 _POLITE_START = r"(?i:[^\w\n]*(?:" + "|".join(map(re.escape, DATA["polite"]["starts"])) + r")\b)"
-_POLITE = re.compile(_POLITE_START, re.IGNORECASE)
+_POLITE = re.compile(_POLITE_START)
 # Not after a single letter (`C. 12 km`), unless something polite follows.
 _SENTENCE_END = re.compile(
     rf"(?<=[.!?])[*$)\"]*\s+(?={_POLITE_START})|(?<=[.!?])(?<!\b[A-Za-z]\.)(?<!\b[DMS][rst]\.)(?<!Mrs\.)(?<!\.\.)"
@@ -89,17 +88,17 @@ def parse_response(
     text = text.rstrip()
     while text.endswith(">") and (token := _END_TOKEN.search(text, max(0, len(text) - 40))):
         text = text[: token.start()].rstrip()
-    outside, answers = outside_thinking(text, tags, starts_inside=prefilled_think)
+    outside = outside_thinking(text, tags, starts_inside=prefilled_think)
     reason = ""
     if format == "think-answer":
-        answer = last_tagged(outside, answers, tags.answer_open.lower())
+        answer = last_tagged(outside, tags, known=False)
         answer = answer and (last_boxed(answer) or answer)
         reason = _think_answer_fault(text, tags, prefilled_think=prefilled_think)
     elif format == "boxed":
         answer, _ = boxed_answer(outside, box_lists(outside)) or (None, 0)
         reason = "" if answer else r"no complete \boxed{} with an answer outside the thinking part"
     else:
-        answer = _free_answer(outside, answers)
+        answer = _free_answer(outside, tags)
     return ParsedResponse(well_formatted=not reason, answer=answer, reason=reason)
 
 
@@ -124,20 +123,15 @@ def _think_answer_fault(text: str, tags: Tags, *, prefilled_think: bool) -> str:
     for tag, count in expected.items():
         if text.count(tag) != count:
             return f"{text.count(tag)} {tag}, expected {count}"
-    parts = _well_formatted(tags, opening).fullmatch(text.strip())
+    start, middle, begin, end = map(re.escape, (opening, tags.think_close, tags.answer_open, tags.answer_close))
+    parts = re.fullmatch(rf"{start}.*{middle}\s*{begin}(?P<answer>.*){end}", text.strip(), re.DOTALL)
     if parts is None:
         return "tags out of order, or text outside the thinking and the answer part"
     return "" if parts["answer"].strip() else "empty answer"
 
 
-@lru_cache(maxsize=32)
-def _well_formatted(tags: Tags, opening: str) -> re.Pattern[str]:
-    start, middle, begin, end = map(re.escape, (opening, tags.think_close, tags.answer_open, tags.answer_close))
-    return re.compile(rf"{start}.*{middle}\s*{begin}(?P<answer>.*){end}", re.DOTALL)
-
-
-def _free_answer(text: str, answers: Places) -> str | None:
-    tagged = last_tagged(text, answers)
+def _free_answer(text: str, tags: Tags) -> str | None:
+    tagged = last_tagged(text, tags, known=True)
     text = tagged or text
     lists = box_lists(text)
     box = boxed_answer(text, lists)
@@ -204,15 +198,11 @@ def _last_sentence(text: str) -> str:
     lines = text.splitlines()
     while lines and (_POLITE.match(lines[-1]) or not _LETTER.search(lines[-1])):
         lines.pop()
-    if not lines:
-        return text
-    line = lines[-1].strip()
+    line = lines[-1].strip() if lines else text
     if len(line) > MAX_ANSWER_CHARS:
         return line
-    sentences = _SENTENCE_END.split(line)
-    while len(sentences) > 1 and _POLITE.match(sentences[-1]):
-        sentences.pop()
-    last = sentences[-1].strip()
+    sentences = [sentence.strip() for sentence in _SENTENCE_END.split(line) if not _POLITE.match(sentence)]
+    last = sentences[-1] if sentences else line
     if not re.search("[A-Za-z]{2}", last):
         return last
     return (sentence_value(without_marks(last)) or last).replace(r"\$", "$").removesuffix(".")

@@ -136,7 +136,10 @@ class _Keeper:
             exit_code = self._bury()
             if again and -exit_code in _FROM_OUTSIDE:
                 return self._outcome(item, seconds, again=False)
-            outcome = Graded(status=Status.ERROR, detail=f"the worker {_cause_of_death(exit_code)}")
+            cause = f"exited with code {exit_code}"
+            if exit_code < 0:
+                cause = f"died of signal {-exit_code} ({signal.strsignal(-exit_code)})"
+            outcome = Graded(status=Status.ERROR, detail=f"the worker {cause}")
         if not starts:
             return outcome
         return (
@@ -184,12 +187,6 @@ class _Keeper:
             with contextlib.suppress(ProcessLookupError, PermissionError):  # it is dead, or has left its group
                 kill(self._worker_pid, signal.SIGKILL)
         return os.waitstatus_to_exitcode(os.waitpid(self._worker_pid, 0)[1])
-
-
-def _cause_of_death(exit_code: int) -> str:
-    if exit_code >= 0:
-        return f"exited with code {exit_code}"
-    return f"died of signal {-exit_code} ({signal.strsignal(-exit_code)})"
 
 
 def _work(connection: Connection, setup: Setup) -> None:

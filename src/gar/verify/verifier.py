@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gar.errors import ConfigError, DataError, expect_members
 from gar.types import Status, Tags, Verdict
 from gar.verify.answers import WARM_UP, grade_answer, grade_exactly
-from gar.verify.format import DEFAULT_TAGS, ParsedResponse, ResponseFormat, parse_response
+from gar.verify.format import DEFAULT_TAGS, ResponseFormat, parse_response
 from gar.verify.grades import Graded
 from gar.verify.keeper import Setup
 from gar.verify.workers import WorkerPool
@@ -142,7 +142,17 @@ class Verifier:
             graded = self._pool.run(list(zip(responses, golds, strict=True)))
         else:
             graded = self.grade_answers([form.answer for form in parsed], golds, texts)
-        return [self._verdict(form, outcome) for form, outcome in zip(parsed, graded, strict=True)]
+        return [
+            Verdict(
+                status=outcome.status,
+                grade=outcome.grade,
+                verified=outcome.status is Status.OK,
+                well_formatted=form.well_formatted,
+                answer=form.answer,
+                detail="; ".join(text for text in (outcome.detail, form.reason) if text),
+            )
+            for form, outcome in zip(parsed, graded, strict=True)
+        ]
 
     def grade_answers(
         self, answers: Sequence[str | None], golds: Sequence[str], prompts: Sequence[str]
@@ -153,16 +163,6 @@ class Verifier:
         unclear = [item for item in dict.fromkeys(items) if graded[item] is None]
         graded.update(zip(unclear, self._pool.run(unclear), strict=True))
         return [outcome for item in items if (outcome := graded[item]) is not None]
-
-    def _verdict(self, form: ParsedResponse, graded: Graded) -> Verdict:
-        return Verdict(
-            status=graded.status,
-            grade=graded.grade,
-            verified=graded.status is Status.OK,
-            well_formatted=form.well_formatted,
-            answer=form.answer,
-            detail="; ".join(text for text in (graded.detail, form.reason) if text),
-        )
 
 
 def custom_grader(grader: Grader | str) -> Callable[[str, str], Graded]:

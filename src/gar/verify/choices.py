@@ -4,18 +4,17 @@ An answer must name one choice beyond doubt. An answer that names two choices ge
 """
 
 import re
-import unicodedata
 
+from gar.verify.latex import plain_latex
+from gar.verify.quantities import without_marks
 from gar.verify.words import DOUBTS
 
 _DOUBTS = "|".join(map(re.escape, DOUBTS | {"no", "hope", "or"}))
 LETTERS = "ABCDEFGHIJ"
 """Names of the choices, in their order."""
-# C  (C)  [C]  \text{C}  \mathbf{(C)}  \boxed{C}
-_LETTER = r"(?:\\(?:text|textbf|textit|textrm|mathrm|mathbf|mbox|boxed) *{?)*[({\[]*(?P<letter>[A-Ja-j])[)}\]]*"
+_LETTER = r"[({\[]*(?P<letter>[A-Ja-j])[)}\]]*"  # C  (C)  [C]  {C}
 _GOLD = re.compile(_LETTER)
-_LABELED_GOLD = re.compile(r"(?:\\(?:text|textbf|mathrm|mathbf) *\{)? *\((?P<letter>[A-J])\) *\}? *(?=[^ })+*/=^_-])")
-_TEXT_LABEL = re.compile(r"\\(?:text|textbf|mathrm|mathbf) *\{(\([A-J]\)) *\}")
+_LABELED_GOLD = re.compile(r"\((?P<letter>[A-J])\) *(?=[^ })+*/=^_-])")
 _WHOLE = re.compile(rf"{_LETTER}[.,;: ]*")
 _LEAD = re.compile(
     r"(?:(?:so|thus|hence|therefore),? )?(?:(?:the|my) )?(?:(?:final|correct|right|best) )*"
@@ -42,6 +41,7 @@ _MENTION = re.compile(
 
 def is_choice(gold: str) -> bool:
     """Whether a gold answer is a choice: one capital letter from A to J, or one in brackets and the choice's text."""
+    gold = without_marks(plain_latex(gold))
     match = _GOLD.fullmatch(gold) or _LABELED_GOLD.match(gold)
     return match is not None and match["letter"].isupper()
 
@@ -52,8 +52,7 @@ def chosen_letters(answer: str, prompt: str = "") -> str:
     The text of the choice may follow its letter: `C) 12 km`. If the prompt does not hold that text, it must not begin
     with a hedge or a denial, and a letter in it counts if it could name another choice: `C, not D` names two.
     """
-    visible = "".join(char for char in answer if unicodedata.category(char) != "Cf")  # no marks of writing direction
-    text = " ".join(_TEXT_LABEL.sub(r"\1 ", visible).replace("*", " ").replace("$", " ").split())
+    text = " ".join(without_marks(plain_latex(answer)).replace("*", " ").replace(r"\$", " ").split())
     lead = _LEAD.match(text)
     text = text[lead.end() if lead else 0 :]
     if whole := _WHOLE.fullmatch(text) or _IS_RIGHT.fullmatch(text):

@@ -7,7 +7,7 @@ unless the prompt holds it.
 
 import contextlib
 import re
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from itertools import accumulate
@@ -106,7 +106,9 @@ def read_gold(gold: str) -> Gold:
                 quantity, words = read, []
                 break
     return Gold(
-        **{field.name: getattr(quantity, field.name) for field in fields(Quantity)},
+        value=quantity.value,
+        unit=quantity.unit,
+        percent=quantity.percent,
         text=text,
         choice=is_choice(text),
         words=words,
@@ -246,8 +248,9 @@ def _grade_parsed(parsed: "Parsed", gold: "Parsed", prompt: str, percent: tuple[
         right = equal(parsed, gold, percent)
     except Exception as error:
         return failed(error_text(error))
-    written_alike = _same_notation(parsed.text) == _same_notation(gold.text)
-    return right_if(right, copied=right and not written_alike and is_copy(parsed, gold, prompt))
+    if right and _same_notation(parsed.text) != _same_notation(gold.text) and is_copy(parsed, gold, prompt):
+        return wrong("an expression copied from the prompt")
+    return right_if(right)
 
 
 def _has_letters(text: str) -> bool:

@@ -19,10 +19,8 @@ class Graded:
     detail: str = ""
 
 
-def right_if(right: bool, *, copied: bool = False) -> Graded:
-    """OK for a right answer that is not copied from the prompt, else WRONG."""
-    if right and copied:
-        return wrong("an expression copied from the prompt")
+def right_if(right: bool) -> Graded:
+    """OK for a right answer, else WRONG."""
     return Graded(status=Status.OK, grade=1.0) if right else wrong()
 
 

@@ -19,6 +19,7 @@ _POWERS = {"square": 2, "sq": 2, "squared": 2, "cubic": 3, "cu": 3, "cubed": 3}
 _TIMES = {"s", "min", "h", "day", "night", "week", "month", "year", "time", "piece", "person"}
 _NOT_COUNTED = NEVER | SCALES.keys() | {"mil", "mille"}
 _LOWER = re.compile("[a-z]+(?:'[a-z]+)?")
+_MONTH = re.compile(r"(?<=[a-z,] )May\b")
 _FACTOR = re.compile(
     r"[\s(]*(?:(?P<over>/|(?i:per)\b|(?i:an?|each|every)\b(?=\s+[A-Za-z]))|\\cdot(?![a-z])|\\times(?![a-z])|[*·⋅])?[\s(]*"
     r"(?:(?P<power>(?i:square|sq|cubic|cu)\b)\.?\s+)?"
@@ -28,8 +29,8 @@ _FACTOR = re.compile(
 
 
 def lower_words(text: str) -> list[str]:
-    """The words of a text in lower case, `isn't` as one."""
-    return _LOWER.findall(text.lower())
+    """The words of a text in lower case, `isn't` as one, without the month of May, which is no doubt."""
+    return _LOWER.findall(_MONTH.sub("", text).lower())
 
 
 def _spellings() -> dict[str, Unit]:

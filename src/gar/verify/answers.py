@@ -166,6 +166,9 @@ def _quantity(answer: str, gold: Gold, prompt: str) -> Quantity:
     value = quantity.value
     if "," in value and "," not in gold.value:
         value = _THOUSANDS.sub(lambda number: number[0].replace(",", ""), value)
+    exact, _, rounded = value.partition(r"\approx")
+    if "." in rounded and "." not in exact + gold.value:
+        value = exact.strip()
     if quantity.percent and not gold.percent and prompt and not _PERCENT.search(prompt):
         return replace(quantity, value=rf"{value}\%", percent=False)  # 17% is 0.17, not 17
     return replace(quantity, value=value)

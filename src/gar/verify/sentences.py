@@ -17,7 +17,7 @@ from gar.verify.quantities import (
 from gar.verify.words import DOUBTS, NEVER, NUMBER_WORDS, SCALES, WORDS, lower_words, read_unit
 
 _CHANGES = (NEVER - WORDS["compares"]) | SCALES.keys() | {"point"}
-_EQUALS = re.compile(r"(?<![<>!=\\])=(?!=)|\b(?:is|are) equal to\b|\bequals\b(?: to)?|\\approx|\\Rightarrow|\u21d2")
+_EQUALS = re.compile(r"(?<![<>!=\\])=(?!=)|\b(?:is|are) equal to\b|\bequals\b(?: to)?|\\Rightarrow|\u21d2")
 _BREAK = re.compile(r"[;,](?! *[0-9]{3}(?![0-9]))|\b(?:and|so|or|but|then|because|while)\b", re.IGNORECASE)
 # After a value: it is a part of an expression or of a range.
 _GOES_ON = re.compile(r" *(?:[-+*^=_<>]|/(?! *[A-Za-z]))|[ )*$]*to (?:\\?[$\u20ac\u00a3])?[0-9]", re.IGNORECASE)
@@ -53,7 +53,7 @@ def sentence_value(text: str) -> str | None:
 
     The last side of its equation, if it has one chain of equations. Else its only value.
     """
-    text = without_mark_at_end(text, spoken=True)
+    text = without_mark_at_end(text.partition(r"\approx")[0].rstrip(), spoken=True)  # the exact value is before it
     words = lower_words(text)
     chain = _EQUALS.search(text) is not None
     leave_open = WORDS["guesses"] if chain else DOUBTS
@@ -100,7 +100,7 @@ def _is_stated(before: str) -> bool:
 
 def _chain_value(text: str) -> str | None:
     """The last side of the one chain of equations in a sentence. A second chain must use the first one's result."""
-    parts = _EQUALS.split(text.partition(r"\approx")[0])
+    parts = _EQUALS.split(text)
     for part in parts[1:-1]:
         if not (broken := _BREAK.search(part)):
             continue

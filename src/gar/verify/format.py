@@ -1,6 +1,6 @@
 r"""Check the format of a response and find its final answer: two separate facts, both found in linear time.
 
-A response of any format is read in this order. The first step that finds an answer decides.
+With the format none a response is read in this order. The first step that finds an answer decides.
 
 1. Thinking: left out, so that a draft is never the answer. If it never closes, there is no answer.
 2. Tag: the last tagged answer, <answer>7</answer> or <SOLUTION>7</SOLUTION>. It is read on like a response.
@@ -74,7 +74,7 @@ def parse_response(
     * think-answer: well formatted is exactly one thinking part, then exactly one answer part that is not empty, and
       nothing but white space outside. The answer is the last complete answer part, or the box within it.
     * boxed: well formatted is a complete \boxed{} that is not empty, outside the thinking part. It is the answer.
-    * none: any text is well formatted, an empty one too. The answer is found as described above.
+    * none: any text is well formatted, an empty one too. The answer is found as this module's docstring says.
 
     Args:
         text: The response. Trailing special tokens do not matter.
@@ -147,7 +147,7 @@ def _free_answer(text: str, tags: Tags) -> str | None:
 def _announced(text: str, since: int) -> tuple[str, int] | None:
     """The answer in the last line or sentence that announces one from a place on, and where that ends."""
     for match in _phrases(text, since):
-        start = len(text) - len(text[match.end() :].lstrip(" \t\n*:_"))
+        start = next((i for i in range(match.end(), len(text)) if text[i] not in " \t\n*:_"), len(text))
         if match[0][0] in "\"'" and (value := _JSON_VALUE.match(text, start)):
             answer, stop = value["text"] or value["bare"] or "", value.end()
         else:

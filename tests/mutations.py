@@ -75,13 +75,13 @@ MUTATIONS = (
     # verify: the grader accepts, or waits
     Mutation("verify/format.py", "if text.count(tag) != count:", "if text.count(tag) < count:",
              "verify/test_format.py"),
-    Mutation("verify/grades.py", "if right and copied:", "if right and copied is None:",
+    Mutation("verify/answers.py", "and is_copy(parsed, gold, prompt):", "and not is_copy(parsed, gold, prompt):",
              "verify/test_cases.py"),
     Mutation("verify/answers.py", "is_undone_arithmetic(answer.value)", "is_undone_arithmetic(gold.value)",
              "verify/test_cases.py"),
     Mutation("verify/numbers.py", "or not decimal or gold.denominator == 1:", "or not decimal:",
              "verify/test_cases.py"),
-    Mutation("verify/verifier.py", "verified=graded.status is Status.OK", "verified=graded.grade > 0", "verify"),
+    Mutation("verify/verifier.py", "verified=outcome.status is Status.OK", "verified=outcome.grade > 0", "verify"),
     Mutation("verify/keeper.py", "Graded(status=Status.TIMEOUT", "Graded(status=Status.WRONG",
              "verify/test_workers.py"),
     # evaluation: pass@k, votes and tests

@@ -23,14 +23,15 @@ def model_card(config: RunConfig, run: Run, summary: Mapping[str, Any]) -> str:
     return _card(config, summary["steps"], f"| at the beginning → at the end | |\n|---|---|\n{rows}\n\n{verdict}")
 
 
-def checkpoint_card(config: RunConfig, steps: int) -> str:
+def checkpoint_card(config: RunConfig, steps: int, library: str) -> str:
     """The same of a checkpoint. A verdict comes at the end alone: the metrics of a long run take seconds to read."""
-    return _card(config, steps, "A checkpoint: when it was written, the run had not ended, and has no verdict here.")
+    results = "A checkpoint: when it was written, the run had not ended, and has no verdict here."
+    return _card(config, steps, results, library)
 
 
-def _card(config: RunConfig, steps: int, results: str) -> str:
+def _card(config: RunConfig, steps: int, results: str, library: str = "transformers") -> str:
     model, source = config.model.path, config.data.source
-    front: dict[str, Any] = {"library_name": "transformers", "tags": ["gar", "trl", config.method]}
+    front: dict[str, Any] = {"library_name": library, "tags": ["gar", "trl", config.method]}
     if _is_hub_id(model):
         front["base_model"] = model
     if source not in EMBEDDED_TASKS and _is_hub_id(source):

@@ -55,7 +55,7 @@ def measured_tables(runs: Sequence[Run]) -> dict[str, pd.DataFrame]:
     """The numbers of each evaluation by `gar eval`, as the command prints them, by title."""
     tables: dict[str, pd.DataFrame] = {}
     for run in runs:
-        for part in filter(lambda part: isinstance(part, MeasuredSet), run.evaluations["after"].values()):
+        for part in [each for each in run.evaluations["after"].values() if isinstance(each, MeasuredSet)]:
             title, rows = number_rows(run.settings, part)
             title = title if len(runs) == 1 else f"{run.name}, {title}"
             tables[title] = pd.DataFrame(filter(None, rows), columns=[*NUMBER_HEADINGS])

@@ -321,7 +321,7 @@ class _Run:
         def card(steps: int) -> str:
             from gar.analysis.card import checkpoint_card
 
-            return checkpoint_card(self.config, steps)
+            return checkpoint_card(self.config, steps, "peft" if is_adapted(self.inputs.model) else "transformers")
 
         saves = self.arguments.save_strategy != "no" and not self.arguments.save_only_model
         can_resume = saves and not METHODS[self.config.method].cannot_resume
@@ -361,10 +361,10 @@ class _Run:
         run = open_run(folder.path)
         summary, self._worthless = summarize(run), nothing_learned(run)
         figures = save_figure(learning_curve_figure(run), folder.path / _CURVE)
-        kept = [folder.path / name for name in ("model", "adapter", "checkpoints") if (folder.path / name).is_dir()]
-        cards = [path / "README.md" for path in kept]
+        kept = [folder.path / name for name in ("model", "checkpoints") if (folder.path / name).is_dir()]
+        cards, text = [path / "README.md" for path in kept], model_card(self.config, run, summary)
         for card in cards:
-            write_atomic(card, model_card(self.config, run, summary))
+            write_atomic(card, text)
         folder.manifest.add(*figures, *cards)
         folder.update_run(status="finished", summary=summary)
         return summary

@@ -144,9 +144,10 @@ class RunCallback(TrainerCallback):
         if state.is_world_process_zero:
             if self._interrupt and not self._saves_regularly:
                 mark_interrupt(self._folder, state.global_step)
-            for name in ("checkpoints", checkpoint_name(state.global_step)) if self._card else ():
-                text = self._card(state.global_step + self.steps_before)
-                write_atomic(self._folder.path / name / "README.md", text)
+            if self._card is not None:
+                card = self._card(state.global_step + self.steps_before)
+                for name in ("checkpoints", checkpoint_name(state.global_step)):
+                    write_atomic(self._folder.path / name / "README.md", card)
             seal_checkpoint(self._folder, state.global_step)
             rotate_checkpoints(self._folder, self._keep_checkpoints)
         self._interrupt = self._interrupt or self._agreed_interrupt()  # it may have come while this was written

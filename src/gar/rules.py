@@ -210,6 +210,7 @@ _TRAIN = (
     Rule("trl.scale_rewards", (None, "group", "batch", "none", True, False)),
     Rule("trl.importance_sampling_level", (None, "token", "sequence")),
     Rule("trl.vllm_mode", (None, "colocate", "server")),
+    Rule("trl.optim", "the optimizers of transformers"),
     Rule("trl.num_train_epochs trl.temperature trl.repetition_penalty", bounds("> 0")),
     Rule(
         "trl.learning_rate trl.weight_decay trl.adam_epsilon trl.max_grad_norm trl.warmup_steps trl.beta trl.epsilon "

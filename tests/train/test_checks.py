@@ -64,6 +64,8 @@ def test_check_before_loading_tells_every_missing_thing_at_once(tmp_path, monkey
 
 MISTAKES = {
     "train --trl.max_steps abc": "trl.max_steps is 'abc', expected a whole number",
+    "train --trl.optim adamw_troch": "trl.optim is adamw_troch, expected adamw_torch, ",
+    "train --trl.report_to wandbb": "trl.report_to is wandbb, expected none or some of azure_ml, ",
     "train --data.source nix.jsonl": "nix.jsonl: no such file.",
     "train --model.path embeded": "no model 'embeded' on this machine",
     "train --resume nix": "nix: no such folder.",
@@ -78,6 +80,7 @@ MISTAKES = {
     "train --data.source one.jsonl --per_device_train_batch_size 16": "a batch of 16 responses in groups of 8 asks ",
     "train --records.output_dir one.jsonl/runs": "{here}/one.jsonl/runs: no run folder can be made here (Not a ",
     "train --verify.verifier json:nosuch": "the verifier 'json:nosuch' cannot be imported",
+    "train --trl.report_to neptune": "trl.report_to is neptune, and it is not installed: pip install neptune",
     "train --trl.push_to_hub true": "trl.push_to_hub is true, and ",
     "train --model.path broken": "{here}/broken/config.json: not valid JSON: ",
     "train --model.path bare": "{here}/bare/config.json: no model_type in it",

@@ -11,7 +11,14 @@ from gar.data.problems import evaluation_data
 from gar.data.prompts import edited
 from gar.data.rows import check_hub, check_source
 from gar.errors import ConfigError, DataError, GarError, ModelError, RecordError
-from gar.integrations.trl.fields import batch_of, check_enough, check_experts, check_fields, missing_packages
+from gar.integrations.trl.fields import (
+    batch_of,
+    check_enough,
+    check_experts,
+    check_fields,
+    check_trackers,
+    missing_packages,
+)
 from gar.models.hub import check_model_name, context_before_loading
 from gar.settings import EMBEDDED_TASKS, REGISTERED, WITHOUT_EXPERTS, MethodName
 from gar.train.upload import check_upload
@@ -51,6 +58,7 @@ def _check_rules(config: RunConfig) -> None:
         "trl.num_generations": group,
     }
     check_fields(config.trl, facts | missing_packages())
+    check_trackers(config.trl.get("report_to"))
 
 
 def _check_sources(config: RunConfig) -> None:

@@ -6,10 +6,10 @@ import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from gar import rules
-from gar.errors import DataError, did_you_mean
+from gar.errors import ConfigError, DataError, did_you_mean
 from gar.types import Problem
 
 DEFAULTS: dict[str, Any] = {
@@ -26,6 +26,9 @@ DEFAULTS: dict[str, Any] = {
 }
 """Defaults of `gar train` that differ from TRL's. `GARTrainer` does not touch them."""
 
+_TRACKERS = {"azure_ml": ("azureml",), "flyte": ("flytekit",), "tensorboard": ("tensorboard", "tensorboardX")}
+"""Modules of the trackers, one of which is needed, if they have other names."""
+
 _PLAIN = {"int": (int, "a whole number"), "float": ((int, float), "a number"), "bool": (bool, "true or false")}
 
 
@@ -33,7 +36,9 @@ def check_fields(values: Mapping[str, Any], more: Mapping[str, Any] | None = Non
     """Reject fields that no `trl.GRPOConfig` can hold, and values that break a rule. `more` adds facts."""
     types = field_types()
     wrong = [(f"trl.{name}", text) for name, value in values.items() if (text := _type_fault(name, value, types))]
+    wrong += [("trl.report_to", text) for text in _tracker_faults(values.get("report_to"))]
     facts = {f"trl.{name}": value for name, value in values.items()} | dict(more or {})
+    facts["the optimizers of transformers"] = _optimizers()
     rules.raise_all([*wrong, *rules.faults("gar train", facts)])
 
 
@@ -110,13 +115,54 @@ def _fields() -> dict[str, tuple[str, str]]:
 
 
 @cache
-def _source_fields(package: str, file: str, name: str) -> dict[str, tuple[str, str]]:
-    """Type and default of the fields of one dataclass. Empty if the package is arranged otherwise."""
+def _nodes(package: str, file: str) -> Sequence[ast.stmt]:
+    """The statements of a source file of a package. None if there is no such file."""
     spec = importlib.util.find_spec(package)
     path = Path(*(spec.submodule_search_locations if spec else None) or ("",)) / file
-    nodes = ast.parse(path.read_bytes()).body if path.is_file() else []
-    classes = [node for node in nodes if isinstance(node, ast.ClassDef) and node.name == name]
-    return dict(_annotations(classes[0])) if classes else {}
+    return ast.parse(path.read_bytes()).body if path.is_file() else []
+
+
+def _classes(package: str, file: str) -> dict[str, ast.ClassDef]:
+    return {node.name: node for node in _nodes(package, file) if isinstance(node, ast.ClassDef)}
+
+
+def check_trackers(chosen: Any) -> None:
+    """Raise a `ConfigError` for a tracker of `report_to` that is not installed."""
+    for name in _trackers(chosen):
+        modules = _TRACKERS.get(name, (name,))
+        if not any(importlib.util.find_spec(module) for module in modules):
+            text = f"trl.report_to is {name}, and it is not installed: pip install {modules[0]}"
+            raise ConfigError(text, code="trl.report_to")
+
+
+def _trackers(chosen: Any) -> list[Any]:
+    names = chosen if isinstance(chosen, list) else [chosen]
+    return [name for name in names if name not in (None, "none", "all")]
+
+
+def _tracker_faults(chosen: Any) -> Iterable[str]:
+    """Values of `report_to` that transformers does not know. Its own check comes after the imports."""
+    names = _trackers(chosen)
+    for node in _nodes("transformers", "integrations/integration_utils.py") if names else ():
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "INTEGRATION_TO_CALLBACK":
+            known = [ast.literal_eval(key) for key in cast(ast.Dict, node.value).keys if key]
+            expected = f"expected none or some of {', '.join(known)}."
+            unknown = [name for name in names if name not in known]
+            yield from (f"trl.report_to is {name}, {expected}{did_you_mean(str(name), known)}" for name in unknown)
+
+
+def _optimizers() -> tuple[str | None, ...]:
+    """The names of transformers' optimizers, and None."""
+    kinds = _classes("transformers", "training_args.py").get("OptimizerNames")
+    values = [item.value for item in kinds.body if isinstance(item, ast.Assign)] if kinds else []
+    return (None, *(str(value.value) for value in values if isinstance(value, ast.Constant)))
+
+
+@cache
+def _source_fields(package: str, file: str, name: str) -> dict[str, tuple[str, str]]:
+    """Type and default of the fields of one dataclass. Empty if the package is arranged otherwise."""
+    classes = _classes(package, file)
+    return dict(_annotations(classes[name])) if classes else {}
 
 
 def _annotations(node: ast.ClassDef) -> Iterable[tuple[str, tuple[str, str]]]:

@@ -30,16 +30,29 @@ def texts(completions: list) -> list[str]:
     return [completion[0]["content"] for completion in completions]
 
 
-# Three functions on GSM8K: the format is paid in parts, correctness comes last.
+def tagged(text: str, tag: str) -> str:
+    return text.rpartition(f"<{tag}>")[2].partition(f"</{tag}>")[0].strip()
+
+
+# Five functions on GSM8K: the format is paid in parts, correctness comes last.
 
 
 def xmlcount_reward(completions: list, **_: Any) -> list[float]:
     return [0.125 * sum(text.count(f"<{tag}>") == 1 for tag in ("reasoning", "answer")) for text in texts(completions)]
 
 
+def soft_format_reward(completions: list, **_: Any) -> list[float]:
+    pattern = r"<reasoning>.*?</reasoning>\s*<answer>.*?</answer>"
+    return [0.5 if re.match(pattern, text, re.DOTALL) else 0.0 for text in texts(completions)]
+
+
 def strict_format_reward(completions: list, **_: Any) -> list[float]:
     pattern = r"^<reasoning>\s\n.*?\n\s</reasoning>$"
     return [0.5 if re.match(pattern, text) else 0.0 for text in texts(completions)]
+
+
+def int_reward(completions: list, **_: Any) -> list[float]:
+    return [0.5 if tagged(text, "answer").isdigit() else 0.0 for text in texts(completions)]
 
 
 def correctness_reward(prompts: list, completions: list, answer: list, **_: Any) -> list[float]:
@@ -48,7 +61,11 @@ def correctness_reward(prompts: list, completions: list, answer: list, **_: Any)
     ]
 
 
-# Two functions of a notebook: partial credit for near answers.
+# Four functions of a notebook: partial credit for near answers.
+
+
+def match_format_exactly(completions: list, **_: Any) -> list[float]:
+    return [3.0 if re.search(r"</think>\s*<SOLUTION>.+</SOLUTION>", text) else 0.0 for text in texts(completions)]
 
 
 def match_format_approximately(completions: list, **_: Any) -> list[float]:
@@ -61,7 +78,11 @@ def check_answer(prompts: list, completions: list, answer: list, **_: Any) -> li
     return [3.0 if d == int(a) else 0.5 if abs(d - int(a)) < 2 else -1.5 for d, a in zip(digits, answer, strict=True)]
 
 
-# Of a toolkit: a partial with the name of what it wraps, and the format.
+def check_numbers(prompts: list, completions: list, answer: list, **_: Any) -> list[float]:
+    return [1.5 if a in text else -0.5 for text, a in zip(texts(completions), answer, strict=True)]
+
+
+# One function and an optional second, of a toolkit: partials that keep the name of what they wrap.
 
 
 def scaled_accuracy(completions: list, scale: float, **columns: Any) -> list[float]:
@@ -70,6 +91,15 @@ def scaled_accuracy(completions: list, scale: float, **columns: Any) -> list[flo
 
 def format_reward(completions: list, **_: Any) -> list[float]:
     return [float("</think>" in text and "<answer>" in text) for text in texts(completions)]
+
+
+def tag_count_reward(completions: list, **_: Any) -> list[float]:
+    marks = ("<think>", "</think>", "<answer>", "</answer>")
+    return [sum(0.25 for mark in marks if text.count(mark) == 1) for text in texts(completions)]
+
+
+def equation_reward_func(completions: list, answer: list, **_: Any) -> list[float]:
+    return [float(tagged(text, "answer") == gold) for text, gold in zip(texts(completions), answer, strict=True)]
 
 
 class LengthReward:
@@ -105,6 +135,7 @@ def exact(values: dict[str, float | None]) -> bool:
 
 FREE = ("add so \\boxed{7}", "count so so \\boxed{7}", "add so \\boxed{8}", "on \\boxed{8}")
 ANSWER = ("<think> add </think> <answer> 7 </answer>", "count so 7", "<think> on </think> <answer> 8 </answer>", "8")
+BOTH = ("<think> add </think> <answer> 7 </answer>", "so <answer> 7 </answer>", *ANSWER[2:])
 BOXED = ("<think> add </think> \\boxed{7}", "count so \\boxed{7}", "<think> on </think> \\boxed{8}", "\\boxed{8}")
 DEMO = (
     "<reasoning> \n add \n </reasoning> \n <answer> \n 7 \n </answer>",
@@ -134,21 +165,33 @@ class Script:
 
 SCRIPTS = {
     "GSM8K demo": Script(
-        functions=lambda _: [xmlcount_reward, strict_format_reward, correctness_reward],
+        functions=lambda _: [
+            xmlcount_reward, soft_format_reward, strict_format_reward, int_reward, correctness_reward,
+        ],
         responses=DEMO, shown="correctness_reward", correct=correctness_reward,
     ),
     "notebook": Script(
-        functions=lambda _: [match_format_approximately, check_answer],
+        functions=lambda _: [match_format_exactly, match_format_approximately, check_answer, check_numbers],
         responses=NOTEBOOK, shown="check_answer", correct=exact,
     ),
     "toolkit": Script(
-        functions=lambda _: [update_wrapper(partial(scaled_accuracy, scale=2.0), accuracy_reward), format_reward],
+        functions=lambda _: [
+            update_wrapper(partial(scaled_accuracy, scale=2.0), accuracy_reward), format_reward, tag_count_reward
+        ],
         responses=BOXED, shown="scaled_accuracy", correct="scaled_accuracy",
-        names="scaled_accuracy format_reward",
+        names="scaled_accuracy format_reward tag_count_reward",
     ),
     "two of TRL's": Script(
         functions=lambda _: [think_format_reward, accuracy_reward], responses=BOXED, shown="accuracy_reward",
         correct="accuracy_reward",
+    ),
+    "cookbook": Script(
+        functions=lambda _: [format_reward, accuracy_reward], responses=BOXED, shown="accuracy_reward",
+        correct=accuracy_reward,
+    ),
+    "countdown": Script(
+        functions=lambda _: [format_reward, equation_reward_func], responses=BOTH, shown="equation_reward_func",
+        correct=equation_reward_func,
     ),
     "LoRA with a callable object": Script(
         functions=lambda _: [LengthReward(), correctness_reward], responses=FREE, shown="correctness_reward",

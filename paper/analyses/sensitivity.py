@@ -19,6 +19,7 @@ from gar import RecordError, RunConfig
 from gar.analysis import COLORS, MUTED, PAGE_WIDTH, paper_figure
 from gar.comparison import RunResult
 from gar.records import leaves
+from paper.analyses.ablation import seed_scores
 from paper.analyses.intervals import mean_interval
 from paper.analyses.outputs import COLUMN_WIDTH, MARKERS, Output, add_caption, present
 from paper.comparisons.results import finished_runs
@@ -92,7 +93,7 @@ def sensitivity(folder: str | Path, *, base: str | None = None) -> Sensitivity:
         elif label != chosen:
             notes.append(f"{label} is in no curve: it changes {', '.join(sorted(changed)[:3])}.")
     if not varied:
-        raise RecordError(f"{folder}: no row differs from '{chosen}' in only one number. Try paper.comparisons.")
+        raise RecordError(f"{folder}: no row differs from '{chosen}' in only one number. Try paper.analyses.ablation.")
     k = min(int(k) for run in runs for values in run.pass_at.values() for k in values)
     sets = list(dict.fromkeys(name for run in runs for name in run.pass_at))
     curves = [_curve(runs, setting, rows, name, k) for setting, rows in sorted(varied.items()) for name in sets]
@@ -102,7 +103,7 @@ def sensitivity(folder: str | Path, *, base: str | None = None) -> Sensitivity:
 
 def _curve(runs: Sequence[RunResult], setting: str, rows: Mapping[str, float], set_name: str, k: int) -> SettingCurve:
     order = sorted(rows, key=lambda label: rows[label])
-    scores = [np.array(_seed_scores(runs, label, set_name, k)) for label in order]
+    scores = [np.array(list(seed_scores(runs, label, set_name, k).values())) for label in order]
     known = [i for i, values in enumerate(scores) if len(values)]
     return SettingCurve(
         setting=setting,
@@ -111,12 +112,6 @@ def _curve(runs: Sequence[RunResult], setting: str, rows: Mapping[str, float], s
         labels=[order[i] for i in known],
         scores=[scores[i] for i in known],
     )
-
-
-def _seed_scores(runs: Sequence[RunResult], label: str, set_name: str, k: int) -> list[float]:
-    """pass@k of each seed of a row that was evaluated on the set."""
-    found = (run.pass_at.get(set_name, {}).get(str(k)) for run in runs if run.label == label)
-    return [score for score in found if score is not None]
 
 
 def _center(settings: Mapping[str, Mapping[str, Any]]) -> str:

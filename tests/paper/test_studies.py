@@ -16,6 +16,7 @@ from gar.models.embedded import embedded_path
 from gar.records import RunFolder, open_run
 from gar.records.checkpoints import seal_checkpoint
 from paper.analyses import tune_embedded_task
+from paper.analyses.ablation import main as ablation_main
 from paper.analyses.cost import GroupShape, ModelShape, forward_operations, model_shape, signal_share, step_operations
 from paper.analyses.cost import main as cost_main
 from paper.analyses.intervals import mean_interval
@@ -33,13 +34,14 @@ from tests.support.rows import rollout
 pytestmark = pytest.mark.paper
 
 
-def test_sensitivity_writes_data_and_figure_of_committed_results(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("sys.argv", ["study", "rate", "--out", str(tmp_path)])
-    sensitivity_main()
-    written = [*tmp_path.iterdir()]
-    assert {path.suffix for path in written} == {".parquet", ".svg", ".png"}
-    printed = capsys.readouterr().out.replace("\n", "")
-    assert all(str(path) in printed for path in written)
+def test_ablation_and_sensitivity_write_data_and_figure_of_committed_results(tmp_path, monkeypatch, capsys):
+    for main, results in ((ablation_main, "main"), (sensitivity_main, "rate")):
+        monkeypatch.setattr("sys.argv", ["study", results, "--out", str(tmp_path / results)])
+        main()
+        written = [*(tmp_path / results).iterdir()]
+        assert {path.suffix for path in written} == {".parquet", ".svg", ".png"}
+        printed = capsys.readouterr().out.replace("\n", "")
+        assert all(str(path) in printed for path in written)
 
 
 def test_policy_of_a_run_without_a_final_model_is_its_newest_whole_checkpoint(tmp_path):

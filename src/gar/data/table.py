@@ -56,13 +56,13 @@ class DatasetProblems(LazyProblems):
     def __init__(self, rows: "Dataset", options: SourceSettings):
         self._rows = rows
         self._schema: ColumnSchema = choose_schema(rows[0], options, source="the rows")
+        for index in spread(len(self)):
+            self._read(index)
+        self._check_ids()  # first: it needs most memory, and the others bring pages of the file into it
         for column, fault in ((self._schema.prompt, "the prompt is empty"), (self._schema.answer, "")):
             filled = self._filled(column) if column else None
             if filled is not None and not filled.all():
                 raise _bad_row(int(filled.argmin()) + 1, fault or self._schema.no_answer)
-        for index in spread(len(self)):
-            self._read(index)
-        self._check_ids()
 
     def _check_ids(self) -> None:
         ids = self._column(self._schema.id)

@@ -1,54 +1,12 @@
 """Analyses of the rollouts of a run, by hand."""
 
-from collections.abc import Sequence
-from pathlib import Path
-
 import pytest
 
 from gar.analysis.card import model_card
-from gar.analysis.rollouts import alignment_figure
 from gar.analysis.summary import nothing_learned, render_summary, summarize, summary_texts
 from gar.config import foreign_problems, make_config, parse_yaml
-from gar.records import RolloutRecord, Run, RunFolder, open_run
+from gar.records import RunFolder, open_run
 from tests.report.runs import make_run
-from tests.support.rows import rollout
-
-
-def run_of(folder: Path, records: Sequence[RolloutRecord]) -> Run:
-    """A run with these rollouts."""
-    by_step = {step: [record for record in records if record.step == step] for step in {r.step for r in records}}
-    return open_run(make_run(folder, str(len(records)), rollouts=by_step))
-
-
-def words(figure) -> str:
-    shown = figure.findobj(lambda artist: hasattr(artist, "get_text"))
-    return " ".join(artist.get_text() for artist in shown).replace("\n", " ")
-
-
-def test_alignment_is_that_of_correct_responses_alone(tmp_path):
-    first = [rollout(1, 0, i, alignment=b) for i, b in enumerate((0.1, 0.3))]
-    gated = rollout(1, 0, 2, eligible=False, verified=False, alignment=0.9, reward=0.0)
-    second = [rollout(2, 1, 0, alignment=0.6), rollout(2, 1, 1, alignment=None)]
-    shown = words(alignment_figure(run_of(tmp_path, [*first, gated, *second])))
-    assert "mean 0.20 n = 2" in shown
-    assert "mean 0.60 n = 1" in shown
-
-
-@pytest.mark.parametrize(
-    ("at_steps", "titles"),
-    [((), ["1 to 2", "7 to 8", "13 to 14", "19 to 20"]), ((2, 19), ["2 to 3", "19 to 20"])],
-)
-def test_alignment_histograms_are_of_a_tenth_of_the_run_at_the_chosen_steps(tmp_path, at_steps, titles):
-    figure = alignment_figure(
-        run_of(tmp_path, [rollout(step, 0, 0, alignment=step / 100) for step in range(1, 21)]), at_steps
-    )
-    assert [axes.get_title(loc="left") for axes in figure.axes] == [f"steps {title}" for title in titles]
-    assert f"mean {0.195:.2f}" in words(figure)
-
-
-def test_a_run_without_alignment_has_no_figure(tmp_path):
-    wrong = [rollout(1, 0, i, eligible=False, alignment=None, reward=0.0) for i in range(2)]
-    assert alignment_figure(run_of(tmp_path, wrong)) is None
 
 
 @pytest.mark.parametrize(("scored", "charged"), [(0.0, False), (0.25, True)])

@@ -17,6 +17,9 @@ from gar.records import RunFolder, open_run
 from gar.records.checkpoints import seal_checkpoint
 from paper.analyses import tune_embedded_task
 from paper.analyses.ablation import main as ablation_main
+from paper.analyses.alignment import main as alignment_main
+from paper.analyses.alignment import output as alignments
+from paper.analyses.alignment import windows
 from paper.analyses.cost import GroupShape, ModelShape, forward_operations, model_shape, signal_share, step_operations
 from paper.analyses.cost import main as cost_main
 from paper.analyses.intervals import mean_interval
@@ -115,6 +118,20 @@ def test_zero_std_groups_by_hand(tmp_path, monkeypatch, capsys):
     assert "all correct, rescued" in capsys.readouterr().out
     with raises(DataError):
         output(open_run(make_run(tmp_path, "bare", rollouts={})))
+
+
+def test_histograms_are_of_correct_responses_in_a_tenth_of_the_run_at_the_chosen_steps(tmp_path, monkeypatch, capsys):
+    rows = {step: [rollout(step, 0, 0, alignment=step / 100)] for step in range(1, 21)}
+    gated = rollout(19, 1, 0, eligible=False, verified=False, alignment=0.9, reward=0.0)
+    run = make_run(tmp_path, steps=20, rollouts=rows | {19: [*rows[19], gated, rollout(19, 1, 1, alignment=None)]})
+    assert windows([*range(1, 21)], ()) == [(1, 2), (7, 8), (13, 14), (19, 20)]
+    monkeypatch.setattr(sys, "argv", ["alignment", str(run), "--steps", "2", "19", "--out", str(tmp_path / "out")])
+    alignment_main()
+    assert {path.suffix for path in (tmp_path / "out").iterdir()} == {".parquet", ".svg", ".png"}
+    assert alignments(open_run(run), (2, 19)).rows == [["2 to 3", 2, 0.025], ["19 to 20", 2, 0.195]]
+    assert "19 to 20" in capsys.readouterr().out
+    with raises(DataError):
+        alignments(open_run(make_run(tmp_path, "bare", rollouts={})))
 
 
 def test_mean_interval_is_students():

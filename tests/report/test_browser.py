@@ -11,7 +11,7 @@ import pytest
 
 from gar.models.embedded import embedded_path
 from gar.records import RunFolder
-from gar.report import ReportOptions, build
+from gar.report import ReportOptions
 from gar.report.build import write_report
 from gar.types import Status
 from tests.report.runs import make_run, rollout, sample, wrong
@@ -30,7 +30,7 @@ HOSTILE = "</script><script>document.title = 'gone'</script></textarea><img src=
 RIGHT_TO_LEFT = "\u202eשלום עולם, التحية " * 20
 LONG = "word " * 20_000
 FORMULAS = r"Take $\frac{1}{2}$ of \[ \sum_{i=1}^{n} i \] so \boxed{7}, which costs $5 and $6."
-TABS = ("summary", "curves", "rollouts", "runs", "figures", "settings", "definitions")
+TABS = ("summary", "curves", "rollouts", "runs", "settings", "definitions")
 
 
 @pytest.fixture(scope="module")
@@ -199,8 +199,7 @@ def test_the_policy_stops_injected_scripts(browser, page):
     browser.get_log("browser")
 
 
-def test_token_shares_are_shaded_and_the_numbers_of_one_run_fit_a_phone(browser, tmp_path, monkeypatch):
-    monkeypatch.setattr(build, "pictures", lambda *_: [])
+def test_token_shares_are_shaded_and_the_numbers_of_one_run_fit_a_phone(browser, tmp_path):
     run = make_run(tmp_path, rollouts={1: [rollout(1, 0, 0)]})
     shutil.copytree(embedded_path(), run / "model")
     RunFolder(run).manifest.add_folder("model")

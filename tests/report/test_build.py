@@ -7,6 +7,7 @@ import re
 import shutil
 from dataclasses import replace
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -17,7 +18,7 @@ from gar.models.embedded import embedded_path
 from gar.records import RunFolder
 from gar.records.rollout_files import append_rollouts
 from gar.records.rollouts import record_table
-from gar.report import ReportOptions, build
+from gar.report import ReportOptions
 from gar.report.build import make_report, write_report
 from gar.report.definitions import DEFINITIONS
 from gar.report.page import MAX_BYTES, SCRIPTS, _asset
@@ -30,13 +31,6 @@ from tests.support.errors import raises
 HOSTILE = (
     "</script ></script><script>alert(1)</script><!-- </textarea><img src=x onerror=alert(2)> \u2028 \u202e & \x00"
 )
-
-
-@pytest.fixture(autouse=True)
-def _no_drawing(request, monkeypatch):
-    """Matplotlib takes a second a figure: the test of the pictures alone waits for it."""
-    if "pictures" not in request.node.name:
-        monkeypatch.setattr(build, "pictures", lambda *_: [])
 
 
 def data_of(text: str) -> dict:
@@ -123,7 +117,7 @@ def test_runs_with_no_right_response_or_almost_nothing_make_a_page(tmp_path):
     assert report.headline.startswith("No verdict")
     run = make_run(tmp_path, "bare", steps=0, rollouts={}, evaluations={}, status="running")
     report = write_report([run], tmp_path / "bare.html")
-    assert (report.charts, report.groups, report.pictures, len(report.notes)) == ([], [], [], 4)
+    assert (report.charts, report.groups, len(report.notes)) == ([], [], 4)
     assert report.rollout_notes[0] == "No rollouts were recorded."
 
 
@@ -197,10 +191,22 @@ def test_token_shares_sum_to_the_alignment_under_the_named_weights(tmp_path):
     assert "".join(shares.tokens).split() == PROBLEMS[10].anchors[0].text.split()
 
 
-def test_pictures_are_images_from_all_rollouts(tmp_path):
-    report, _ = write(tmp_path, make_run(tmp_path), histogram_steps=(2,))
-    assert [title for title, _ in report.pictures] == ["Alignment of correct responses, run"]
-    assert all(source.startswith("data:image/svg+xml;base64,") for _, source in report.pictures)
+def test_the_spread_is_of_all_scored_right_responses_by_steps(tmp_path):
+    rows = {step: [rollout(step, 0, i, alignment=(step + i) / 1000) for i in range(11)] for step in range(1, 101)}
+    gated = rollout(100, 1, 0, eligible=False, verified=False, alignment=0.9, reward=0.0)
+    run = make_run(tmp_path, steps=100, rollouts=rows | {100: [*rows[100], gated, rollout(100, 1, 1, alignment=None)]})
+    (chart,) = [chart for chart in write(tmp_path, run)[0].charts if chart.title == "Alignment spread"]
+    (line,) = chart.series
+    assert (len(line.steps), line.steps[-1]) == (40, 100)  # the last window: 99 and 100
+    last = np.array([(step + i) / 1000 for step in (99, 100) for i in range(11)])
+    assert (line.low[-1], line.values[-1], line.high[-1]) == pytest.approx(np.quantile(last, (0.1, 0.5, 0.9)))
+
+
+def test_a_run_without_alignment_has_no_spread(tmp_path):
+    unscored = [rollout(1, 0, i, eligible=False, alignment=None, reward=0.0) for i in range(2)]
+    titles = {chart.title for chart in write(tmp_path, make_run(tmp_path, rollouts={1: unscored}))[0].charts}
+    assert "Reward" in titles
+    assert "Alignment spread" not in titles
 
 
 def test_samples_of_evaluations_are_shown_whole_before_and_after(tmp_path):

@@ -18,7 +18,5 @@ class ReportOptions(Settings):
     """Rollouts to show over all runs, and as many samples of evaluations. The page shows how they were drawn."""
     problems: Annotated[str | None, tyro.conf.arg(metavar="FILE")] = None
     """The training problems with their expert solutions, if the runs' own source is not available."""
-    histogram_steps: tuple[Annotated[int, Field(ge=1)], ...] = ()
-    """First steps of the histograms of alignment. By default four, evenly over the run."""
     token_shares: bool = False
     """Run the final model of each run to show what each token adds to the alignment."""

@@ -9,7 +9,7 @@ from gar.errors import ConfigError
 from gar.records import Run, write_atomic
 from gar.records.files import read_bytes
 from gar.report import ReportOptions
-from gar.report.charts import charts, pictures
+from gar.report.charts import charts
 from gar.report.definitions import DEFINITIONS
 from gar.report.page import GENERATOR, MAX_BYTES, Report, page
 from gar.report.rollouts import browser_rollouts
@@ -64,7 +64,6 @@ def make_report(runs: Sequence[Run], options: ReportOptions) -> Report:
         tables={title: table for title, table in tables.items() if len(table)},
         all_runs=runs_table(runs),
         charts=charts(groups),
-        pictures=pictures(groups, options.histogram_steps),
         runs=[run_facts(label, run) for label, members in groups.items() for run in members],
         differing=differing_settings(runs),
         definitions=DEFINITIONS,

@@ -1,7 +1,5 @@
-"""Charts of the metrics over the training steps, one line per group with a band, and figures as images."""
+"""Charts over the training steps, one line per group with a band: the metrics, and the spread of the alignment."""
 
-import base64
-import io
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +14,9 @@ from gar.report.runs import Groups
 _MOST_POINTS = 1000
 """Points of a line. Fewer if there are more than eight groups."""
 _DIGITS = 5
+_MOST_WINDOWS = 40
+"""Points of the spread, each of the responses of some steps."""
+_QUANTILES = {"low": 0.1, "values": 0.5, "high": 0.9}
 
 _PANELS = (
     Panel("reward", "Reward", "mean over responses"),
@@ -46,7 +47,12 @@ def charts(groups: Groups) -> list[Chart]:
         if name.startswith("eval/")
     ]
     shown = [panel for panel in (*_PANELS, *evaluations) if panel.metric in metrics]
-    return [chart for panel in shown if (chart := _chart(groups, panel)).series]
+    drawn = list[Chart]()
+    for panel in shown:
+        drawn.append(_chart(groups, panel))
+        if panel.metric == "gar/alignment_mean":
+            drawn.append(_alignment_spread(groups))
+    return [chart for chart in drawn if chart.series]
 
 
 def _chart(groups: Groups, panel: Panel) -> Chart:
@@ -91,23 +97,19 @@ def _plain(values: Any) -> list[float | None]:
     return [round(float(value), _DIGITS) if np.isfinite(value) else None for value in values]
 
 
-def pictures(groups: Groups, steps: Sequence[int] = ()) -> list[tuple[str, str]]:
-    """Histograms of the alignment from `steps` on, of the first run of each group.
-
-    An SVG inside an image cannot run scripts or load anything. Matplotlib is loaded for runs with rollouts alone.
-    """
-    shown = []
-    for run in (runs[0] for runs in groups.values() if runs[0].num_rows):
-        import matplotlib
-
-        from gar.analysis.rollouts import alignment_figure
-        from gar.analysis.style import STYLE
-
-        figure = alignment_figure(run, steps)
-        if figure is not None:
-            file = io.BytesIO()
-            with matplotlib.rc_context(STYLE):
-                figure.savefig(file, format="svg", metadata={"Date": None})
-            encoded = base64.b64encode(file.getvalue()).decode("ascii")
-            shown.append((f"Alignment of correct responses, {run.name}", f"data:image/svg+xml;base64,{encoded}"))
-    return shown
+def _alignment_spread(groups: Groups) -> Chart:
+    """Median and central 80% of the recorded alignments of right responses, of the first run of each group."""
+    series = []
+    for number, (label, (run, *_)) in enumerate(groups.items()):
+        table: Any = run.rollouts(["step", "eligible", "alignment"]).to_pandas() if run.num_rows else pd.DataFrame()
+        if not len(table) or not (right := table["eligible"] & table["alignment"].notna()).any():
+            continue
+        windows = np.array_split([*run.num_rows], min(len(run.num_rows), _MOST_WINDOWS))
+        last = np.array([window[-1] for window in windows])
+        scored = table[right]["alignment"].groupby(last[np.searchsorted(last, table[right]["step"])])
+        spread = {name: _plain(scored.quantile(share).reindex(last)) for name, share in _QUANTILES.items()}
+        color = COLORS[number % len(COLORS)]
+        series.append(Series(label=label, color=color, dashed=False, steps=last.tolist(), **spread))
+    return Chart(
+        title="Alignment spread", unit="median and central 80% of right responses", from_zero=False, series=series
+    )

@@ -101,7 +101,7 @@ class RunFacts:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Report:
-    """The whole page. Tables hold formatted cells, and pictures are titles with images as data URIs.
+    """The whole page. Tables hold formatted cells.
 
     `headline` is the verdict, `scope` is what it covers, and `notes` list what cannot be shown. `tables` has the
     tables of the summary by title, `all_runs` has a row per run, and `differing` has the settings that differ.
@@ -116,7 +116,6 @@ class Report:
     tables: Mapping[str, pd.DataFrame]
     all_runs: pd.DataFrame
     charts: Sequence[Chart]
-    pictures: Sequence[tuple[str, str]]
     runs: Sequence[RunFacts]
     differing: pd.DataFrame
     definitions: Mapping[str, str]

@@ -5,7 +5,6 @@ const PANELS = [
   ['curves', 'Curves', curvesPanel],
   ['rollouts', 'Rollouts', rolloutsPanel],
   ['runs', 'Runs', runsPanel],
-  ['figures', 'Figures', picturesPanel],
   ['settings', 'Settings', settingsPanel],
   ['definitions', 'Definitions', definitionsPanel],
 ];

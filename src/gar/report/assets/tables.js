@@ -101,17 +101,6 @@ function runsPanel(params) {
   ];
 }
 
-function picturesPanel() {
-  if (!report.pictures.length) {
-    return [h('p', { class: 'soft' }, 'There are no figures in the folders of these runs. gar train draws a learning curve at its end.')];
-  }
-  const picture = ([title, source]) => h('img', { src: source, alt: title });
-  const caption = ([title]) => `${title}. From all recorded rollouts.`;
-  return [h('div', { class: 'pictures' }, report.pictures.map((each) => h('figure', {},
-    h('button', { 'aria-label': `${each[0]}, large`, click: () => openLarge(picture(each), h('p', {}, caption(each))) }, picture(each)),
-    h('figcaption', {}, caption(each)))))];
-}
-
 function settingsPanel() {
   const runs = report.runs.map((run) => h('section', { class: 'run' },
     h('h2', {}, run.name === run.label ? run.name : `${run.name} · ${run.label}`),

@@ -36,7 +36,6 @@ import typeguard  # noqa: F401  every fork imports it
 from transformers.conversion_mapping import get_checkpoint_conversion_mapping
 
 import gar.analysis.curves
-import gar.analysis.rollouts
 import gar.analysis.summary
 import gar.cli.eval
 import gar.comparison.compare

@@ -9,7 +9,7 @@ import pytest
 
 from gar.config import RunConfig, make_config, merge, with_template
 from gar.data.arithmetic import load_arithmetic
-from gar.data.load import load_run_problems
+from gar.data.load import load_problems
 from gar.errors import CollapseError, DataError, PreflightError
 from gar.evaluation.evaluate import evaluate_policy
 from gar.integrations.slime.settings import SLIME
@@ -54,7 +54,7 @@ def hub(config: RunConfig) -> Any:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("datasets.load_dataset", lambda *args, **kwargs: int("x"))
         with pytest.raises(DataError) as caught:
-            load_run_problems(config.data)
+            load_problems(config.data.source, options=config.data)
     return str(caught.value)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from gar import DataError, DataSettings, Problem, Prompt, RunConfig, SignalSettings, Tags, TokenSequence, make_config
-from gar.data import arithmetic, encode_prompt, generate_responses, load_run_problems, render_problems
+from gar.data import arithmetic, encode_prompt, generate_responses, load_problems, render_problems
 from gar.models import ModelParts, find_parts, load_policy
 from gar.records import Run, RunFolder, is_run_folder, marked_checkpoints, open_run
 from gar.scoring import Reader, ResponseGroup, SpanRule, context_of, ends_in_thinking_tag, judge, token_pieces
@@ -136,7 +136,7 @@ def load_policy_of(
     if data and data in TASKS:
         asked = load_task(data, cast(arithmetic.Split, config.data.split))
     else:
-        asked = list(load_run_problems(config.data).problems)
+        asked = list(load_problems(config.data.source, options=config.data, max_problems=config.data.max_problems))
     problems = render_problems(asked, config.data.template, tokenizer, tags)
     return Policy(
         name=run.name if run else Path(subject).name,

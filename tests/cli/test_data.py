@@ -73,7 +73,7 @@ def test_prepare_writes_a_subset_in_our_columns_and_counts_what_it_leaves_out(wr
     assert [*table(output).values()] == [51, 1, 50, 7]
     assert "sha256 " in output
     first = out.read_bytes()
-    assert len(load_problems(str(out)).problems) == 7
+    assert len(load_problems(str(out))) == 7
     assert main([*command, "7", "--overwrite"]) == 0
     assert out.read_bytes() == first
     assert main([*command, "99", "--overwrite"]) == 0

@@ -62,5 +62,5 @@ def test_command_writes_a_file_that_is_read_like_any_other(tmp_path, capsys):
     assert 0 < len(guided) < 10
     assert all("<sep>" in row["prompt"] and row["expert_solution"].startswith("<think>") for row in guided)
     assert [row["id"] for row in written] == [f"harder-{number}" for number in range(10)]
-    assert len(load_problems(str(out)).problems) == 10
+    assert len(load_problems(str(out))) == 10
     assert "guided by 25% of the solution" in capsys.readouterr().out

@@ -36,7 +36,7 @@ def row(number: int, **changes: object) -> dict[str, object]:
 
 
 def stored(source: str) -> ProblemTable:
-    table, _ = store_problems(source)
+    table = store_problems(source)
     table.path.unlink()
     return table
 
@@ -67,7 +67,7 @@ def test_a_table_gives_the_problems_that_its_source_has(write_rows, monkeypatch:
     expected = [problem for _, problem in iter_problems(source)]
     monkeypatch.setattr(load, "_BATCH", 2)
     table = stored(source)
-    assert list(table) == expected == load_problems(source).problems
+    assert list(table) == expected == list(load_problems(source))
     assert [table[i] for i in range(-5, 5)] == 2 * expected
     assert table[1:3] == expected[1:3]
     assert table.anchored.tolist() == [0, 2, 3, 4]
@@ -85,7 +85,7 @@ def test_a_table_gives_the_problems_that_its_source_has(write_rows, monkeypatch:
 
 
 def test_another_process_opens_the_file_which_is_gone_for_later_ones(write_rows):
-    table, _ = store_problems(write_rows(row(0), row(1)))
+    table = store_problems(write_rows(row(0), row(1)))
     held = pickle.dumps(table)
     other = pickle.loads(held)
     table.path.unlink()
@@ -139,8 +139,8 @@ def test_the_next_run_removes_the_file_of_a_killed_one_and_no_other(write_rows, 
             time.sleep(0.05)
         process.kill()
     assert len(left) == 1
-    first, _ = store_problems(source, folder=folder)
-    second, _ = store_problems(source, folder=folder)
+    first = store_problems(source, folder=folder)
+    second = store_problems(source, folder=folder)
     assert set(folder.iterdir()) == {first.path, second.path}
 
 

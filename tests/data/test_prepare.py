@@ -67,7 +67,7 @@ def test_write_problems_gives_back_what_load_problems_reads_and_keeps_the_older_
     path = tmp_path / "new" / "out.jsonl"
     for problems in ([CHAT], PROBLEMS):
         write_problems(problems, path)
-        assert load_problems(str(path)).problems == problems
+        assert list(load_problems(str(path))) == problems
     first, *others = path.read_text(encoding="utf-8").splitlines()
     assert first == '{"id": "a", "prompt": "3+4= ä", "answer": "7", "expert_solution": "one\\nline", "source": "s"}'
     assert [json.loads(line)["expert_solution"] for line in others] == [["x", "y"], None]

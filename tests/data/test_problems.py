@@ -6,7 +6,7 @@ import pytest
 from datasets import Dataset
 
 from gar.data.arithmetic import load_arithmetic
-from gar.data.load import load_problems, load_run_problems
+from gar.data.load import load_problems
 from gar.data.problems import (
     evaluation_data,
     iter_problems,
@@ -71,7 +71,7 @@ def test_load_problems_rejects_an_empty_source_and_says_why_no_row_gives_a_probl
     with raises(DataError, None, "gsm8k", "3 x nothing after ####"):
         load_problems(path)
     options = SourceSettings(column_schema="gar", prompt_field="question")
-    assert load_problems(path, options=options).problems[0].answer == "just 7"
+    assert load_problems(path, options=options)[0].answer == "just 7"
     assert (schema_of(path).name, schema_of(path, options).name) == ("gsm8k", "gar")
 
 
@@ -105,16 +105,16 @@ def test_prompt_hash_ignores_white_space_and_nothing_else():
     assert prompt_hash("3 + 4 =", seed=17) == 10483405682060780254  # another value would change every published subset
 
 
-def test_the_problems_of_a_run_are_those_of_its_data_section(write_rows):
-    found = load_run_problems(DataSettings(split="test", subset="guess", max_problems=3))
+def test_load_problems_reads_the_named_split_subset_and_columns(write_rows):
+    found = load_problems("arithmetic", options=SourceSettings(split="test", subset="guess"), max_problems=3)
     assert list(found) == load_arithmetic("test", "guess")[:3]
     rows = [{"id": f"n-{i}", "question": f"{i}+1=", "answer": str(i + 1)} for i in range(5)]
     source = write_rows(*rows[:2], "no json", *rows[2:])
-    settings = DataSettings(source=source, prompt_field="question", answer_field="answer")
-    first = load_run_problems(settings.model_copy(update={"max_problems": 2})).problems
+    options = SourceSettings(prompt_field="question", answer_field="answer")
+    first = load_problems(source, options=options, max_problems=2)
     assert [(problem.prompt, problem.answer) for problem in first] == [("0+1=", "1"), ("1+1=", "2")]
     with raises(DataError, None, "rows.jsonl:3"):
-        load_run_problems(settings)
+        load_problems(source, options=options)
 
 
 def test_evaluation_data_is_that_of_the_run_from_another_place(tmp_path, monkeypatch):

@@ -4,8 +4,8 @@ from collections import Counter
 
 import pytest
 
-from gar.data.load import load_run_problems
-from gar.settings import DataSettings, VerifySettings
+from gar.data.load import load_problems
+from gar.settings import VerifySettings
 from gar.verify import Verifier
 from paper.tasks.__main__ import write_task
 from paper.tasks.chains import TASKS, load_task
@@ -118,7 +118,7 @@ def test_a_written_task_is_read_as_the_problems_that_were_drawn(tmp_path):
         ("word-problems", "reduction"),
     ):
         for path in write_task(name, tmp_path, expert):
-            read = load_run_problems(DataSettings(source=str(path))).problems
+            read = load_problems(str(path))
             drawn = load_task(name, path.stem) if name in TASKS else load_word_problems(path.stem, expert)
             assert [values(problem) for problem in read] == [values(problem) for problem in drawn]
             assert len(read) == NUM_PROBLEMS[path.stem]

@@ -23,7 +23,7 @@ from safetensors.torch import save_file
 
 from gar.cli.main import main
 from gar.config import make_config, read_preset, with_template
-from gar.data import load_run_problems
+from gar.data import load_problems
 from gar.errors import ConfigError, DataError, LostRankError, RecordError
 from gar.integrations.trl.arguments import grpo_arguments
 from gar.models.embedded import load_embedded
@@ -31,7 +31,7 @@ from gar.models.load import load_policy
 from gar.records import RunFolder, open_run
 from gar.records.checkpoints import find_checkpoint, seal_checkpoint
 from gar.records.manifest import DamageError
-from gar.settings import DataSettings, ModelSettings
+from gar.settings import ModelSettings
 from gar.train.inputs import RunInputs, show
 from gar.train.resume import resume_point, resumed_config
 from gar.train.run import _check_reporters, dry_run
@@ -395,6 +395,6 @@ def test_an_evaluation_is_made_again_where_its_problems_have_changed_under_their
     folder = RunFolder.create(tmp_path, "run")
     for answer in ("7", "7", "8"):
         path = write_jsonl(tmp_path / "problems.jsonl", [{"id": "a", "prompt": "3+4=", "answer": answer}])
-        inputs.evaluation_sets = {"test": load_run_problems(DataSettings(source=path)).problems}
+        inputs.evaluation_sets = {"test": load_problems(path)}
         inputs.evaluate(folder, "before", step=0)
     assert asked == [["7"], ["8"]]

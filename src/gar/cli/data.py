@@ -4,7 +4,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import tyro
 from pydantic import Field
@@ -22,9 +22,6 @@ from gar.errors import ConfigError
 from gar.models.hub import check_model_name
 from gar.settings import ModelSettings, SourceSettings
 from gar.types import Problem, Status, Tags
-
-if TYPE_CHECKING:
-    from gar.data.load import LoadedProblems
 
 _NUM_EXAMPLES = 5
 _Off = Annotated[bool, tyro.conf.arg(help_behavior_hint="(the flag turns it off)")]
@@ -128,14 +125,14 @@ class _Prompts(_Files):
     """Which response format the prompts ask for."""
     tags: tyro.conf.OmitArgPrefixes[Tags] = Tags()
 
-    def load(self) -> "LoadedProblems":
+    def load(self) -> Sequence[Problem]:
         """All problems. Prints how many there are."""
         from gar.data.load import load_problems  # with pyarrow.compute, which the other commands do without
 
         loaded = load_problems(self.source, options=self)
         for note in loaded.notes:
             show(note)
-        lacking = sum(not problem.anchors for problem in loaded)
+        lacking = len(loaded) - len(loaded.anchored)
         _show_counts(self.source, {"problems": len(loaded), "without an expert solution": lacking})
         return loaded
 
@@ -162,7 +159,7 @@ class _Verl(_Prompts):
         self.check(".parquet")
         from gar.integrations.verl.data import write_verl_problems
 
-        write_verl_problems(self.load().problems, self.out, template=self.template, tags=self.tags)
+        write_verl_problems(self.load(), self.out, template=self.template, tags=self.tags)
         return DONE
 
 
@@ -200,7 +197,7 @@ class _Guide(_Prompts):
         from gar.models.load import load_policy
         from gar.verify import Verifier
 
-        problems = self.load().problems
+        problems = self.load()
         policy, tokenizer = load_policy(ModelSettings(path=self.model))
         sampling = Sampling(max_new_tokens=self.max_new_tokens, temperature=1.0, seed=self.seed, batch_size=256)
         with Verifier(format="boxed" if self.template == "boxed" else "think-answer", tags=self.tags) as verifier:

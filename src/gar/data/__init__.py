@@ -8,7 +8,7 @@ from gar.lazy import lazy_names
 
 if TYPE_CHECKING:
     from gar.data.guide import guided_copy
-    from gar.data.load import load_problems, load_run_problems
+    from gar.data.load import load_problems
     from gar.data.prepare import write_problems
     from gar.data.problems import prompt_text
     from gar.data.prompts import render_problems
@@ -30,7 +30,6 @@ __all__ = [
     "iter_rows",
     "load_arithmetic",
     "load_problems",
-    "load_run_problems",
     "prompt_text",
     "render_problems",
     "write_problems",

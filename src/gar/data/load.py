@@ -10,9 +10,8 @@ import sys
 import tempfile
 import weakref
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, cast
@@ -29,7 +28,7 @@ from gar.data.rows import Row
 from gar.data.table import LazyProblems, filled
 from gar.errors import DataError
 from gar.records.files import system_errors
-from gar.settings import DEFAULT_SOURCE, EMBEDDED_TASKS, DataSettings, SourceSettings
+from gar.settings import DEFAULT_SOURCE, EMBEDDED_TASKS, SourceSettings
 from gar.types import Problem
 
 _BATCH = 4096
@@ -50,6 +49,8 @@ class ProblemTable(LazyProblems):
         with system_errors(path, "read"):
             self._rows: pa.Table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
         self.prompt_bytes = np.full(len(self._rows), -1) if prompt_bytes is None else prompt_bytes
+        self.notes: list[str] = []
+        """What was dropped and what lacks an anchor."""
         self._chosen: np.ndarray | None = None
         self._render: Renderer | None = None
 
@@ -118,26 +119,10 @@ class ProblemTable(LazyProblems):
         return xxh3_128(f"{self.digest} {self._render}".encode() + chosen).hexdigest()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LoadedProblems:
-    """The problems of a source, to be iterated like a list. `notes` names what was dropped and what lacks an anchor."""
-
-    problems: Sequence[Problem]
-    notes: list[str]
-
-    def __iter__(self) -> Iterator[Problem]:
-        """The problems in order."""
-        return iter(self.problems)
-
-    def __len__(self) -> int:
-        """Number of problems."""
-        return len(self.problems)
-
-
 def load_problems(
     source: str, *, options: SourceSettings = DEFAULT_SOURCE, max_problems: int | None = None
-) -> LoadedProblems:
-    """Load every problem of a source into memory. (`iter_problems` streams them.)
+) -> ProblemTable:
+    """The problems of a source, not yet rendered as prompts. (`iter_problems` streams them.)
 
     Args:
         source: As in `iter_problems`.
@@ -147,20 +132,9 @@ def load_problems(
     Raises:
         DataError: As `iter_problems`, or an id is used twice, or no row gives a problem.
     """
-    table, notes = store_problems(source, options=options, max_problems=max_problems)
+    table = store_problems(source, options=options, max_problems=max_problems)
     table.path.unlink()
-    return LoadedProblems(problems=list(table), notes=notes)
-
-
-def load_run_problems(settings: DataSettings) -> LoadedProblems:
-    """The first `max_problems` problems of a run, not yet rendered as prompts. Each is read when it is asked for.
-
-    Raises:
-        DataError: As `load_problems`.
-    """
-    table, notes = store_problems(settings.source, options=settings, max_problems=settings.max_problems)
-    table.path.unlink()
-    return LoadedProblems(problems=table, notes=notes)
+    return table
 
 
 def store_problems(
@@ -169,13 +143,10 @@ def store_problems(
     options: SourceSettings = DEFAULT_SOURCE,
     max_problems: int | None = None,
     folder: Path | None = None,
-) -> tuple[ProblemTable, list[str]]:
+) -> ProblemTable:
     """Read every problem of a source into a file that the caller removes when all processes have opened it.
 
     Memory holds a batch of rows. `folder` is where the file lies, None for the folder of temporary files.
-
-    Returns:
-        The problems, and what was dropped or lacks an anchor, in words.
 
     Raises:
         DataError: As `load_problems`.
@@ -198,7 +169,8 @@ def store_problems(
         os.close(handle)
         raise
     weakref.finalize(table, os.close, handle)  # and with it the lock
-    return table, notes.texts(len(table))
+    table.notes = notes.texts(len(table))
+    return table
 
 
 def _locked_file(folder: Path) -> tuple[int, Path]:

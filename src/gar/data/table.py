@@ -1,7 +1,7 @@
 """Problems that stay in Arrow. Each is read on request. Checks of all rows run in Arrow."""
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
@@ -62,7 +62,8 @@ class DatasetProblems(LazyProblems):
         for column, fault in ((self._schema.prompt, "the prompt is empty"), (self._schema.answer, "")):
             filled = self._filled(column) if column else None
             if filled is not None and not filled.all():
-                raise _bad_row(int(filled.argmin()) + 1, fault or self._schema.no_answer)
+                number = int(filled.argmin()) + 1
+                raise DataError(f"row {number}: {fault or self._schema.no_answer}. Leave out such rows.")
 
     def _check_ids(self) -> None:
         ids = self._column(self._schema.id)
@@ -78,11 +79,7 @@ class DatasetProblems(LazyProblems):
         return len(self._rows)
 
     def _read(self, index: int) -> Problem:
-        return self.of(self._rows[index], index)
-
-    def of(self, row: Mapping[str, Any], index: int) -> Problem:
-        """The problem of a row, which has this position."""
-        return problem_of(row, self._schema, number=index + 1)
+        return problem_of(self._rows[index], self._schema, number=index + 1)
 
     @property
     def anchored(self) -> np.ndarray:
@@ -95,16 +92,13 @@ class DatasetProblems(LazyProblems):
 
     def _filled(self, name: str) -> np.ndarray | None:
         """Which rows have a value that is not empty. None if Arrow does not have the column."""
-        column = self._column(name)
-        return None if column is None else self._ordered(filled(column))
-
-    def _ordered(self, values: np.ndarray) -> np.ndarray:
-        """Values of Arrow's rows in the order of the data set, which may be a selection of them."""
-        chosen = self._rows._indices
-        return values if chosen is None else values[chosen.column(0).to_numpy()]
+        column, chosen = self._column(name), self._rows._indices
+        if column is None or chosen is None:
+            return None if column is None else filled(column)
+        return filled(column)[chosen.column(0).to_numpy()]
 
     def _column(self, name: str) -> Any:
-        """A column as Arrow has it, before any selection. None if it does not: a transform may make it."""
+        """A column as Arrow has it, before any selection (`Dataset._indices`). None if a transform may make it."""
         if self._rows.format["type"] == "custom" or not name:
             return None
         table, (first, *rest) = self._rows.data, name.split(".")
@@ -161,10 +155,6 @@ def _hashes(texts: pa.Array) -> np.ndarray:
     terms = np.where(from_end < len(_POWERS), _POWERS[np.minimum(from_end, len(_POWERS) - 1)] * signs, 0)
     sums = np.concatenate([np.zeros(1, dtype=np.uint64), np.cumsum(terms, dtype=np.uint64)])
     return np.diff(sums[ends - ends[0]]) + lengths.astype(np.uint64)
-
-
-def _bad_row(number: int, fault: str) -> DataError:
-    return DataError(f"row {number}: {fault}. Leave out such rows.")
 
 
 def anchored(problems: Sequence[Problem]) -> np.ndarray:

@@ -75,7 +75,7 @@ def _check_sources(config: RunConfig) -> None:
             raise DataError(_with_hint(error, source)) from None
         if Path(source).is_file():
             limit = min(settings.max_problems or _FIRST_PROBLEMS, _FIRST_PROBLEMS)
-            problems = load_problems(source, options=settings, max_problems=limit).problems
+            problems = load_problems(source, options=settings, max_problems=limit)
             if settings is config.data and len(problems) < _FIRST_PROBLEMS:
                 _check_training(config, problems)
 

@@ -211,11 +211,11 @@ class RunInputs:
         def read() -> list[ProblemTable]:
             found = []
             for data in wanted:
-                table, notes = store_problems(
+                table = store_problems(
                     data.source, options=data, max_problems=data.max_problems, folder=self._shared_folder()
                 )
                 found.append(table)
-                for note in notes:
+                for note in table.notes:
                     self.say(f"[yellow]{escape(note)}[/]")
             return found
 

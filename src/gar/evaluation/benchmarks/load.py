@@ -122,7 +122,7 @@ def load_benchmark(spec: str, *, limit: int | None = None, fields: SourceSetting
     benchmark, notes = BENCHMARKS.get(name), list[str]()
     if not equals and named.endswith(FILE_SUFFIXES):
         benchmark, read = Benchmark(name=source_name(spec), num_problems=0), load_problems(spec, options=fields)
-        source, problems, notes = spec, read.problems, [note for note in read.notes if "no expert solution" not in note]
+        source, problems, notes = spec, list(read), [note for note in read.notes if "no expert solution" not in note]
     elif benchmark is None:
         raise ConfigError(
             f"unknown benchmark '{name}'.{did_you_mean(name, BENCHMARKS)} Expected NAME=FILE, a file of problems, or "

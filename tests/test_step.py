@@ -16,7 +16,7 @@ from torch import Tensor
 from gar.core import group_advantages, reinforce_plus_plus_advantages
 from gar.errors import ConfigError
 from gar.integrations.slime.settings import SLIME
-from gar.integrations.trl.flags import TRL
+from gar.integrations.trl.arguments import TRL
 from gar.integrations.verl.settings import VERL
 from gar.methods import METHODS, Engine, ScoredBatch
 from gar.response import Anchors, Response, ScoringFault, SignalStatus, TokenSequence

@@ -191,7 +191,6 @@ _TRL = (
     Rule("trl.importance_sampling_level", ("token",), "the method weighs the ratio of each token by itself", _GATE),
     Rule("trl.delta", (None,), "it clips ratios, and the method has a soft gate instead", _GATE),
     Rule("updates_per_rollout", _REPEATS, "with one, every ratio is 1. Set trl.num_iterations to 2", _GATE),
-    Rule("processing_class", (None, "a tokenizer"), "GAR works on text"),
     Rule("trl.fp16", _OFF, "it needs an accelerator, and this machine has none", {"accelerator": (False,)}),
 )
 
@@ -299,4 +298,4 @@ RULES: tuple[Rule, ...] = tuple(
     )
     for rule in rules
 )
-"""Every row, except for a method's own values (`gar.methods.settings.own_rules`)."""
+"""Every row, except for a method's own values (`gar.methods.plan.own_rules`)."""

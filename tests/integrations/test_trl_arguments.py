@@ -11,9 +11,8 @@ from trl import GRPOConfig
 
 from gar.config import make_config
 from gar.errors import ConfigError
-from gar.integrations.trl.arguments import DEFAULTS, grpo_arguments, in_folder, with_method
+from gar.integrations.trl.arguments import DEFAULTS, TRL, grpo_arguments, in_folder, trl_flags, with_method
 from gar.integrations.trl.callbacks import RunCallback
-from gar.integrations.trl.flags import TRL, trl_flags
 from gar.methods import METHODS
 from gar.records import RunFolder, open_run
 from gar.step import plan_shaping

@@ -14,7 +14,7 @@ from torch.distributed.tensor import DTensor
 from gar.data.arithmetic import load_arithmetic
 from gar.errors import ModelError
 from gar.evaluation.evaluate import evaluate_policy
-from gar.integrations.trl.sharded import sample_on_main
+from gar.integrations.trl.sampling import sample_on_main
 from gar.models.embedded import load_embedded
 from gar.settings import EvaluateSettings
 from tests.integrations.replay import AnswerVerifier

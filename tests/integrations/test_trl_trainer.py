@@ -10,7 +10,7 @@ from trl import GRPOConfig
 
 from gar.data.arithmetic import load_arithmetic
 from gar.errors import ConfigError
-from gar.integrations.trl.flags import inexact_resumes
+from gar.integrations.trl.arguments import inexact_resumes
 from gar.integrations.trl.trainer import GARTrainer
 from gar.models.embedded import load_embedded
 from gar.settings import AdvantageSettings, SignalSettings

@@ -10,7 +10,7 @@ import torch
 from accelerate import Accelerator
 
 from gar.errors import DataError, ModelError
-from gar.integrations.trl.sharded import sample_on_main
+from gar.integrations.trl.sampling import sample_on_main
 from gar.models.embedded import load_embedded
 from gar.response import Response
 from gar.rollouts.generate import generate_responses

@@ -34,7 +34,7 @@ from gar.records.manifest import DamageError
 from gar.settings import ModelSettings
 from gar.train.inputs import RunInputs, show
 from gar.train.resume import resume_point, resumed_config
-from gar.train.run import _check_reporters, dry_run
+from gar.train.run import dry_run
 from gar.train.status import status_of
 from tests.support.errors import raises
 from tests.support.files import write_jsonl
@@ -359,11 +359,6 @@ def test_a_model_of_ones_own_is_told_the_format():
         ({}, "plain"),
     ):
         assert with_template(make_config(changes)).data.template == template
-
-
-def test_an_unknown_tracker_is_an_error():
-    with raises(ConfigError, "trl.report_to"):
-        _check_reporters(["wandbb"])
 
 
 # Inputs.

@@ -10,9 +10,8 @@ from gar.methods.base import (
     outcome_rewards,
 )
 from gar.methods.gar import gradient_aligned_shape
-from gar.methods.plan import Engine
+from gar.methods.plan import Engine, resolve_signal, unread_settings
 from gar.methods.registry import METHODS, find_method, register
-from gar.methods.settings import resolve_signal, unread_settings
 
 __all__ = [
     "BONUS_SETTINGS",

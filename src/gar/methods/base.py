@@ -1,8 +1,8 @@
 """A method: arithmetic on a batch of responses, and a declaration of what it needs."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -59,20 +59,6 @@ class ShapedRewards:
     penalties: Tensor
 
 
-class Trainer(Protocol):
-    """What a run asks of a method's trainer: what transformers' `Trainer` has."""
-
-    state: Any
-
-    def train(self, resume_from_checkpoint: str | None = None) -> Any:
-        """Train to the end, from a checkpoint's state if there is one."""
-        ...
-
-    def save_model(self, output_dir: str | None = None) -> None:
-        """Write the model to a folder."""
-        ...
-
-
 @dataclass(frozen=True, kw_only=True)
 class Method:
     """One row of the paper's tables. Drivers compute only what it declares.
@@ -84,14 +70,14 @@ class Method:
         alignment: What `ScoredBatch.alignment` holds. None for nothing.
         scores_all: Every response is scored, not only eligible ones that may earn a bonus.
         compares_responses: `ScoredBatch.vectors` holds the vectors of all responses.
-        signal: Fields of `SignalSettings` that belong to the method. `gar.methods.settings` puts them in force.
+        signal: Fields of `SignalSettings` that belong to the method. `gar.methods.plan` puts them in force.
         reward: Fields of `RewardSettings` that `shape` reads.
         estimator: How rewards become advantages, unless the run chooses another way.
         gate: Weight of each token in the policy loss, from log-probabilities, old ones, and advantages.
         trl: Fields of `trl.GRPOConfig` that belong to the method. A run with different values is rejected.
         settings: A section of the configuration, under the method's own name (`-` becomes `_`).
-        trainer: Makes a trainer from `gar.integrations.trl.RunParts`, or an iterator over the trainers of several
-            phases, each made when the one before has ended. None: `GARTrainer`.
+        trainer: Makes a `Trainer` of transformers from `gar.integrations.trl.RunParts`, or an iterator over those of
+            several phases, each made when the one before has ended. None: `GARTrainer`.
         trains_on_experts: The expert solutions are trained on, so they are required.
         samples: Every optimizer step has responses, so that runs can be paired by their prompts.
         check: Takes a run's configuration and TRL's `GRPOConfig` before anything is loaded. Raises `ConfigError`.
@@ -113,7 +99,7 @@ class Method:
     gate: Callable[[Tensor, Tensor, Tensor], Tensor] | None = None
     trl: Mapping[str, Any] = field(default_factory=dict)
     settings: type[Settings] | None = None
-    trainer: Callable[[Any], Trainer | Iterable[Trainer]] | None = None
+    trainer: Callable[[Any], Any] | None = None
     trains_on_experts: bool = False
     samples: bool = True
     check: Callable[[RunConfig, Any], None] | None = None

@@ -58,7 +58,6 @@ def _check_rules(config: RunConfig) -> None:
         "trl.num_generations": group,
     }
     check_fields(config.trl, facts | missing_packages())
-    check_trackers(config.trl.get("report_to"))
 
 
 def _check_sources(config: RunConfig) -> None:
@@ -131,7 +130,7 @@ _MADE_WITH = {
 }
 """Files that the packaged settings read, and the commands that make them, as in their comments."""
 
-_CHECKS = (_check_rules, _check_sources, _check_model, _check_verifier, check_upload, _check_output)
+_CHECKS = (_check_rules, check_trackers, _check_sources, _check_model, _check_verifier, check_upload, _check_output)
 
 
 def _with_hint(error: GarError, name: str) -> str:

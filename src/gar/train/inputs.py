@@ -26,8 +26,7 @@ from gar.data.rows import source_name
 from gar.errors import ConfigError, printable
 from gar.evaluation.evaluate import Sampling, SetResult, evaluate_policy
 from gar.evaluation.preflight import preflight, render
-from gar.integrations.trl.arguments import sampling_of
-from gar.integrations.trl.flags import check_problems
+from gar.integrations.trl.arguments import check_problems, sampling_of
 from gar.integrations.trl.ranks import is_main, on_main
 from gar.methods import METHODS
 from gar.models.adapters import check_adapter, lora_config

@@ -14,16 +14,13 @@ from typing import Any
 from accelerate import PartialState
 from rich.markup import escape
 from transformers import PrinterCallback, ProgressCallback
-from transformers.integrations import get_reporting_integration_callbacks
 
 from gar.config import RunConfig, dump_yaml, with_template
 from gar.data.rows import source_name
-from gar.errors import ConfigError, RecordError, first_line
-from gar.integrations.trl.arguments import grpo_arguments, in_folder
+from gar.errors import ConfigError, RecordError
+from gar.integrations.trl.arguments import RunParts, grpo_arguments, in_folder, inexact_resumes
 from gar.integrations.trl.callbacks import RunCallback
 from gar.integrations.trl.fields import unread_fields
-from gar.integrations.trl.flags import inexact_resumes
-from gar.integrations.trl.parts import RunParts
 from gar.integrations.trl.ranks import (
     check_ranks,
     check_saves_whole_model,
@@ -32,9 +29,8 @@ from gar.integrations.trl.ranks import (
     on_main,
     refuse_sharded_adapter,
 )
-from gar.integrations.trl.sharded import sample_on_main
+from gar.integrations.trl.sampling import colocated_vllm, sample_on_main
 from gar.integrations.trl.trainer import GARTrainer
-from gar.integrations.trl.vllm_generate import colocated_vllm
 from gar.integrations.watchdog import Collapse, Watchdog
 from gar.interrupts import Interrupts
 from gar.methods import METHODS, unread_settings
@@ -137,7 +133,6 @@ class _Run:
         self.config = config
         self.arguments, self._shaping = grpo_arguments(config)
         check_ranks(self.arguments)
-        _check_reporters(self.arguments.report_to)
         self.say: Say = say if is_main() else lambda text: None
         unread = _unread(config)
         if unread:
@@ -381,15 +376,6 @@ class _Run:
             self.say(f"Adapter         {folder.path / 'adapter'}")
         self.say(f"Learning curve  {folder.path / _CURVE}.png")
         self.say(f"One page        gar report {folder.path}")
-
-
-def _check_reporters(names: Any) -> None:
-    """Make the trackers once, so that a missing one fails now. The trainer makes them only minutes later."""
-    try:
-        for tracker in get_reporting_integration_callbacks(names):
-            tracker()
-    except (ValueError, RuntimeError, ImportError) as error:
-        raise ConfigError(f"trl.report_to: {first_line(error)}", code="trl.report_to") from error
 
 
 def _unread(config: RunConfig) -> list[str]:

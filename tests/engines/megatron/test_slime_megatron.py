@@ -116,8 +116,8 @@ def captured(chunks: list[Any]) -> dict[str, dict[str, Any]]:
     from megatron.core import mpu
 
     from gar.integrations.slime import postprocess
-    from gar.integrations.slime.capture import captured_pass
     from gar.integrations.slime.forward import captured_means
+    from gar.integrations.slime.policy import captured_pass
     from gar.integrations.slime.settings import read_settings
     from tests.engines.slime_standin import compute_log_prob, split_by_data_parallel_rank
 

@@ -10,9 +10,8 @@
 Importing this imports neither slime nor Megatron.
 """
 
-from gar.integrations.slime.capture import before_log_prob
 from gar.integrations.slime.convert import convert_samples, outcome_reward
-from gar.integrations.slime.policy import on_megatron_init
+from gar.integrations.slime.policy import before_log_prob, on_megatron_init
 from gar.integrations.slime.postprocess import postprocess
 
 __all__ = ["before_log_prob", "convert_samples", "on_megatron_init", "outcome_reward", "postprocess"]

@@ -1,7 +1,9 @@
-"""The chunks of the policy in slime's Megatron, recorded as they are built."""
+"""What a process keeps between slime's hooks: the policy's chunks, and the inputs of its head in slime's own pass."""
 
+import dataclasses
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 import torch.distributed as dist
@@ -9,45 +11,14 @@ from torch import nn
 from torch.nn.modules.module import register_module_module_registration_hook
 
 from gar.errors import ConfigError, ModelError
-from gar.integrations.slime.settings import read_shaping
+from gar.integrations.megatron import HeadInputs, watch_head
+from gar.integrations.slime.settings import capture_of, read_shaping
 
+_POLICY_PASS = ""
+"""slime's store_prefix of the policy's pass. Other models have "ref_" and "teacher_", GAR's passes "gar_"."""
 
-class _Watch:
-    """Collects the chunks that Megatron wraps for data parallelism, from `start` until they are first used."""
-
-    seen: Sequence[Any] = ()
-    hook: Any = None
-
-    def start(self, wrapper: type) -> None:
-        self.stop()
-        self.seen = seen = []
-
-        def keep(module: nn.Module, name: str, _: nn.Module | None) -> None:
-            if name == "module" and isinstance(module, wrapper):
-                seen.append(module)
-
-        self.hook = register_module_module_registration_hook(keep)
-
-    def stop(self) -> None:
-        if self.hook is not None:
-            self.hook.remove()
-            self.hook = None
-
-
-_watch = _Watch()
-
-
-def policy_chunks() -> list[Any]:
-    """The policy's chunks on this rank, one per virtual pipeline stage, in order."""
-    _watch.stop()
-    if not _watch.seen:
-        raise ModelError(
-            "Megatron has wrapped no model in its DistributedDataParallel since "
-            "gar.integrations.slime.on_megatron_init ran. Is the hook set by --custom-megatron-init-path, and is "
-            "the model sharded by Megatron's own means, not by FSDP?",
-            code="no-policy",
-        )
-    return list(_watch.seen)
+_chunks: list[Any] = []
+_collecting = ExitStack()  # open from `on_megatron_init` until the chunks are first used
 
 
 def on_megatron_init(args: Any) -> None:
@@ -65,4 +36,60 @@ def on_megatron_init(args: Any) -> None:
             "this slime is older than 0.3.0, the first version with the hooks that GAR needs: update it",
             code="slime-version",
         )
-    _watch.start(DistributedDataParallel)
+
+    def keep(module: nn.Module, name: str, _: nn.Module | None) -> None:
+        if name == "module" and isinstance(module, DistributedDataParallel):
+            _chunks.append(module)
+
+    _collecting.close()
+    _chunks.clear()
+    _collecting.callback(register_module_module_registration_hook(keep).remove)
+
+
+def policy_chunks() -> list[Any]:
+    """The policy's chunks on this rank, one per virtual pipeline stage, in order."""
+    _collecting.close()
+    if not _chunks:
+        raise ModelError(
+            "Megatron has wrapped no model in its DistributedDataParallel since "
+            "gar.integrations.slime.on_megatron_init ran. Is the hook set by --custom-megatron-init-path, and is "
+            "the model sharded by Megatron's own means, not by FSDP?",
+            code="no-policy",
+        )
+    return list(_chunks)
+
+
+class _HeldInputs(list[HeadInputs]):
+    """Inputs of the head in each micro-batch. Hidden states are moved to host memory, so the pass needs no more."""
+
+    def append(self, inputs: HeadInputs) -> None:
+        super().append(dataclasses.replace(inputs, hidden=inputs.hidden.cpu()))
+
+
+_seen = _HeldInputs()
+_stop: Callable[[], None] | None = None
+
+
+def before_log_prob(args: Any, model: Any, store_prefix: str) -> None:
+    """With `capture: logprob`, capture the pass that slime is about to make, if it is the policy's."""
+    global _seen, _stop
+    if store_prefix == _POLICY_PASS and capture_of(args) == "logprob":
+        if _stop is not None:
+            _stop()
+        _seen = _HeldInputs()
+        _stop = watch_head(model, _seen)
+
+
+def captured_pass() -> list[HeadInputs]:
+    """The micro-batches of slime's pass since the last call. Ends the capture, since slime trains afterwards."""
+    global _seen, _stop
+    if _stop is None:
+        raise ConfigError(
+            "gar.capture is 'logprob', but slime has made no log-probability pass of the policy before this step: "
+            "it skips that pass where one update per rollout lets the loss compute the log-probabilities. Make two "
+            "or more updates (--num-steps-per-rollout 2), or set gar.capture to own.",
+            code="no-pass",
+        )
+    _stop()
+    seen, _seen, _stop = _seen, _HeldInputs(), None
+    return seen

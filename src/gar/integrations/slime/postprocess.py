@@ -12,10 +12,9 @@ from torch import Tensor
 
 from gar.errors import ConfigError
 from gar.integrations.megatron import HeadInputs
-from gar.integrations.slime.capture import captured_pass
 from gar.integrations.slime.convert import PAYLOAD_KEY
 from gar.integrations.slime.forward import captured_means, sequence_means
-from gar.integrations.slime.policy import policy_chunks
+from gar.integrations.slime.policy import captured_pass, policy_chunks
 from gar.integrations.slime.settings import capture_of, read_settings, read_shaping
 from gar.integrations.watchdog import Watchdog
 from gar.response import Response

@@ -5,10 +5,8 @@ from typing import TYPE_CHECKING
 from gar.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from gar.integrations.trl.arguments import trl_arguments
+    from gar.integrations.trl.arguments import TRL, RunParts, check_batch, trl_arguments
     from gar.integrations.trl.callbacks import StepTimer
-    from gar.integrations.trl.flags import TRL, check_batch
-    from gar.integrations.trl.parts import RunParts
     from gar.integrations.trl.rollouts import RolloutBatch
     from gar.integrations.trl.trainer import GARTrainer
     from gar.integrations.watchdog import Watchdog

@@ -1,4 +1,4 @@
-"""TRL's configuration: from a `RunConfig`, and with the fields that belong to a method.
+"""TRL as an engine: its abilities, its configuration, and what else a run makes its trainer from.
 
 A field of the method that the user sets to a different value is an error.
 """
@@ -6,20 +6,69 @@ A field of the method that the user sets to a different value is an error.
 import copy
 import dataclasses
 import tempfile
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import torch
-from transformers import GenerationConfig
+from transformers import GenerationConfig, ProcessorMixin
 from trl import GRPOConfig
 
+from gar import rules
 from gar.config import RunConfig
 from gar.errors import ConfigError
-from gar.integrations.trl.fields import DEFAULTS, check_fields
-from gar.integrations.trl.flags import TRL, trl_flags
-from gar.methods import METHODS, Method
+from gar.integrations.trl.fields import DEFAULTS, check_enough, check_experts, check_fields
+from gar.methods import METHODS, Engine, Method
+from gar.methods.base import Estimator, Need
+from gar.reader import Reader
+from gar.records import RolloutRecord
+from gar.settings import section_name
 from gar.step import Shaping, plan_shaping
+from gar.types import Problem, ResponseVerifier
+
+TRL = Engine(
+    name="TRL",
+    can=frozenset(need for kind in get_args(Need) for need in get_args(kind)),  # everything
+    estimators=dict.fromkeys(get_args(Estimator), ()),
+    ddof=1,
+    eps=1e-4,
+)
+"""TRL runs every method. ddof and eps come from its advantages."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunParts:
+    """What `Method.trainer` makes a trainer from.
+
+    Attributes:
+        model: The policy. With `adapter`, the trainer adds it.
+        tokenizer: The policy's.
+        problems: The training problems, as the policy reads them.
+        reader: Reads responses and expert solutions.
+        verifier: Judges responses.
+        settings: Every setting of the run.
+        shaping: Method and settings in force, after all rules.
+        adapter: A `peft.LoraConfig`, or None.
+        arguments: TRL's, made from `settings`.
+        on_rollouts: Takes the step of the trainer under way and the records of its responses.
+    """
+
+    model: Any
+    tokenizer: Any
+    problems: Sequence[Problem]
+    reader: Reader
+    verifier: ResponseVerifier
+    settings: RunConfig
+    shaping: Shaping
+    adapter: Any
+    arguments: GRPOConfig
+    on_rollouts: Callable[[int, list[RolloutRecord]], None]
+
+    @property
+    def section(self) -> Any:
+        """The method's own section of the settings."""
+        return getattr(self.settings, section_name(self.settings.method))
 
 
 def grpo_arguments(config: RunConfig) -> tuple[GRPOConfig, Shaping]:
@@ -91,3 +140,45 @@ def sampling_of(args: GRPOConfig) -> dict[str, Any]:
         known = GenerationConfig().to_dict()
         further = {name: value for name, value in further.items() if name in known}
     return {name: getattr(args, name) for name in ("top_k", "min_p", "repetition_penalty")} | further
+
+
+def trl_flags(args: Any) -> dict[str, Any]:
+    """The fields of a `trl.GRPOConfig` as "trl.FIELD", and what follows from them."""
+    return {f"trl.{name}": value for name, value in vars(args).items()} | {
+        "updates_per_rollout": generation_passes(args) / args.gradient_accumulation_steps,
+        "on policy": args.gradient_accumulation_steps % generation_passes(args) == 0,
+        "rewards are divided": args.scale_rewards != "none",
+        "accelerator": torch.accelerator.is_available(),
+    }
+
+
+def check_processor(processing_class: Any) -> None:
+    """Raise a `ConfigError` for the processor of a model that reads more than text."""
+    if isinstance(processing_class, ProcessorMixin):
+        raise ConfigError(
+            f"processing_class is a multimodal processor ({type(processing_class).__name__}), expected a tokenizer: "
+            "GAR works on text.",
+            code="processing_class",
+        )
+
+
+def check_batch(args: Any, num_problems: int) -> None:
+    """Raise a `DataError` if there are fewer problems than a batch has groups."""
+    check_enough(args.generation_batch_size, args.num_generations, num_problems)
+
+
+def check_problems(args: Any, method: Method, problems: Sequence[Problem]) -> None:
+    """Raise a `DataError` if there are too few problems for a batch, or no expert solutions for the method."""
+    check_batch(args, len(problems))
+    if method.alignment is not None:
+        check_experts(method.name, problems)
+
+
+def generation_passes(args: Any) -> int:
+    """Forward-backward passes made on one generation of rollouts."""
+    return args.num_iterations * args.steps_per_generation
+
+
+def inexact_resumes(args: Any) -> list[str]:
+    """Why a resumed run would differ from an uninterrupted one, a sentence for each such setting."""
+    return [text for _, text in rules.faults("TRL", trl_flags(args), level="resume")]

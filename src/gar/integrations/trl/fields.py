@@ -3,12 +3,13 @@
 import ast
 import importlib.util
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
 from gar import rules
+from gar.config import RunConfig
 from gar.errors import ConfigError, DataError, did_you_mean
 from gar.types import Problem
 
@@ -36,7 +37,6 @@ def check_fields(values: Mapping[str, Any], more: Mapping[str, Any] | None = Non
     """Reject fields that no `trl.GRPOConfig` can hold, and values that break a rule. `more` adds facts."""
     types = field_types()
     wrong = [(f"trl.{name}", text) for name, value in values.items() if (text := _type_fault(name, value, types))]
-    wrong += [("trl.report_to", text) for text in _tracker_faults(values.get("report_to"))]
     facts = {f"trl.{name}": value for name, value in values.items()} | dict(more or {})
     facts["the optimizers of transformers"] = _optimizers()
     rules.raise_all([*wrong, *rules.faults("gar train", facts)])
@@ -114,67 +114,66 @@ def _fields() -> dict[str, tuple[str, str]]:
     return fields
 
 
-@cache
-def _nodes(package: str, file: str) -> Sequence[ast.stmt]:
-    """The statements of a source file of a package. None if there is no such file."""
-    spec = importlib.util.find_spec(package)
-    path = Path(*(spec.submodule_search_locations if spec else None) or ("",)) / file
-    return ast.parse(path.read_bytes()).body if path.is_file() else []
+def check_trackers(config: RunConfig) -> None:
+    """Raise a `ConfigError` for a tracker of `trl.report_to` that transformers does not know or that is not installed.
+
+    Their own checks come after the imports, and the last one with the trainer.
+    """
+    chosen, known = config.trl.get("report_to"), _known_trackers()
+    for name in chosen if isinstance(chosen, list) else [chosen]:
+        if name in (None, "none", "all"):
+            continue
+        if known and name not in known:
+            text = f"expected none or some of {', '.join(known)}.{did_you_mean(str(name), known)}"
+        else:
+            modules = _TRACKERS.get(name, (name,))
+            text = f"and it is not installed: pip install {modules[0]}"
+            if any(importlib.util.find_spec(module) for module in modules):
+                continue
+        raise ConfigError(f"trl.report_to is {name}, {text}", code="trl.report_to")
 
 
-def _classes(package: str, file: str) -> dict[str, ast.ClassDef]:
-    return {node.name: node for node in _nodes(package, file) if isinstance(node, ast.ClassDef)}
-
-
-def check_trackers(chosen: Any) -> None:
-    """Raise a `ConfigError` for a tracker of `report_to` that is not installed."""
-    for name in _trackers(chosen):
-        modules = _TRACKERS.get(name, (name,))
-        if not any(importlib.util.find_spec(module) for module in modules):
-            text = f"trl.report_to is {name}, and it is not installed: pip install {modules[0]}"
-            raise ConfigError(text, code="trl.report_to")
-
-
-def _trackers(chosen: Any) -> list[Any]:
-    names = chosen if isinstance(chosen, list) else [chosen]
-    return [name for name in names if name not in (None, "none", "all")]
-
-
-def _tracker_faults(chosen: Any) -> Iterable[str]:
-    """Values of `report_to` that transformers does not know. Its own check comes after the imports."""
-    names = _trackers(chosen)
-    for node in _nodes("transformers", "integrations/integration_utils.py") if names else ():
+def _known_trackers() -> list[str]:
+    for node in _nodes("transformers", "integrations/integration_utils.py"):
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "INTEGRATION_TO_CALLBACK":
-            known = [ast.literal_eval(key) for key in cast(ast.Dict, node.value).keys if key]
-            expected = f"expected none or some of {', '.join(known)}."
-            unknown = [name for name in names if name not in known]
-            yield from (f"trl.report_to is {name}, {expected}{did_you_mean(str(name), known)}" for name in unknown)
+            return [ast.literal_eval(key) for key in cast(ast.Dict, node.value).keys if key]
+    return []
 
 
 def _optimizers() -> tuple[str | None, ...]:
     """The names of transformers' optimizers, and None."""
-    kinds = _classes("transformers", "training_args.py").get("OptimizerNames")
-    values = [item.value for item in kinds.body if isinstance(item, ast.Assign)] if kinds else []
+    items = _class("transformers", "training_args.py", "OptimizerNames")
+    values = [item.value for item in items if isinstance(item, ast.Assign)]
     return (None, *(str(value.value) for value in values if isinstance(value, ast.Constant)))
 
 
 @cache
 def _source_fields(package: str, file: str, name: str) -> dict[str, tuple[str, str]]:
-    """Type and default of the fields of one dataclass. Empty if the package is arranged otherwise."""
-    classes = _classes(package, file)
-    return dict(_annotations(classes[name])) if classes else {}
-
-
-def _annotations(node: ast.ClassDef) -> Iterable[tuple[str, tuple[str, str]]]:
-    """Name, type and default of the fields of a dataclass that its constructor takes."""
-    for item in node.body:
+    """Type and default of the fields of a dataclass that its constructor takes."""
+    fields: dict[str, tuple[str, str]] = {}
+    for item in _class(package, file, name):
         if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name):
             kind, value = ast.unparse(item.annotation), item.value
             options = value.keywords if isinstance(value, ast.Call) else []
             words = {word.arg: ast.unparse(word.value) for word in options}
             if words.get("init") != "False" and not kind.startswith("ClassVar"):
                 default = words.get("default", "") if options else ast.unparse(value) if value else ""
-                yield item.target.id, (kind, default.strip("'\""))
+                fields[item.target.id] = (kind, default.strip("'\""))
+    return fields
+
+
+def _class(package: str, file: str, name: str) -> Sequence[ast.stmt]:
+    """The body of a class. Empty if the package is arranged otherwise."""
+    classes = (node for node in _nodes(package, file) if isinstance(node, ast.ClassDef))
+    return next((node.body for node in classes if node.name == name), [])
+
+
+@cache
+def _nodes(package: str, file: str) -> Sequence[ast.stmt]:
+    """The statements of a source file of a package. Empty if there is no such file."""
+    spec = importlib.util.find_spec(package)
+    path = Path(*(spec.submodule_search_locations if spec else None) or ("",)) / file
+    return ast.parse(path.read_bytes()).body if path.is_file() else []
 
 
 def _type_fault(name: str, value: Any, types: Mapping[str, str]) -> str:

@@ -13,8 +13,10 @@ from gar.data.problems import problem_of, problems_of
 from gar.data.schemas import ColumnSchema, choose_schema, column_value
 from gar.data.table import SAMPLE, DatasetProblems, LazyProblems, anchored
 from gar.errors import ConfigError, DataError
-from gar.integrations.trl.flags import check_problems
+from gar.integrations.trl.arguments import check_problems
 from gar.methods import Method
+from gar.reader import Reader
+from gar.scoring.anchors import check_anchors
 from gar.settings import SourceSettings
 from gar.types import Problem
 
@@ -69,8 +71,7 @@ class ProblemRows:
                 "columns prompt, answer and expert_solution, or a list of rows.",
                 code="dataset-type",
             )
-        self.streams = isinstance(rows, IterableDataset)
-        """Whether `all` are only the first rows."""
+        self._streams = isinstance(rows, IterableDataset)  # `all` are only the first rows
         self.all, self.training = self._readable(rows)
         """The problems, and TRL's training data."""
         lacking = len(self.all) - len(anchored(self.all))
@@ -82,7 +83,7 @@ class ProblemRows:
 
     def check(self, args: Any, method: Method) -> None:
         """Check what a method needs of the data set, as far as a stream shows it."""
-        if not self.streams:
+        if not self._streams:
             return check_problems(args, method, self.all)
         if method.alignment == "shuffled-anchor":
             raise ConfigError(
@@ -95,6 +96,12 @@ class ProblemRows:
             "and whether ids repeat, is not.",
             stacklevel=4,
         )
+
+    def check_anchors(self, method: Method, reader: Reader) -> None:
+        """Warn if expert solutions of a sample cannot be scored. A `DataError` if there are no others."""
+        reads = method.alignment is not None
+        if reads and (note := check_anchors(self.all, reader, whole=not self._streams)):
+            warnings.warn(note, stacklevel=3)
 
     def evaluation(self, rows: Any) -> Any:
         """TRL's evaluation data: a data set or several by name."""

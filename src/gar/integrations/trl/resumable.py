@@ -7,7 +7,7 @@ import torch
 from accelerate.utils import send_to_device
 from trl import GRPOTrainer
 
-from gar.integrations.trl.flags import generation_passes
+from gar.integrations.trl.arguments import generation_passes
 from gar.integrations.trl.ranks import lost_rank_named
 from gar.records.files import library_errors
 

@@ -9,7 +9,7 @@ from accelerate.utils import DistributedType
 from torch import Tensor, nn
 
 from gar.errors import ConfigError
-from gar.integrations.trl.flags import generation_passes
+from gar.integrations.trl.arguments import generation_passes
 from gar.models.capture import GenerationStates, capture_generation, has_dropout
 from gar.models.families import ModelParts, find_parts
 

@@ -4,7 +4,6 @@ It records the exact token ids, computes vectors, and writes the method's reward
 function, so that TRL's tables, logs and weights work as usual. `contract` checks TRL's private methods.
 """
 
-import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Self, cast
@@ -14,13 +13,11 @@ from torch import Tensor
 from trl import GRPOConfig
 
 from gar.errors import ConfigError, expect
-from gar.integrations.trl.arguments import with_method
+from gar.integrations.trl.arguments import TRL, RunParts, check_processor, trl_flags, with_method
 from gar.integrations.trl.callbacks import StepTimer
 from gar.integrations.trl.completions import completions_printed
 from gar.integrations.trl.contract import check_contract
 from gar.integrations.trl.deciding import Decider, find_decider, gar
-from gar.integrations.trl.flags import TRL, check_processor, trl_flags
-from gar.integrations.trl.parts import RunParts
 from gar.integrations.trl.problems import ProblemRows
 from gar.integrations.trl.ranks import TrlRanks, gathered_on_main
 from gar.integrations.trl.resumable import ResumableTrainer
@@ -34,7 +31,7 @@ from gar.models.capture import capture_hidden
 from gar.reader import Reader, SpanRule, judge
 from gar.records import RolloutRecord
 from gar.rollouts.generate import context_length
-from gar.scoring.anchors import AnchorReader, check_anchors
+from gar.scoring.anchors import AnchorReader
 from gar.settings import AdvantageSettings, RewardSettings, SignalSettings, WatchdogSettings
 from gar.step import Shaping, Step, plan_shaping
 from gar.types import A_VERIFIER, ResponseVerifier
@@ -123,6 +120,7 @@ class GARTrainer(ResumableTrainer):
         expect(verifier, ResponseVerifier | None, "verifier", A_VERIFIER)
         expect(watchdog, WatchdogSettings | None, "watchdog", "a gar.WatchdogSettings")
         expect(on_rollouts, Callable | None, "on_rollouts", "a function")  # pyright: ignore[reportOptionalOperand]
+        check_processor(processing_class)
         functions = self._choose_verifier(reward_funcs, correct, verifier, kwargs)
         if self._verifier is None:
             answer_field = answer_field or ""
@@ -131,12 +129,9 @@ class GARTrainer(ResumableTrainer):
         self._on_rollouts, self._method = on_rollouts, find_method(method)
         self._config = with_method(args or GRPOConfig("gar-output"), self._method)
         sections = {"signal": signal, "reward": reward, "advantage": advantage}
-        by_run = shaping is not None
-        self.shaping: Shaping = shaping or plan_shaping(
-            TRL, self._method, sections, flags=trl_flags(self._config, processing_class)
-        )
+        self.shaping: Shaping = shaping or plan_shaping(TRL, self._method, sections, flags=trl_flags(self._config))
         """Method and settings in force."""
-        if not by_run:
+        if shaping is None:
             self._problems.check(self._config, self._method)
         super().__init__(
             model=model,
@@ -148,20 +143,12 @@ class GARTrainer(ResumableTrainer):
             **kwargs,
         )
         sort_targets(self.model)
-        if processing_class is None:  # TRL has loaded it
-            check_processor(self.processing_class)
-        self._decider: Decider | None = None
-        self._own_column = 0
-        if self._verifier is None:
-            functions += self.reward_funcs[len(functions) :]  # an environment's
-            self._decider = find_decider(functions, correct, self.reward_func_names)
-            self._own_column = self._append_column(self._decider.column)
+        check_processor(self.processing_class)  # which TRL may have loaded
+        self._place_column(functions, correct)
         self._watchdog = Watchdog(watchdog or WatchdogSettings())
         self._prepare()
-        reads_anchors = self._method.alignment is not None and not by_run
-        whole = not self._problems.streams
-        if reads_anchors and (note := check_anchors(self._problems.all, self.reader, whole=whole)):
-            warnings.warn(note, stacklevel=2)
+        if shaping is None:
+            self._problems.check_anchors(self._method, self.reader)
 
     @classmethod
     def from_parts(cls, parts: RunParts, **changes: Any) -> Self:
@@ -219,14 +206,20 @@ class GARTrainer(ResumableTrainer):
             kwargs["reward_processing_classes"] = [None, *(classes if isinstance(classes, list) else [classes])]
         return [gar, *functions]
 
-    def _append_column(self, decides: int | None) -> int:
-        """Add a column for the method's bonus to the user's functions, with the weight of the one that `decides`."""
+    def _place_column(self, functions: list[Any], correct: Any) -> None:
+        """Find the column of the method's reward. If functions decide, it comes after theirs, with its weight."""
+        self._decider: Decider | None = None
+        self._own_column = 0
+        if self._verifier is not None:
+            return
+        functions += self.reward_funcs[len(functions) :]  # an environment's
+        self._decider = find_decider(functions, correct, self.reward_func_names)
+        self._own_column, decides = len(self.reward_funcs), self._decider.column
         self.reward_funcs.append(gar)
         self.reward_func_names.append(gar.__name__)
         cast(list, self.reward_processing_classes).append(None)
         weight = torch.ones(1) if decides is None else self.reward_weights[decides : decides + 1]
         self.reward_weights = torch.cat([self.reward_weights, weight])
-        return len(self.reward_funcs) - 1
 
     def _prepare(self) -> None:
         """Set what depends on the finished trainer: head, reader, anchors, loss, and the state of a step."""
@@ -314,15 +307,8 @@ class GARTrainer(ResumableTrainer):
     def _get_per_token_logps_and_entropies(
         self, model: Any, input_ids: Tensor, attention_mask: Tensor, logits_to_keep: int, *args: Any, **kwargs: Any
     ) -> tuple:
-        compute = partial(
-            super()._get_per_token_logps_and_entropies,
-            model,
-            input_ids,
-            attention_mask,
-            logits_to_keep,
-            *args,
-            **kwargs,
-        )
+        given = (model, input_ids, attention_mask, logits_to_keep, *args)
+        compute = partial(super()._get_per_token_logps_and_entropies, *given, **kwargs)
         if self._loss_inputs is not None:
             result = compute()
             if self._method.gate is not None:  # TRL reads the advantages after this

@@ -1,0 +1,233 @@
+"""Sampling for preflight and evaluations from a policy that ranks may hold in shards, or that vLLM samples from.
+
+The main process works. If others are needed, they join each call of `generate` with the same random numbers.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from functools import partial
+from typing import Any, cast
+
+import torch
+from accelerate import PartialState
+from accelerate.utils import broadcast_object_list, gather_object, send_to_device
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+from transformers import GenerationConfig
+from transformers.integrations import is_deepspeed_zero3_enabled
+from trl.distributed import DistributedBackend
+from trl.models import unwrap_model_for_generation
+
+from gar.errors import DataError, GarError, ModelError
+from gar.integrations.trl.ranks import Result, is_main, on_main
+from gar.models.families import is_sharded
+from gar.rollouts.generate import generation_state
+
+Written = list[int] | None
+"""The tokens of a response. None if the model's probabilities are NaN."""
+
+
+def sample_on_main(work: Callable[[], Result], model: Any, trainer: Any = None, vllm: Any = None) -> Result:
+    """`on_main` for work that calls the unwrapped policy `model` through `generate` alone.
+
+    Args:
+        work: Samples.
+        model: The policy.
+        trainer: The trainer that has wrapped it, None before training.
+        vllm: TRL's `VLLMGeneration`, which then samples in place of the model.
+    """
+    is_fsdp = trainer is not None and DistributedBackend(trainer.accelerator).is_fsdp
+    if vllm is not None and (trainer is not None or not DistributedBackend(vllm.accelerator).is_fsdp):
+        with vllm_generate(vllm) as generate:
+            return _shared(work, model, generate)
+    if PartialState().num_processes == 1 or not (is_fsdp or is_sharded(model) or is_deepspeed_zero3_enabled()):
+        return on_main(work)
+    with _as_trl_generates(model, trainer):
+        return _shared(work, model, partial(model.generate, synced_gpus=True))
+
+
+def _shared(work: Callable[[], Result], model: Any, generate: Callable[..., Any]) -> Result:
+    """The result of `work`. All ranks make its calls of the model's `generate` together."""
+    return _lead(work, model, generate) if is_main() else cast(Result, _follow(model, generate))
+
+
+@contextmanager
+def _as_trl_generates(model: Any, trainer: Any) -> Iterator[None]:
+    """Parameters as TRL has them when it samples rollouts: whole under ZeRO-3, the root's whole under FSDP1."""
+    if trainer is None:
+        parameters = [parameter for parameter in model.parameters() if hasattr(parameter, "ds_id")]
+        gathered = nullcontext()
+        if parameters:  # `zero.Init` has spread them, and no DeepSpeed engine gathers them yet
+            import deepspeed  # pyright: ignore[reportMissingImports]: it made the parameters
+
+            gathered = deepspeed.zero.GatheredParameters(parameters)
+        with gathered:
+            yield
+        return
+    wrapped, accelerator, args = trainer.model_wrapped, trainer.accelerator, trainer.args
+    with (
+        unwrap_model_for_generation(
+            wrapped,
+            accelerator,
+            gather_deepspeed3_params=getattr(args, "ds3_gather_for_generation", True),  # SFTConfig lacks it
+            gradient_checkpointing_kwargs=args.gradient_checkpointing_kwargs,
+        ),
+        torch.no_grad(),
+        DistributedBackend(accelerator).summon_full_params(wrapped, recurse=False),
+    ):
+        yield
+
+
+def _lead(work: Callable[[], Result], model: Any, generate: Callable[..., Any]) -> Result:
+    """Do the work. Announce each call of `generate`, and the end, to the other ranks."""
+    outcome, others_wait = ("failed", None), True
+
+    def generate_on_all(**inputs: Any) -> Any:
+        nonlocal others_wait
+        device = model.device
+        random_state = torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
+        broadcast_object_list([("generate", (send_to_device(inputs, "cpu"), random_state))])
+        try:
+            return generate(**inputs)
+        except BaseException as error:
+            others_wait = isinstance(error, GarError)  # they raise it too. Other errors leave them in `generate`
+            raise
+
+    model.generate = generate_on_all
+    try:
+        result = work()
+        outcome = ("done", result)
+    finally:
+        del model.generate
+        if others_wait:
+            broadcast_object_list([outcome])
+    return result
+
+
+def _follow(model: Any, generate: Callable[..., Any]) -> Any:
+    """Make the main process's calls of `generate` with it, until its work has ended. Return its result."""
+    device = model.device
+    while True:
+        message: list[Any] = [None]
+        event, content = broadcast_object_list(message)[0]
+        if event == "failed":
+            raise SystemExit(1)
+        if event == "done":
+            return content
+        inputs, random_state = content
+        with (
+            generation_state(model, inputs["generation_config"], seed=0),
+            suppress(GarError),  # NaN or a long prompt, which the main process reports
+        ):
+            if device.type == "cuda":
+                torch.cuda.set_rng_state(random_state, device)
+            else:
+                torch.set_rng_state(random_state)
+            generate(**send_to_device(inputs, device))
+
+
+def colocated_vllm(trainer: Any) -> Any:
+    """The `VLLMGeneration` of a trainer in colocate mode, else None."""
+    vllm = getattr(trainer, "vllm_generation", None)
+    return vllm if vllm is not None and vllm.mode == "colocate" else None
+
+
+@contextmanager
+def vllm_generate(vllm: Any) -> Iterator["VllmGenerate"]:
+    """A `generate` by vLLM on all ranks. Its memory is freed afterwards, if it sleeps during updates."""
+    try:
+        yield VllmGenerate(vllm)
+    finally:
+        if vllm.enable_sleep_mode and not vllm._llm_weights_sleeping:
+            vllm.llm.sleep(level=2)
+            vllm._llm_weights_sleeping = True
+
+
+class VllmGenerate:
+    """`generate` of transformers, as far as `gar.rollouts.generate` calls it.
+
+    All ranks call it with the same arguments and random state, and each vLLM writes a share of the responses. Each
+    response has its seed, so that the number of ranks does not change it.
+    """
+
+    def __init__(self, vllm: Any):
+        self._vllm = vllm
+        self._has_weights = False
+
+    @torch.no_grad()
+    def __call__(
+        self, *, input_ids: Tensor, attention_mask: Tensor, generation_config: GenerationConfig, **_: Any
+    ) -> Tensor:
+        """The prompts, padded on the left, with their responses, padded on the right."""
+        masked = zip(input_ids, attention_mask.bool(), strict=True)
+        prompts = [row[is_token].tolist() for row, is_token in masked]
+        self._check_lengths(max(map(len, prompts)), generation_config)
+        if not self._has_weights:
+            self._vllm.sync_weights()
+            if self._vllm.enable_sleep_mode:
+                self._vllm.llm.wake_up(tags=["kv_cache"])
+            self._has_weights = True
+        seeds = torch.randint(2**48, (len(prompts),), device=input_ids.device).tolist()
+        found = self._written(prompts, [_params(generation_config, seed) for seed in seeds])
+        rows = [torch.tensor(ids, device=input_ids.device) for ids in found]
+        pad: Any = generation_config.pad_token_id
+        return torch.cat([input_ids, pad_sequence(rows, batch_first=True, padding_value=pad)], dim=1)
+
+    def _check_lengths(self, longest: int, config: GenerationConfig) -> None:
+        """vLLM would cut responses in silence."""
+        context, new = self._vllm.llm.llm_engine.model_config.max_model_len, config.max_new_tokens or 0
+        if longest + new > context:
+            raise DataError(
+                f"a prompt has {longest} tokens and its response up to {new}, but vLLM was started for {context} "
+                "together. Raise --trl.vllm_max_model_length, drop long prompts with --data.max_prompt_tokens, or "
+                "lower --trl.max_completion_length.",
+                code="long-prompt",
+            )
+
+    def _written(self, prompts: Sequence[list[int]], params: Sequence[dict[str, Any]]) -> list[list[int]]:
+        """The responses of all ranks' vLLMs. Ranks that share one (tensor parallelism) write the same."""
+        state, shared = self._vllm.accelerator, self._vllm.tensor_parallel_size
+        mine = range(state.process_index // shared, len(prompts), state.num_processes // shared)
+        written = self._complete([prompts[i] for i in mine], [params[i] for i in mine])
+        of_all = dict(gather_object(list(zip(mine, written, strict=True))))
+        found = [of_all[i] for i in range(len(prompts))]
+        if None in found:
+            raise ModelError(
+                "the model's probabilities are NaN in vLLM, so nothing can be sampled. Did training diverge, or is "
+                "the checkpoint damaged? Look for NaN in its weights.",
+                code="not-finite",
+            )
+        return found
+
+    def _complete(self, prompts: Sequence[list[int]], params: Sequence[dict[str, Any]]) -> list[Written]:
+        from vllm import SamplingParams  # pyright: ignore[reportMissingImports]: an extra
+
+        if not prompts:
+            return []
+        outputs = self._vllm.llm.generate(
+            [{"prompt_token_ids": ids} for ids in prompts], [SamplingParams(**each) for each in params], use_tqdm=False
+        )
+        return [_checked(output.outputs[0]) for output in outputs]
+
+
+def _params(config: GenerationConfig, seed: int) -> dict[str, Any]:
+    """vLLM's sampling parameters of a `GenerationConfig`. Its end tokens alone end a response."""
+    return {
+        "n": 1,
+        "temperature": config.temperature,
+        "top_p": config.top_p,
+        "top_k": config.top_k or 0,
+        "min_p": config.min_p or 0.0,
+        "repetition_penalty": config.repetition_penalty or 1.0,
+        "max_tokens": config.max_new_tokens,
+        "stop_token_ids": config.eos_token_id,
+        "ignore_eos": True,
+        "logprobs": 0,  # the sampled token's alone
+        "seed": seed,
+    }
+
+
+def _checked(output: Any) -> Written:
+    first = output.logprobs[0][output.token_ids[0]].logprob
+    return None if math.isnan(first) else list(output.token_ids)

@@ -15,7 +15,7 @@ from gar.reader import (
     without_trailing_special,
 )
 from gar.response import TokenSequence
-from gar.settings import SignalSettings
+from gar.settings import SignalSettings, VerifySettings
 from gar.types import Tags
 from tests.support.tiny import word_tokenizer
 
@@ -59,7 +59,7 @@ def texts(tokenizer: PreTrainedTokenizerFast, ids: list[int]) -> list[str]:
 
 
 def rule_for(tokenizer: PreTrainedTokenizerFast, tags: Tags = TAGS, **settings) -> SpanRule:
-    return SpanRule.from_settings(SignalSettings(**settings), format="think-answer", tags=tags, tokenizer=tokenizer)
+    return SpanRule.from_settings(SignalSettings(**settings), VerifySettings(tags=tags), tokenizer)
 
 
 def scored(tokenizer: PreTrainedTokenizerFast, text: str, *, prefilled: bool = False, mask=None, **rule) -> list[str]:
@@ -210,8 +210,7 @@ def test_reader_reads_the_policy_s_own_turns_alone(words, bpe):
 
 def test_span_rule_follows_the_format_unless_told(words):
     def rule(format: str, span: str | None) -> SpanRule:
-        settings = SignalSettings(span=span)
-        return SpanRule.from_settings(settings, format=format, tags=TAGS, tokenizer=words)
+        return SpanRule.from_settings(SignalSettings(span=span), VerifySettings(format=format, tags=TAGS), words)
 
     assert [rule(format, None).thinking for format in ("think-answer", "boxed", "none")] == [True, False, False]
     assert rule("boxed", "think").thinking

@@ -56,9 +56,7 @@ class Policy:
     @property
     def span_rule(self) -> SpanRule:
         """Which tokens of a response are scored."""
-        return SpanRule.from_settings(
-            self.signal, format=self.config.verify.format, tags=self.tags, tokenizer=self.tokenizer
-        )
+        return SpanRule.from_settings(self.signal, self.config.verify, self.tokenizer)
 
     def encode(self, prompt: Prompt) -> list[int]:
         """Token ids of a prompt, encoded as in the run."""

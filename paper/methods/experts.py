@@ -63,7 +63,6 @@ LUFFY = Method(
     name="luffy",
     summary="grpo with the expert solution as an off-policy member of its group [arXiv 2504.14945]",
     shape=outcome_rewards,
-    trains_on_experts=True,
     trainer=_luffy,
     check=_check_luffy,
 )
@@ -73,7 +72,6 @@ CHORD = Method(
     summary="(1 - mu) grpo + mu imitation of expert solutions, mu falling: CHORD-mu [arXiv 2508.11408]",
     shape=outcome_rewards,
     settings=ChordSettings,
-    trains_on_experts=True,
     trainer=_chord,
     check=_check,
 )

@@ -17,6 +17,7 @@ from gar.settings import MAX_TOKENS, SignalSettings, VerifySettings
 from gar.types import Problem, Prompt, ResponseVerifier, Tags, problem_text
 
 TokenPieces = Callable[[Sequence[int]], list[str]]
+Checks = VerifySettings | ResponseVerifier | None
 
 _BREAK = "\n"
 """Separates two turns of the policy, so that no tag or number forms across them."""
@@ -64,8 +65,9 @@ class SpanRule:
     special_ids: frozenset[int]
 
     @classmethod
-    def from_settings(cls, settings: SignalSettings, *, format: str, tags: Tags, tokenizer: Any) -> "SpanRule":
-        """The rule of a run. An unset `span` follows the format."""
+    def from_settings(cls, settings: SignalSettings, checks: Checks, tokenizer: Any) -> "SpanRule":
+        """The rule of a run. An unset `span` follows the format of what `checks` responses. None has no format."""
+        format, tags = ("none", Tags()) if checks is None else (checks.format, checks.tags)
         span = settings.span or ("think" if format == "think-answer" else "response")
         return cls(
             thinking=span == "think",
@@ -74,12 +76,6 @@ class SpanRule:
             tags=tags,
             special_ids=special_ids(tokenizer, tags),
         )
-
-    @classmethod
-    def for_verifier(cls, settings: SignalSettings, verifier: ResponseVerifier | None, tokenizer: Any) -> "SpanRule":
-        """The rule for responses that a verifier checks. Without one there is no format."""
-        format, tags = ("none", Tags()) if verifier is None else (verifier.format, verifier.tags)
-        return cls.from_settings(settings, format=format, tags=tags, tokenizer=tokenizer)
 
 
 def special_ids(tokenizer: Any, tags: Tags) -> frozenset[int]:
@@ -222,10 +218,9 @@ class Reader:
         self.pieces: TokenPieces = token_pieces(tokenizer)
 
     @classmethod
-    def from_settings(cls, tokenizer: Any, signal: SignalSettings, verify: VerifySettings, **limits: Any) -> "Reader":
-        """The reader of a run, from its settings. `limits` are the further arguments of the class."""
-        rule = SpanRule.from_settings(signal, format=verify.format, tags=verify.tags, tokenizer=tokenizer)
-        return cls(tokenizer, rule, **limits)
+    def from_settings(cls, tokenizer: Any, signal: SignalSettings, checks: Checks, **limits: Any) -> "Reader":
+        """The reader of a run (`SpanRule.from_settings`). `limits` are the further arguments of the class."""
+        return cls(tokenizer, SpanRule.from_settings(signal, checks, tokenizer), **limits)
 
     def encode(self, prompt: Prompt) -> list[int]:
         """Token ids of a prompt, as `encode_prompt`."""

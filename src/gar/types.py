@@ -18,13 +18,12 @@ ResponseFormat = Literal["think-answer", "boxed", "none"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Anchor:
-    """One expert solution as text. `field` names the column it came from.
+    """One expert solution as text.
 
-    Example: Anchor(text="<think> 3 + 4 = 7 </think> <answer> 7 </answer>", field="expert_solution")
+    Example: Anchor(text="<think> 3 + 4 = 7 </think> <answer> 7 </answer>")
     """
 
     text: str
-    field: str = "expert_solution"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -80,7 +80,7 @@ def through_slime(tokenizer: Any, reader: Reader, verifier: Verifier) -> list[Re
                 metadata=row["metadata"],
             )
         )  # fmt: skip
-    return SampleReader(tokenizer, CONFIG, SignalSettings(), context=None).judged(samples)
+    return SampleReader(tokenizer, CONFIG, context=None).judged(samples)
 
 
 def through_verl(tokenizer: Any, reader: Reader, verifier: Verifier) -> list[Response]:

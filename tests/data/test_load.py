@@ -15,15 +15,13 @@ from transformers import PreTrainedTokenizerFast
 
 from gar.data import load, problems, table
 from gar.data.columns import batch_of, plain_batch
-from gar.data.lengths import fitting, prompt_lengths
-from gar.data.load import ProblemTable, load_problems, store_problems
+from gar.data.load import ProblemTable, fitting, load_problems, prompt_lengths, store_problems
 from gar.data.problems import SourceRows, iter_problems
 from gar.data.prompts import Renderer
 from gar.errors import DataError, RecordError
 from gar.models import load_embedded
 from gar.reader import Reader, SpanRule
 from gar.settings import SignalSettings, SourceSettings
-from gar.types import Tags
 from tests.support.errors import raises
 from tests.support.processes import running
 
@@ -54,7 +52,7 @@ def byte_tokenizer(*, nfc: bool = True, template: str | None = None) -> PreTrain
 
 
 def reader_of(tokenizer) -> Reader:
-    rule = SpanRule.from_settings(SignalSettings(), format="none", tags=Tags(), tokenizer=tokenizer)
+    rule = SpanRule.from_settings(SignalSettings(), None, tokenizer)
     return Reader(tokenizer, rule)
 
 

@@ -80,7 +80,7 @@ def test_load_problems_needs_one_of_the_named_expert_fields_somewhere(write_rows
     with raises(DataError, None, "'expert_soluton'", "Did you mean 'expert_solution'?"):
         load_problems(path, options=SourceSettings(expert_fields=("expert_soluton",)))
     loaded = load_problems(path, options=SourceSettings(expert_fields=("nowhere", "teacher")))
-    assert [each.anchors for each in loaded] == [(), (Anchor(text="by hand", field="teacher"),)]
+    assert [each.anchors for each in loaded] == [(), (Anchor(text="by hand"),)]
 
 
 def test_iter_problems_reads_row_by_row_and_goes_on_where_errors_are_collected(write_rows):

@@ -55,7 +55,7 @@ def test_read_problem_reads_the_published_columns():
         id="f-3",
         prompt="What is $1+1$?",
         answer="2",
-        anchors=(Anchor(text="We add.\nThe sum is $\\boxed{2}$.", field="solution"),),
+        anchors=(Anchor(text="We add.\nThe sum is $\\boxed{2}$."),),
         source="synthetic_math",
     )
     problem = read({name: value for name, value in NUMINA_15.items() if not name.endswith("is_valid")})
@@ -63,7 +63,7 @@ def test_read_problem_reads_the_published_columns():
     assert (problem.answer, problem.anchors[0].text, problem.source) == ("2", "We add one and one.", "olympiads")
     problem = read(GSM8K)
     assert problem.answer == "4800"
-    assert problem.anchors == (Anchor(text="Half is 48/2 = 24.\nTogether 48*100 = $4,800.", field="answer"),)
+    assert problem.anchors == (Anchor(text="Half is 48/2 = 24.\nTogether 48*100 = $4,800."),)
 
 
 def test_read_problem_drops_unusable_rows():
@@ -84,8 +84,8 @@ def test_read_problem_takes_the_first_expert_field_that_is_not_empty():
     assert [a.text for a in read(OURS | {"expert_solution": ["one", "", None, "two"]}).anchors] == ["one", "two"]
     row = OURS | {"expert_solution": "third", "human": " ", "teacher": "second", "other": "never"}
     fields = ("human", "teacher", "expert_solution", "other")
-    assert read(row, expert_fields=fields).anchors == (Anchor(text="second", field="teacher"),)
-    assert read(row, expert_fields=("nowhere", "other")).anchors == (Anchor(text="never", field="other"),)
+    assert read(row, expert_fields=fields).anchors == (Anchor(text="second"),)
+    assert read(row, expert_fields=("nowhere", "other")).anchors == (Anchor(text="never"),)
     for value in (None, "", "  \n", [], ["", None]):
         assert read(OURS | {"expert_solution": value}).anchors == ()
     assert read({"prompt": "3+4=", "answer": "7"}).anchors == ()
@@ -105,7 +105,7 @@ def test_read_problem_reads_nested_columns_and_lists_of_values():
     """verl's layout, and OlympiadBench's."""
     row = {"prompt": "3+4=", "reward_model": {"ground_truth": "7"}, "extra": {"solution": "3 + 4 = 7"}}
     problem = read(row, answer_field="reward_model.ground_truth", expert_fields=("extra.solution",))
-    assert (problem.answer, problem.anchors) == ("7", (Anchor(text="3 + 4 = 7", field="extra.solution"),))
+    assert (problem.answer, problem.anchors) == ("7", (Anchor(text="3 + 4 = 7"),))
     (problem,) = problems_of([row], SourceSettings(answer_field="reward_model.ground_truth"))
     assert problem.answer == "7"
     with raises(DataError, None, "f.jsonl:3: no column 'reward_model.truth'"):

@@ -7,7 +7,7 @@ from gar.models.embedded import load_embedded
 from gar.reader import Reader, SpanRule
 from gar.scoring.anchors import AnchorReader, check_anchors
 from gar.settings import SignalSettings
-from gar.types import Anchor, Problem, Tags
+from gar.types import Anchor, Problem
 from tests.support.errors import raises
 
 TEMPLATE = "{% if shout %}99{% endif %}{% for m in messages %}{{ m['content'] }}{% endfor %}"
@@ -21,7 +21,7 @@ def tokenizer():
 
 
 def reader_of(tokenizer, span="response", context=None, **template) -> Reader:
-    rule = SpanRule.from_settings(SignalSettings(span=span), format="none", tags=Tags(), tokenizer=tokenizer)
+    rule = SpanRule.from_settings(SignalSettings(span=span), None, tokenizer)
     return Reader(tokenizer, rule, context=context, chat_template_kwargs=template)
 
 

@@ -23,7 +23,6 @@ SCHEMA = pa.schema(
         "messages": pa.list_(pa.struct({"role": pa.string(), "content": pa.string()})),
         "answer": pa.string(),
         "anchors": pa.list_(pa.string()),
-        "expert_field": pa.string(),
         "source": pa.string(),
         "choices": pa.list_(pa.string()),
     }
@@ -41,7 +40,6 @@ def batch_of(found: Sequence[tuple[str, Problem]]) -> pa.RecordBatch:
         "messages": [None if text is not None else p.prompt for text, p in zip(texts, problems, strict=True)],
         "answer": [problem.answer for problem in problems],
         "anchors": [[anchor.text for anchor in problem.anchors] for problem in problems],
-        "expert_field": [problem.anchors[0].field if problem.anchors else "" for problem in problems],
         "source": [problem.source for problem in problems],
         "choices": [problem.choices for problem in problems],
     }
@@ -55,7 +53,7 @@ def problem_at(row: dict[str, Any]) -> Problem:
         id=row["id"],
         prompt=prompt,
         answer=row["answer"],
-        anchors=tuple(Anchor(text=text, field=row["expert_field"]) for text in row["anchors"]),
+        anchors=tuple(Anchor(text=text) for text in row["anchors"]),
         source=row["source"],
         choices=tuple(row["choices"]),
     )
@@ -94,7 +92,6 @@ def plain_batch(numbered: Sequence[tuple[int, Row]], schema: ColumnSchema, sourc
         "messages": pa.nulls(len(rows), SCHEMA.field("messages").type),
         "answer": answers,
         "anchors": pa.ListArray.from_arrays(ends, anchors.filter(has_anchor)),
-        "expert_field": pc.if_else(has_anchor, field, ""),  # pyright: ignore
         "source": _or(_mapped(str.strip, sources), name),
         "choices": [()] * len(rows),
     }

@@ -64,7 +64,7 @@ def guided_copy(problem: Problem, share: float, wording: str, tags: Tags) -> Pro
         return None
     beginning, rest = parts
     prompt = edited(problem.prompt, lambda text: wording.replace("{prompt}", text).replace("{beginning}", beginning))
-    return replace(problem, prompt=prompt, anchors=(Anchor(text=rest, field=problem.anchors[0].field),))
+    return replace(problem, prompt=prompt, anchors=(Anchor(text=rest),))
 
 
 def split_solution(solution: str, share: float, tags: Tags) -> tuple[str, str] | None:

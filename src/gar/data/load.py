@@ -19,6 +19,7 @@ from typing import Any, cast
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from tqdm import tqdm
 from xxhash import xxh3_128
 
 from gar.data.columns import SCHEMA, Digest, batch_of, plain_batch, problem_at, prompt_bytes
@@ -27,11 +28,13 @@ from gar.data.prompts import Renderer
 from gar.data.rows import Row
 from gar.data.table import LazyProblems, filled
 from gar.errors import DataError
+from gar.reader import Reader
 from gar.records.files import system_errors
 from gar.settings import DEFAULT_SOURCE, EMBEDDED_TASKS, SourceSettings
 from gar.types import Problem
 
 _BATCH = 4096
+_ENCODED = 1024
 _PREFIX, _SUFFIX = ".gar-problems-", ".arrow"
 
 
@@ -247,3 +250,34 @@ def _batches(source: str, options: SourceSettings, most: int | None, on_drop: On
             batch = batch_of(list(rows.problems(entries, on_drop=on_drop)))
         left -= len(batch)
         yield batch
+
+
+def prompt_lengths(problems: ProblemTable, render: Renderer, reader: Reader, *, enough: float) -> np.ndarray:
+    """The number of tokens of each prompt that `render` makes, as an engine would encode it, [problems].
+
+    A token of a byte-level tokenizer has at least one byte of the text. So a prompt of few bytes has at most `enough`
+    tokens: it is not encoded, and its number here is an upper bound.
+    """
+    around, known = reader.bytes_around(render.prompt), problems.prompt_bytes
+    lengths = np.full(len(problems), -1) if around is None else np.where(known < 0, -1, known + around)
+    unknown = np.flatnonzero((lengths < 0) | (lengths > enough))
+    bar = tqdm(total=len(unknown), desc="measuring prompts", unit=" prompts", delay=2, disable=None)
+    prompts = (problem.prompt for problem in problems.chosen(unknown).rendered(render))
+    for start in range(0, len(unknown), _ENCODED):
+        some = list(islice(prompts, _ENCODED))
+        lengths[unknown[start : start + _ENCODED]] = list(map(len, reader.encode_all(some)))
+        bar.update(len(some))
+    bar.close()
+    return lengths
+
+
+def fitting(lengths: np.ndarray, max_prompt_tokens: int) -> np.ndarray:
+    """The positions of the prompts of at most `max_prompt_tokens` tokens. A `DataError` if none fits."""
+    kept = np.flatnonzero(lengths <= max_prompt_tokens)
+    if not len(kept):
+        raise DataError(
+            f"no prompt fits into max_prompt_tokens = {max_prompt_tokens}: the shortest of {len(lengths)} has "
+            f"{lengths.min()}, the median {np.median(lengths):.0f}, the instruction and the chat template included. "
+            "Raise the limit. If the numbers look too large, is it the model's own tokenizer?"
+        )
+    return kept

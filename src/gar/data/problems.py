@@ -68,10 +68,11 @@ class SourceRows:
             for numbered in tqdm(rows, desc=f"reading {name}", unit=" rows", delay=2, disable=None):
                 yield from errors
                 errors.clear()
+                if numbered[1].keys() != self._columns.keys():
+                    self._columns.update(dict.fromkeys(numbered[1]))
                 yield numbered
-        except DataError:
-            yield from errors
-            raise
+        except DataError as error:
+            self._end = error
         yield from errors
 
     def take(self, most: int) -> list[RowEntry]:
@@ -79,14 +80,7 @@ class SourceRows:
 
         A `DataError` for the whole source is raised when the rows before it are taken.
         """
-        taken: list[RowEntry] = []
-        try:
-            for entry in islice(self._entries, most):
-                taken.append(entry)
-                if not isinstance(entry, DataError) and entry[1].keys() != self._columns.keys():
-                    self._columns.update(dict.fromkeys(entry[1]))
-        except DataError as error:
-            self._end = error
+        taken = list(islice(self._entries, most))
         if not taken:
             self._check_end()
         return taken

@@ -271,7 +271,7 @@ def _anchors(row: Row, schema: ColumnSchema, place: str) -> tuple[Anchor, ...]:
         texts = value if isinstance(value, list) else [value]
         anchors = [schema.anchor_of(checked_text(text, place, field)) for text in texts if text is not None]
         if any(anchors):
-            return tuple(Anchor(text=text, field=field) for text in anchors if text)
+            return tuple(Anchor(text=text) for text in anchors if text)
     return ()
 
 

@@ -2,6 +2,7 @@
 
 # pyright: reportMissingImports=false
 from collections.abc import Callable, MutableSequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,11 +26,6 @@ class HeadInputs:
     """[rows]."""
     is_split: bool
     """Whether sequence parallelism splits `hidden`."""
-
-    def whole_hidden(self, group: Any) -> Tensor:
-        """Hidden states of all tokens, gathered over `group` if they are split."""
-        hidden = self.hidden.to(self.weight.device)
-        return gather_tokens(hidden, group) if self.is_split else hidden
 
 
 def watch_head(
@@ -62,18 +58,13 @@ def watch_head(
         )
         return (hidden[:1] if spare_logits else hidden, *rest), kwargs
 
-    handles = []
+    hooks = ExitStack()
     for chunk in chunks:
         head = _head(chunk)
         if head is not None:
-            handles.append(chunk.register_forward_pre_hook(note_tokens, with_kwargs=True))
-            handles.append(head.register_forward_pre_hook(note_hidden, with_kwargs=True))
-
-    def stop() -> None:
-        for handle in handles:
-            handle.remove()
-
-    return stop
+            hooks.callback(chunk.register_forward_pre_hook(note_tokens, with_kwargs=True).remove)
+            hooks.callback(head.register_forward_pre_hook(note_hidden, with_kwargs=True).remove)
+    return hooks.close
 
 
 def check_head(chunks: list[Any]) -> None:
@@ -110,8 +101,10 @@ def head_means(
         group=group,
     )
     context = mpu.get_context_parallel_group() if mpu.get_context_parallel_world_size() > 1 else None
+    hidden = inputs.hidden.to(inputs.weight.device)
+    hidden = gather_tokens(hidden, group) if inputs.is_split else hidden
     return response_means(
-        ScoredTokens(inputs.whole_hidden(group)[rows].float(), *targets),
+        ScoredTokens(hidden[rows].float(), *targets),
         Head(inputs.weight, inputs.bias, temperature),
         signal,
         ranks=Ranks(shard, context),

@@ -78,7 +78,6 @@ class Method:
         settings: A section of the configuration, under the method's own name (`-` becomes `_`).
         trainer: Makes a `Trainer` of transformers from `gar.integrations.trl.RunParts`, or an iterator over those of
             several phases, each made when the one before has ended. None: `GARTrainer`.
-        trains_on_experts: The expert solutions are trained on, so they are required.
         samples: Every optimizer step has responses, so that runs can be paired by their prompts.
         check: Takes a run's configuration and TRL's `GRPOConfig` before anything is loaded. Raises `ConfigError`.
         reads: For a method with a trainer: the settings of signal, reward, advantage, watchdog, trl and the method's
@@ -100,7 +99,6 @@ class Method:
     trl: Mapping[str, Any] = field(default_factory=dict)
     settings: type[Settings] | None = None
     trainer: Callable[[Any], Any] | None = None
-    trains_on_experts: bool = False
     samples: bool = True
     check: Callable[[RunConfig, Any], None] | None = None
     reads: Callable[[Mapping[str, Any]], Collection[str]] | None = None

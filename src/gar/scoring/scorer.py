@@ -15,7 +15,7 @@ from gar.methods import Engine, Method
 from gar.models.adapters import num_embeddings
 from gar.models.families import find_parts
 from gar.models.load import check_vocabulary
-from gar.reader import Reader, SpanRule, context_of, judge
+from gar.reader import Reader, context_of, judge
 from gar.response import NO_ANCHORS, Response, SignalStatus
 from gar.scoring.forward import step_means, token_shares
 from gar.scoring.scores import ResponseGroup, ResponseScore
@@ -83,9 +83,10 @@ class GARScorer:
         self._shaping = replace(shaping, method=replace(shaping.method, scores_all=True)) if score_all else shaping
         self._parts = find_parts(model)
         check_vocabulary(tokenizer, model)
-        self._reader = Reader(
+        self._reader = Reader.from_settings(
             tokenizer,
-            SpanRule.for_verifier(self._shaping.signal, verifier, tokenizer),
+            self._shaping.signal,
+            verifier,
             context=context_of(model.config),
             vocabulary=min(num_embeddings(model), len(self._parts.weight)),
         )

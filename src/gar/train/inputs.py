@@ -18,8 +18,7 @@ from rich.markup import escape
 from trl import GRPOConfig
 
 from gar.config import RunConfig, foreign_problems
-from gar.data.lengths import fitting, prompt_lengths
-from gar.data.load import ProblemTable, store_problems
+from gar.data.load import ProblemTable, fitting, prompt_lengths, store_problems
 from gar.data.problems import evaluation_data
 from gar.data.prompts import Renderer
 from gar.data.rows import source_name

@@ -12,7 +12,6 @@ from gar.errors import ConfigError, DataError
 from gar.integrations.slime.settings import read_settings, read_shaping
 from gar.reader import Reader, context_of, judge
 from gar.response import Anchors, Response, TokenSequence
-from gar.settings import SignalSettings
 from gar.step import Step
 from gar.verify import Verifier
 
@@ -66,8 +65,8 @@ async def outcome_reward(args: Any, sample: Any, **_: Any) -> float | list[float
 class SampleReader:
     """Reads slime's samples with the tokenizer and the verifier of a run."""
 
-    def __init__(self, tokenizer: Any, config: RunConfig, signal: SignalSettings, *, context: int | None):
-        self._reader = Reader.from_settings(tokenizer, signal, config.verify, context=context)
+    def __init__(self, tokenizer: Any, config: RunConfig, *, context: int | None):
+        self._reader = Reader.from_settings(tokenizer, config.signal, config.verify, context=context)
         self._verifier = Verifier.from_settings(config.verify)
 
     def judged(self, samples: Sequence[Any]) -> list[Response]:
@@ -130,7 +129,7 @@ def _reader(checkpoint: str, settings: str) -> SampleReader:
     config = make_config(json.loads(settings))
     context = context_of(AutoConfig.from_pretrained(checkpoint, trust_remote_code=False))
     tokenizer = load_tokenizer(checkpoint, trust_remote_code=False)
-    return SampleReader(tokenizer, config, config.signal, context=context)
+    return SampleReader(tokenizer, config, context=context)
 
 
 def _status(sample: Any) -> Any:

@@ -28,7 +28,7 @@ from gar.integrations.watchdog import Watchdog
 from gar.methods import Method, find_method
 from gar.models.adapters import sort_targets
 from gar.models.capture import capture_hidden
-from gar.reader import Reader, SpanRule, judge
+from gar.reader import Reader, judge
 from gar.records import RolloutRecord
 from gar.rollouts.generate import context_length
 from gar.scoring.anchors import AnchorReader
@@ -224,9 +224,10 @@ class GARTrainer(ResumableTrainer):
     def _prepare(self) -> None:
         """Set what depends on the finished trainer: head, reader, anchors, loss, and the state of a step."""
         self._states = StateSource(self, initial=self.shaping.reads_initial)
-        self.reader = Reader(
+        self.reader = Reader.from_settings(
             self.processing_class,
-            SpanRule.for_verifier(self.shaping.signal, self._verifier, self.processing_class),
+            self.shaping.signal,
+            self._verifier,
             context=context_length(self.model),
             chat_template_kwargs=cast("dict[str, Any]", self.chat_template_kwargs),
         )

@@ -19,7 +19,6 @@ from gar.integrations.verl.settings import read_settings, read_shaping
 from gar.integrations.verl.transfer import (
     anchor_batch,
     fetch_responses,
-    has_several_position_rows,
     read_means,
     require_means,
     write_rewards,
@@ -84,7 +83,7 @@ class GarTrainerSync(PPOTrainerSync):
         batch = anchor_batch(
             anchors,
             multiple,
-            several_position_rows=has_several_position_rows(self.processor),
+            several_position_rows=hasattr(self.processor, "get_rope_index"),  # as verl's `_compute_position_ids`
             calculate_entropy=False,
             compute_loss=False,
             temperature=rollout.temperature,

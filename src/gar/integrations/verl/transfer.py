@@ -58,11 +58,6 @@ def write_spans(keys: Sequence[str], partition: str, needed: Mapping[str, TokenS
     tq.kv_batch_put(keys=list(keys), partition_id=partition, fields=fields)
 
 
-def has_several_position_rows(processor: Any) -> bool:
-    """verl's condition for several rotary axes (`agent_loop.py`, `_compute_position_ids`)."""
-    return hasattr(processor, "get_rope_index")
-
-
 def anchor_batch(
     sequences: Sequence[TokenSequence], multiple: int, *, several_position_rows: bool = False, **settings: Any
 ) -> Any:

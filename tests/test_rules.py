@@ -8,7 +8,7 @@ import pytest
 from gar.config import RunConfig
 from gar.errors import ConfigError
 from gar.records.dotted import leaves
-from gar.rules import RULES, Condition, Rule, check
+from gar.rules import RULES, Condition, Rule, faults, raise_all
 from tests.support.errors import raises
 
 ROOT = Path(__file__).parents[1]
@@ -37,7 +37,7 @@ def test_check_raises_every_fault_in_one_error():
     ]
     facts = {"a.b": 3, "a.d": 4, "c": "x", "a.f": "x", "words": ("less", None), "chosen": ["a.g"], "a.g": 7}
     with pytest.raises(ConfigError) as caught:
-        check("mine", facts, more=rules)
+        raise_all(faults("mine", facts, more=rules))
     assert str(caught.value).splitlines() == [
         "",
         "- a.b is 3, expected 1 or 2: of x.",
@@ -45,6 +45,6 @@ def test_check_raises_every_fault_in_one_error():
         "- a.f is x, expected less.",
         "- a.g is 7, expected no value.",
     ]
-    check("other", facts | {"a.b": 1, "a.d": 0, "chosen": []}, more=rules)
+    raise_all(faults("other", facts | {"a.b": 1, "a.d": 0, "chosen": []}, more=rules))
     with raises(ConfigError, "a.b"):
-        check("other", {"a.b": 3, "c": "y"}, more=rules)
+        raise_all(faults("other", {"a.b": 3, "c": "y"}, more=rules))

@@ -2,7 +2,7 @@
 
 A row names a setting or an engine's flag, the values with which GAR runs, when the row applies, and why. An engine
 translates its configuration to facts, a flat mapping with settings by dotted name ("signal.kind") and its flags by
-their own names ("--qkv-format"), and calls `check`. This module imports no torch. The page
+their own names ("--qkv-format"), and raises all `faults`. This module imports no torch. The page
 docs/rules.md is made from it (docs/site/rules.py).
 """
 
@@ -68,11 +68,6 @@ def faults(where: str, facts: Facts, *, level: str = "error", more: Iterable[Rul
     """Name and sentence of every fault on an engine. `more` are rows of the run's method."""
     rows = [rule for rule in (*RULES, *more) if rule.level == level and rule.where in ("", where)]
     return [fault for rule in rows for fault in rule.faults(facts)]
-
-
-def check(where: str, facts: Facts, *, more: Iterable[Rule] = ()) -> None:
-    """Raise all `faults` together."""
-    raise_all(faults(where, facts, more=more))
 
 
 def raise_all(found: list[tuple[str, str]]) -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 SAMPLE = 64
 """How many rows are read at the start, evenly spread. More would bring much of a mapped file into memory."""
+_BATCH = 1024
 
 
 class LazyProblems(Sequence[Problem]):
@@ -131,30 +132,12 @@ def filled(column: pa.Array | pa.ChunkedArray) -> np.ndarray:
     return np.asarray(pc.fill_null(pc.greater(lengths, 0), False))  # pyright: ignore
 
 
-_POWERS = np.cumprod(np.full(256, 0x9E3779B97F4A7C15, dtype=np.uint64))
-
-
 def _may_repeat(ids: pa.ChunkedArray) -> bool:
-    """Whether two texts may be equal. Certain for False: a few bytes of each are compared, not a table of texts."""
-    if not pa.types.is_string(ids.type) or ids.null_count:
-        return True
-    hashes = np.concatenate([np.zeros(0, dtype=np.uint64), *map(_hashes, ids.chunks)])
+    """Whether two ids may be equal. Certain for False: hashes are compared, which are smaller than a set of ids."""
+    batches = pa.table([ids], ["id"]).to_batches(max_chunksize=_BATCH)
+    hashes = np.fromiter((hash(id) for batch in batches for id in batch.column(0).to_pylist()), dtype=np.int64)
     hashes.sort()
     return bool((hashes[1:] == hashes[:-1]).any())
-
-
-def _hashes(texts: pa.Array) -> np.ndarray:
-    """A hash of 64 bits of each text: of its length and its last 256 bytes, [texts]."""
-    _, offsets, data = texts.buffers()
-    ends = np.frombuffer(offsets or b"", dtype=np.int32)[texts.offset : texts.offset + len(texts) + 1]
-    if not len(texts) or data is None:
-        return np.zeros(len(texts), dtype=np.uint64)
-    signs = np.frombuffer(data, dtype=np.uint8)[ends[0] : ends[-1]]
-    lengths = np.diff(ends)
-    from_end = np.repeat(ends[1:] - ends[0], lengths) - np.arange(len(signs)) - 1
-    terms = np.where(from_end < len(_POWERS), _POWERS[np.minimum(from_end, len(_POWERS) - 1)] * signs, 0)
-    sums = np.concatenate([np.zeros(1, dtype=np.uint64), np.cumsum(terms, dtype=np.uint64)])
-    return np.diff(sums[ends - ends[0]]) + lengths.astype(np.uint64)
 
 
 def anchored(problems: Sequence[Problem]) -> np.ndarray:

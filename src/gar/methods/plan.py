@@ -17,7 +17,7 @@ from gar.core import group_advantages, reinforce_plus_plus_advantages
 from gar.errors import ConfigError, expect
 from gar.methods.base import Estimator, Method, Need
 from gar.methods.registry import METHODS, find_method
-from gar.rules import Rule, check, faults
+from gar.rules import Rule, faults, raise_all
 from gar.settings import (
     EMBEDDED_TASKS,
     GROUP_DDOF,
@@ -232,7 +232,7 @@ def plan_shaping(
     facts = run_facts(chosen, given) | engine.facts(chosen, shaping.estimator)
     facts |= {f"signal.{name}": getattr(shaping.signal, name) for name in SignalSettings.model_fields}
     facts |= {"advantages are TRL's": not shaping.overrides_advantages} | dict(flags or {})
-    check("" if flags is None else engine.name, facts, more=own_rules(chosen))
+    raise_all(faults("" if flags is None else engine.name, facts, more=own_rules(chosen)))
     if not quiet and (unread := unread_settings(chosen, given, engine=engine.name)):
         warnings.warn(f"Not read by {chosen.name} under {engine.name}: {', '.join(unread)}.", stacklevel=3)
     return shaping

@@ -235,7 +235,8 @@ class _Run:
 
     def _train(self, folder: RunFolder, callback: RunCallback, checkpoint: Path | None) -> None:
         """Train with the method's trainers, one after the other. Afterwards `_trainer` is the last one."""
-        while (trainer := self._waiting_trainer()) is not None:
+        while not (self._trainer is None or self._is_training) or self._next_trainer():
+            trainer = self._trainer
             callback.trainer = trainer
             in_folder(trainer.args, self.config, folder.path)  # it may have been made before the folder
             trainer.add_callback(callback)
@@ -245,19 +246,13 @@ class _Run:
             callback.steps_before += trainer.state.global_step
             checkpoint = None
 
-    def _waiting_trainer(self) -> Any:
-        """The trainer of the phase that begins next, None after the last."""
-        if self._trainer is None or self._is_training:
-            self._next_trainer()
-        return None if self._is_training else self._trainer
-
-    def _next_trainer(self) -> None:
-        """Take the trainer of the next phase, if there is one, and its model, which may have an adapter now."""
+    def _next_trainer(self) -> bool:
+        """Take the trainer of the next phase and its model, which may have an adapter now. False after the last."""
         trainer = next(self._phases, None)
         if trainer is None and self._trainer is None:
             raise ConfigError(f"the trainer of method '{self.config.method}' returned no phase. Expected at least one.")
         if trainer is None:
-            return
+            return False
         check_saves_whole_model(trainer.accelerator)
         for printing in (PrinterCallback, ProgressCallback):  # `RunCallback` prints progress
             trainer.remove_callback(printing)
@@ -266,6 +261,7 @@ class _Run:
         if is_adapted(self.inputs.model):
             trained, total = self.inputs.model.get_nb_trainable_parameters()
             self.say(f"Adapter: {trained:,} of {total:,} parameters are trained ({trained / total:.1%}).")
+        return True
 
     def _trainers(self) -> Iterator[Any]:
         """Yield the trainer of each phase of the method, made when the phase before has ended."""
@@ -326,7 +322,7 @@ class _Run:
             evaluate_every=self.config.evaluate.eval_steps if self.inputs.evaluation_sets else 0,
             keep_checkpoints=self._keep_checkpoints,
             on_loaded=drop_later_records if found else None,
-            interrupts=self._interrupts if can_resume else None,
+            interrupts=(self._interrupts if can_resume else None) or Interrupts(),
             card=card,
         )
 

@@ -1,9 +1,10 @@
-"""Callbacks of a run: seconds, metrics, complete checkpoints, evaluations, one progress bar."""
+"""Callbacks of a run: seconds, metrics, complete checkpoints, evaluations, and what it prints as it goes."""
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, cast
 
 import torch
@@ -12,7 +13,9 @@ from accelerate.utils import gather
 from torch import Tensor
 from tqdm import tqdm
 from transformers import TrainerCallback
+from trl.trainer.utils import print_prompt_completions_sample
 
+from gar.errors import printable
 from gar.interrupts import Interrupted, Interrupts
 from gar.records import RunFolder, write_atomic
 from gar.records.checkpoints import mark_interrupt, rotate_checkpoints, seal_checkpoint
@@ -55,49 +58,36 @@ class StepTimer(TrainerCallback):
             self._metrics[f"time/{name}_seconds"].append(seconds)
 
 
+@dataclass(eq=False, repr=False)
 class RunCallback(TrainerCallback):
-    """Writes to a run folder, on the main process.
+    """Writes to a run folder, on the main process."""
 
-    Args:
-        folder: Where to.
-        evaluate: Measures the policy and returns metrics. Called every `evaluate_every` steps, on all ranks.
-        evaluate_every: 0 for never.
-        keep_checkpoints: How many of the newest stay. None for all.
-        on_loaded: Called once, after the checkpoint is restored, before the first step.
-        interrupts: A request to end, which the end of a step follows with a checkpoint. None for a run that cannot be
-            resumed.
-        card: Makes the model card of a checkpoint from its step. None leaves the trainer's.
-    """
+    folder: RunFolder
+    _: KW_ONLY
+    evaluate: Callable[[int], dict[str, float]] | None = None
+    """Measures the policy and returns metrics. Called every `evaluate_every` steps, on all ranks."""
+    evaluate_every: int = 0
+    """0 for never."""
+    keep_checkpoints: int | None = None
+    """How many of the newest stay. None for all."""
+    on_loaded: Callable[[], None] | None = None
+    """Called once, after the checkpoint is restored, before the first step."""
+    interrupts: Interrupts = field(default_factory=Interrupts)
+    """A request to end, which the end of a step follows with a checkpoint."""
+    card: Callable[[int], str] | None = None
+    """Makes the model card of a checkpoint from its step. None leaves the trainer's."""
+    trainer: Any = None
+    """The trainer that calls. Its other callbacks (`trl.report_to`) receive the evaluations too."""
+    steps_before: int = 0
+    """Optimizer steps of a trainer before the one that calls."""
+    loaded: bool = False
+    """Whether training has begun, or has found nothing left to do."""
 
-    def __init__(
-        self,
-        folder: RunFolder,
-        *,
-        evaluate: Callable[[int], dict[str, float]] | None = None,
-        evaluate_every: int = 0,
-        keep_checkpoints: int | None = None,
-        on_loaded: Callable[[], None] | None = None,
-        interrupts: Interrupts | None = None,
-        card: Callable[[int], str] | None = None,
-    ):
-        self._folder = folder
-        self._evaluate = evaluate
-        self._evaluate_every = evaluate_every
-        self._keep_checkpoints = keep_checkpoints
-        self._on_loaded = on_loaded
-        self._interrupts = interrupts or Interrupts()
-        self._card = card
-        self._can_end_early = interrupts is not None
+    def __post_init__(self) -> None:
         self._interrupt = 0  # the signal after which this step is the last
         self._saves_regularly = False
         self._bar: tqdm | None = None
         self._start, self._first_step = 0.0, 0
-        self.trainer: Any = None
-        """The trainer that calls. Its other callbacks (`trl.report_to`) receive the evaluations too."""
-        self.steps_before = 0
-        """Optimizer steps of a trainer before the one that calls."""
-        self.loaded = False
-        """Whether training has begun, or has found nothing left to do."""
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Start the bar at the run's step. Without a terminal there is a line for each logged step."""
@@ -108,13 +98,13 @@ class RunCallback(TrainerCallback):
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Note that training begins: the random state of a checkpoint is loaded last, before the first step."""
         self._begin(state)
-        self._interrupts.waits = self._can_end_early
+        self.interrupts.waits = True
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Evaluate when it is time, move the bar, log the last step, and save after a request to end."""
         control.should_log |= state.global_step >= state.max_steps
-        if self._evaluate is not None and self._evaluate_every and state.global_step % self._evaluate_every == 0:
-            metrics = self._evaluate(state.global_step)
+        if self.evaluate is not None and self.evaluate_every and state.global_step % self.evaluate_every == 0:
+            metrics = self.evaluate(state.global_step)
             self.trainer.callback_handler.call_event("on_log", args, state, control, logs=metrics)
         if self._bar is not None:
             self._bar.update(state.global_step - self._bar.n)
@@ -127,7 +117,7 @@ class RunCallback(TrainerCallback):
         del state.log_history[:-1]
         if not state.is_world_process_zero or not logs or "train_runtime" in logs:
             return
-        self._folder.append_metrics({"step": state.global_step + self.steps_before, **logs})
+        self.folder.append_metrics({"step": state.global_step + self.steps_before, **logs})
         shown = {label: f"{logs[name]:.3f}" for name, label in _SHOWN.items() if logs.get(name) is not None}
         if self._bar is not None:
             self._bar.set_postfix(shown)
@@ -143,16 +133,16 @@ class RunCallback(TrainerCallback):
         PartialState().wait_for_everyone()  # each rank writes its own state
         if state.is_world_process_zero:
             if self._interrupt and not self._saves_regularly:
-                mark_interrupt(self._folder, state.global_step)
-            if self._card is not None:
-                card = self._card(state.global_step + self.steps_before)
+                mark_interrupt(self.folder, state.global_step)
+            if self.card is not None:
+                card = self.card(state.global_step + self.steps_before)
                 for name in ("checkpoints", checkpoint_name(state.global_step)):
-                    write_atomic(self._folder.path / name / "README.md", card)
-            seal_checkpoint(self._folder, state.global_step)
-            rotate_checkpoints(self._folder, self._keep_checkpoints)
+                    write_atomic(self.folder.path / name / "README.md", card)
+            seal_checkpoint(self.folder, state.global_step)
+            rotate_checkpoints(self.folder, self.keep_checkpoints)
         self._interrupt = self._interrupt or self._agreed_interrupt()  # it may have come while this was written
         if self._interrupt:
-            self._interrupts.served = True
+            self.interrupts.served = True
             PartialState().wait_for_everyone()  # the launcher kills all ranks when the first has ended
             self._close()
             raise Interrupted(self._interrupt)
@@ -161,9 +151,9 @@ class RunCallback(TrainerCallback):
         """Close the bar. A request to end that came after the last step ends the run now."""
         self._begin(state)
         self._close()
-        self._interrupts.waits = False
-        if self._interrupts.number:
-            raise Interrupted(self._interrupts.number)
+        self.interrupts.waits = False
+        if self.interrupts.number:
+            raise Interrupted(self.interrupts.number)
 
     def _print_step(self, state: Any, shown: dict[str, str], seconds: float) -> None:
         """One line: step, values, seconds, time left."""
@@ -175,8 +165,8 @@ class RunCallback(TrainerCallback):
 
     def _agreed_interrupt(self) -> int:
         """The signal that a rank has received, 0 for none. All ranks end after the same step."""
-        number, state = self._interrupts.number if self._can_end_early else 0, PartialState()
-        if not self._can_end_early or not self._interrupts.caught or state.num_processes == 1:
+        number, state = self.interrupts.number, PartialState()
+        if not self.interrupts.caught or state.num_processes == 1:
             return number
         return int(cast(Tensor, gather(torch.tensor([number], device=state.device))).max())
 
@@ -185,7 +175,40 @@ class RunCallback(TrainerCallback):
             self._bar.close()
 
     def _begin(self, state: Any) -> None:
-        if not self.loaded and self._on_loaded is not None and state.is_world_process_zero:
-            self._on_loaded()
-            rotate_checkpoints(self._folder, self._keep_checkpoints)
+        if not self.loaded and self.on_loaded is not None and state.is_world_process_zero:
+            self.on_loaded()
+            rotate_checkpoints(self.folder, self.keep_checkpoints)
         self.loaded = True
+
+
+@contextmanager
+def completions_printed(trainer: Any, logs: Mapping[str, float]) -> Iterator[None]:
+    """Print TRL's table of `log_completions` after the block. Control characters are shown: a terminal would obey them.
+
+    In the block TRL would print it, and also repeat it when training has ended.
+    """
+    most, trainer.num_completions_to_print = trainer.num_completions_to_print, 0
+    try:
+        yield
+    finally:
+        trainer.num_completions_to_print = most
+    noted, shows = trainer._logs, trainer.log_completions and trainer.accelerator.is_main_process
+    if shows and noted["prompt"] and "train_runtime" not in logs:
+        print_prompt_completions_sample(
+            _printable(noted["prompt"]),
+            _printable(noted["completion"]),
+            noted["rewards"],
+            noted["advantages"],
+            trainer.state.global_step,
+            most,
+            extra={name: _printable(values) for name, values in noted["extra"].items()},
+        )
+
+
+def _printable(value: Any) -> Any:
+    """Texts, also within messages and lists of them."""
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, dict):
+        return {name: _printable(each) for name, each in value.items()}
+    return value if isinstance(value, (int, float, type(None))) else [_printable(each) for each in value]

@@ -14,15 +14,13 @@ from trl import GRPOConfig
 
 from gar.errors import ConfigError, expect
 from gar.integrations.trl.arguments import TRL, RunParts, check_processor, trl_flags, with_method
-from gar.integrations.trl.callbacks import StepTimer
-from gar.integrations.trl.completions import completions_printed
+from gar.integrations.trl.callbacks import StepTimer, completions_printed
 from gar.integrations.trl.contract import check_contract
-from gar.integrations.trl.deciding import Decider, find_decider, gar
+from gar.integrations.trl.deciding import Decider, SolutionCheck, find_decider, gar
 from gar.integrations.trl.problems import ProblemRows
 from gar.integrations.trl.ranks import TrlRanks, gathered_on_main
 from gar.integrations.trl.resumable import ResumableTrainer
 from gar.integrations.trl.rollouts import RolloutBatch, gated_advantages, mean_advantages
-from gar.integrations.trl.solutions import SolutionCheck
 from gar.integrations.trl.states import StateSource
 from gar.integrations.watchdog import Watchdog
 from gar.methods import Method, find_method

@@ -33,9 +33,8 @@ from gar.records.checkpoints import find_checkpoint, seal_checkpoint
 from gar.records.manifest import DamageError
 from gar.settings import ModelSettings
 from gar.train.inputs import RunInputs, show
-from gar.train.resume import resume_point, resumed_config
+from gar.train.resume import resume_point, resumed_config, status_of
 from gar.train.run import dry_run
-from gar.train.status import status_of
 from tests.support.errors import raises
 from tests.support.files import write_jsonl
 from tests.support.runs import assert_equal_runs
@@ -190,7 +189,7 @@ def test_a_failed_run_says_why_and_where(tmp_path):
     record = folder.read_run()
     assert record.status == "failed"
     assert record.error["text"] == "ValueError: Invalid learning rate: -1"
-    assert re.search(r"gar.train.status:\d+ in status_of, torch.optim.\w+:\d+ in __init__", record.error["place"])
+    assert re.search(r"gar.train.resume:\d+ in status_of, torch.optim.\w+:\d+ in __init__", record.error["place"])
     (sentence,) = open_run(folder.path, strict=False).unfinished
     assert f"(ValueError: Invalid learning rate: -1; {record.error['place']})" in sentence
     with pytest.raises(LostRankError), status_of(folder, print):

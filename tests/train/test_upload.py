@@ -52,7 +52,11 @@ def test_a_hub_that_cannot_be_used_is_one_sentence_before_anything_is_loaded(tmp
         cases = [
             (unreachable, [], "trl.push_to_hub is true, and http://127.0.0.1:9 cannot be used: [Errno 111] "),
             (refused, [], f"trl.push_to_hub is true, and {closed.address} cannot be used: "),
-            (refused | {"HF_HUB_OFFLINE": "1"}, [], "trl.push_to_hub is true, and HF_HUB_OFFLINE is set."),
+            (
+                refused | {"HF_HUB_OFFLINE": "1"},
+                [],
+                f"trl.push_to_hub is true, and {closed.address} cannot be used: Cannot ",
+            ),
             (
                 hub.environment(),
                 ["--trl.hub_token", "hf_secret"],

@@ -1,7 +1,7 @@
-"""Checks before an interrupted run is resumed: same settings, data and packages, and a whole checkpoint."""
+"""How a run ended, and checks before it is resumed: same settings, data and packages, and a whole checkpoint."""
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from pickle import UnpicklingError
@@ -10,12 +10,12 @@ from typing import Any
 from safetensors import SafetensorError
 
 from gar.config import RunConfig, make_config, read_config
-from gar.errors import ConfigError, DataError, GarError, RecordError, first_line
+from gar.errors import ConfigError, DataError, GarError, LostRankError, RecordError, first_line
 from gar.records import RunFolder
-from gar.records.checkpoints import FoundCheckpoint, find_checkpoint
+from gar.records.checkpoints import FoundCheckpoint, find_checkpoint, marked_checkpoints
 from gar.records.dotted import changes_in_words, differences, leaves
 from gar.records.files import regular
-from gar.records.run_record import package_versions
+from gar.records.run_record import RunStatus, error_record, package_versions
 
 _UNREADABLE = (OSError, ValueError, RuntimeError, KeyError, TypeError, EOFError, UnpicklingError, SafetensorError)
 """Errors that torch, safetensors and the Trainer raise on a damaged checkpoint."""
@@ -31,6 +31,34 @@ class ResumePoint(FoundCheckpoint):
     """The checkpoint from which a run resumes, and the accepted `changes`: old and new value by dotted name."""
 
     changes: Mapping[str, Any] = field(default_factory=dict)
+
+
+@contextmanager
+def status_of(folder: RunFolder, say: Callable[[str], None]) -> Iterator[None]:
+    """Record how the run ended, even after an error. A full disk must not hide the cause."""
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        _record_end(folder, "interrupted", interrupt)
+        whole = marked_checkpoints(folder)
+        kept = f"its last whole checkpoint is {whole[-1].name}" if whole else "it has no whole checkpoint yet"
+        say(f"[yellow]Interrupted; {kept}. Resume with: gar train --resume {folder.path}[/]")
+        interrupt.args = ("interrupted",)
+        raise
+    except BaseException as error:
+        _record_end(folder, "interrupted" if isinstance(error, LostRankError) else "failed", error)
+        if isinstance(error, OSError) and not isinstance(error, RecordError):
+            raise RecordError(
+                f"{folder.path}: a file could not be written or read: {error}. What was written before is intact. "
+                f"Is the disk full? Then make room, and resume with: gar train --resume {folder.path}"
+            ) from error
+        raise
+
+
+def _record_end(folder: RunFolder, status: RunStatus, error: BaseException) -> None:
+    """Write to `run.json` how the run ended and why, if the disk allows it."""
+    with suppress(RecordError):
+        folder.update_run(status=status, error=error_record(error))
 
 
 def unfinished_run(path: str | Path) -> RunFolder:

@@ -42,8 +42,7 @@ from gar.records.lock import writer_lock
 from gar.records.run_folder import check_free
 from gar.train.checks import check_before_loading
 from gar.train.inputs import RunInputs, Say, show
-from gar.train.resume import ResumePoint, checkpoint_errors, resume_point, resumed_config, unfinished_run
-from gar.train.status import status_of
+from gar.train.resume import ResumePoint, checkpoint_errors, resume_point, resumed_config, status_of, unfinished_run
 from gar.train.upload import make_repository, upload_model, wants_upload
 
 _CURVE = "figures/learning-curve"

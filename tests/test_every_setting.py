@@ -41,7 +41,7 @@ def problems(config: RunConfig) -> Any:
     """The problems as the policy sees them, for training and evaluation."""
     config = with_template(config)
     inputs = RunInputs(config, *grpo_arguments(config), print)
-    return inputs.data_hash(), {name: list(each) for name, each in inputs.evaluation_sets.items()}
+    return inputs.problems.data_hash(), {name: list(each) for name, each in inputs.evaluation_sets.items()}
 
 
 def policy(config: RunConfig) -> Any:

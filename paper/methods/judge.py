@@ -15,9 +15,8 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from gar import ModelError, Prompt, Tags
-from gar.data import context_length
 from gar.models import evaluation_mode, find_parts
-from gar.scoring import batches_by_length, special_ids, without_trailing_special
+from gar.scoring import batches_by_length, context_of, special_ids, without_trailing_special
 from paper.methods.judge_prompt import JudgePrompt, JudgePrompts
 from paper.methods.judge_settings import JudgeSettings
 from paper.methods.token_rewards import (
@@ -213,7 +212,7 @@ class Judge:
         return self._model.get_input_embeddings()
 
     def _check_lengths(self, rows: Sequence[JudgePrompt]) -> None:
-        context = context_length(self._model)
+        context = context_of(self._model.config)
         longest = max((len(row.ids) for row in rows), default=0)
         if context is not None and longest > context:
             raise ModelError(

@@ -1,4 +1,4 @@
-"""Signals that end a run. The first lets the running step end, and so keeps what is done. The second ends at once."""
+"""Stop a run by a signal. After the first the running step ends and is saved. The second ends the run at once."""
 
 import ctypes
 import os
@@ -19,7 +19,7 @@ SAME_REQUEST_SECONDS = 10.0
 """Two different signals within this time are one request: launchers and clusters send SIGINT, then SIGTERM."""
 
 AGAIN_SECONDS = 0.1
-"""Until a signal that found Python in a finalizer, where exceptions are dropped, is sent again."""
+"""When a signal is sent again that came during a finalizer of Python, which drops exceptions."""
 
 
 class Interrupted(KeyboardInterrupt):
@@ -31,12 +31,12 @@ class Interrupted(KeyboardInterrupt):
 
 
 class Interrupts:
-    """The request to end this process, if there is one.
+    """Catches signals, and keeps the first one for the work to see.
 
     Attributes:
         number: The first signal, 0 for none.
-        waits: Whether the running work ends by itself once `number` is set. Otherwise a signal raises `Interrupted`.
-        served: Whether the run is ending as requested. Further signals are ignored.
+        waits: Whether the running work looks at `number` and ends by itself. Otherwise a signal raises `Interrupted`.
+        served: Whether the run is ending. Further signals are ignored.
         caught: Whether signals are caught at all.
     """
 
@@ -96,7 +96,7 @@ class Interrupts:
 
 
 def end_with_parent(parent: int | None = None) -> None:
-    """Let the kernel kill this process when its parent ends. Linux only. Elsewhere it runs to its end."""
+    """Let the kernel kill this process when its parent ends. Does nothing on systems other than Linux."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_KILL_WITH_PARENT, signal.SIGKILL)
         if parent not in (None, os.getppid()):  # it has ended already

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from gar.data.prompts import render_problems
     from gar.data.rows import iter_rows
     from gar.reader import encode_prompt
-    from gar.rollouts.generate import check_prompts, context_length, generate_responses
+    from gar.rollouts.generate import check_prompts, generate_responses
     from gar.settings import EMBEDDED_TASKS
 else:
     __getattr__, __dir__ = lazy_names(__name__)
@@ -23,7 +23,6 @@ __all__ = [
     "EMBEDDED_TASKS",
     "arithmetic",
     "check_prompts",
-    "context_length",
     "encode_prompt",
     "generate_responses",
     "guided_copy",

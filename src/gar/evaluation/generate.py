@@ -23,10 +23,10 @@ from gar.evaluation.job import GenerateJob
 from gar.extras import install_command
 from gar.models.embedded import model_path
 from gar.models.load import load_policy
-from gar.reader import special_ids, without_trailing_special
+from gar.reader import context_of, special_ids, without_trailing_special
 from gar.records.checkpoints import check_saved_model
 from gar.response import Response, TokenSequence
-from gar.rollouts.generate import context_length, generate_responses
+from gar.rollouts.generate import generate_responses
 from gar.scoring.device import choose_device
 from gar.scoring.identity import tokenizer_hash, weights_hash
 from gar.types import Tags
@@ -51,7 +51,7 @@ class TransformersEngine:
     def __init__(self, job: GenerateJob) -> None:
         model, self.tokenizer = load_policy(job.model)
         self._model = model.to(choose_device(job.device)).eval()
-        self.context = context_length(model)
+        self.context = context_of(model.config)
         self.identity: Mapping[str, Any] = {
             "backend": "transformers",
             "weights": weights_hash(self._model),

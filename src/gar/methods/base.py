@@ -76,8 +76,8 @@ class Method:
         gate: Weight of each token in the policy loss, from log-probabilities, old ones, and advantages.
         trl: Fields of `trl.GRPOConfig` that belong to the method. A run with different values is rejected.
         settings: A section of the configuration, under the method's own name (`-` becomes `_`).
-        trainer: Makes a `Trainer` of transformers from `gar.integrations.trl.RunParts`, or an iterator over those of
-            several phases, each made when the one before has ended. None: `GARTrainer`.
+        trainer: Makes a `Trainer` of transformers from `gar.integrations.trl.RunParts`, or an iterator over the
+            trainers of several phases, each made when the one before has ended. None: `GARTrainer`.
         samples: Every optimizer step has responses, so that runs can be paired by their prompts.
         check: Takes a run's configuration and TRL's `GRPOConfig` before anything is loaded. Raises `ConfigError`.
         reads: For a method with a trainer: the settings of signal, reward, advantage, watchdog, trl and the method's

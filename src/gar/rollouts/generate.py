@@ -140,11 +140,6 @@ def _end_ids(model: PreTrainedModel, tokenizer: Any, chosen: int | list[int] | N
     return list(dict.fromkeys([tokenizer.eos_token_id, *([declared] if isinstance(declared, int) else declared)]))
 
 
-def context_length(model: Any) -> int | None:
-    """Context length of a model in tokens. None if its configuration sets no limit."""
-    return context_of(model.config)
-
-
 def check_prompts(
     model: PreTrainedModel, tokenizer: Any, prompt_ids: Sequence[Sequence[int]], max_new_tokens: int
 ) -> None:
@@ -159,7 +154,7 @@ def check_prompt_lengths(
     """As `check_prompts`, from the prompts' numbers of tokens and the text of each."""
     if (empty := np.flatnonzero(lengths == 0)).size:
         raise DataError(f"prompt {empty[0]} (counted from 0) has no tokens. Is its text empty?", code="empty-prompt")
-    context = context_length(model)
+    context = context_of(model.config)
     long = np.flatnonzero(lengths + max_new_tokens > (np.inf if context is None else context))
     if context is not None and long.size:
         raise DataError(

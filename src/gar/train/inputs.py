@@ -30,9 +30,9 @@ from gar.integrations.trl.ranks import is_main, on_main
 from gar.methods import METHODS
 from gar.models.adapters import check_adapter, lora_config
 from gar.models.load import load_policy
-from gar.reader import Reader
+from gar.reader import Reader, context_of
 from gar.records import RunFolder, canonical_hash
-from gar.rollouts.generate import check_prompt_lengths, context_length
+from gar.rollouts.generate import check_prompt_lengths
 from gar.scoring.anchors import check_anchors
 from gar.settings import DataSettings, PreflightSettings
 from gar.step import Shaping
@@ -90,7 +90,7 @@ class RunInputs:
             self.tokenizer,
             shaping.signal,
             config.verify,
-            context=context_length(self.model),
+            context=context_of(self.model.config),
             chat_template_kwargs=self._template,
         )
         self.problems = self._rendered(problems, config.data)
@@ -100,10 +100,6 @@ class RunInputs:
         }
         if method.alignment is not None and (note := on_main(lambda: check_anchors(self.problems, self.reader))):
             say(f"[yellow]{escape(note)}[/]")
-
-    def data_hash(self) -> str:
-        """Hash of the training problems with their anchors: the same for every method."""
-        return self.problems.data_hash()
 
     def run_preflight(self) -> None:
         """Run the preflight and print its report. Stop if both the report and `preflight.mode` require it."""
@@ -244,7 +240,7 @@ class RunInputs:
 
     def _fitting(self, problems: ProblemTable, render: Renderer, most: int | None) -> np.ndarray | None:
         """The positions of the prompts of at most `most` tokens, None for all. They must fit into the context."""
-        context = context_length(self.model)
+        context = context_of(self.model.config)
         fits = float("inf") if context is None else context - self._max_new_tokens
         lengths = prompt_lengths(problems, render, self.reader, enough=min(fits, most or fits))
         kept = np.arange(len(lengths)) if most is None else fitting(lengths, most)

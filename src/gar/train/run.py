@@ -171,7 +171,7 @@ class _Run:
             resume_point,
             folder,
             self.config,
-            data_hash=self.inputs.data_hash(),
+            data_hash=self.inputs.problems.data_hash(),
             num_ranks=PartialState().num_processes,
             allow_config_change=allow_config_change,
         )
@@ -180,7 +180,7 @@ class _Run:
             for note in found.notes:
                 self.say(f"[yellow]{escape(note)}[/]")
             if found.changes:  # before anything is written under the new settings
-                config, data_hash = self.config.model_dump(mode="json"), self.inputs.data_hash()
+                config, data_hash = self.config.model_dump(mode="json"), self.inputs.problems.data_hash()
                 on_main(
                     lambda: folder.record_override(found.changes, step=found.step, config=config, data_hash=data_hash)
                 )
@@ -208,7 +208,7 @@ class _Run:
 
     def _record_start(self, folder: RunFolder, command: Sequence[str]) -> None:
         check_free(folder.path)  # another process may have been faster
-        config, data_hash = self.config.model_dump(mode="json"), self.inputs.data_hash()
+        config, data_hash = self.config.model_dump(mode="json"), self.inputs.problems.data_hash()
         folder.write_run(seed=self.config.seed, command=command, config=config, data_hash=data_hash)
 
     def _run(self, folder: RunFolder, found: ResumePoint | None) -> RunFolder:

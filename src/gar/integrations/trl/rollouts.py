@@ -155,7 +155,10 @@ class RolloutBatch:
         num_idle = most(count) - count
         self.means[missing], anchor_means = step_means(parts, sequences, anchors, settings)
         self.has_means[missing] = True
-        _run_idle_forwards(parts, num_idle)
+        # Join the passes that another rank makes more than this one.
+        with torch.no_grad(), evaluation_mode(parts.backbone):
+            for _ in range(num_idle):
+                parts.backbone(input_ids=torch.zeros(1, 1, dtype=torch.long, device=parts.device), use_cache=False)
         return self.means[members], anchor_means
 
     def records(self, *, step: int) -> list[RolloutRecord]:
@@ -201,11 +204,3 @@ def gated_advantages(gate: Callable[..., Tensor], log_probs: Tensor, inputs: dic
     now = log_probs.detach()
     old = inputs.get("old_per_token_logps")
     return advantages * gate(now, now if old is None else old, advantages)
-
-
-@torch.no_grad()
-def _run_idle_forwards(parts: ModelParts, count: int) -> None:
-    """Join the passes that another rank makes more than this one."""
-    with evaluation_mode(parts.backbone):
-        for _ in range(count):
-            parts.backbone(input_ids=torch.zeros(1, 1, dtype=torch.long, device=parts.device), use_cache=False)

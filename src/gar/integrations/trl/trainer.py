@@ -26,9 +26,8 @@ from gar.integrations.watchdog import Watchdog
 from gar.methods import Method, find_method
 from gar.models.adapters import sort_targets
 from gar.models.capture import capture_hidden
-from gar.reader import Reader, judge
+from gar.reader import Reader, context_of, judge
 from gar.records import RolloutRecord
-from gar.rollouts.generate import context_length
 from gar.scoring.anchors import AnchorReader
 from gar.settings import AdvantageSettings, RewardSettings, SignalSettings, WatchdogSettings
 from gar.step import Shaping, Step, plan_shaping
@@ -170,14 +169,14 @@ class GARTrainer(ResumableTrainer):
 
         Args:
             batch: This rank's responses with the rewards of all ranks.
-            inputs: TRL's tensors of them. `inputs["advantages"]` are the run's, [responses]. What you add, of one row
-                for each response or without dimensions, reaches `with_added_loss`.
+            inputs: TRL's tensors of them. `inputs["advantages"]` are the run's, [responses]. Tensors that you add reach
+                `with_added_loss`. They have one row per response, or no dimensions.
             in_loss: Which of their tokens are in the loss, [responses, tokens].
         """
         return inputs["advantages"]
 
     def with_added_loss(self, model: Any, inputs: dict[str, Any], loss: Tensor) -> Tensor:
-        """The loss of a micro-batch in training, with a gradient. Override it to add a loss.
+        """The loss of a micro-batch in training. Override it to add a term with a gradient.
 
         Args:
             model: The policy as the trainer wraps it.
@@ -189,7 +188,7 @@ class GARTrainer(ResumableTrainer):
     def _choose_verifier(
         self, reward_funcs: Any, correct: Any, verifier: ResponseVerifier | None, kwargs: dict[str, Any]
     ) -> list[Any]:
-        """Set the verifier, or None if functions decide. Returns TRL's functions, the method's first if it verifies."""
+        """Set `_verifier`, None if functions decide. Returns TRL's functions. With a verifier the method's is first."""
         functions = reward_funcs or []
         functions = [*functions] if isinstance(functions, list | tuple) else [functions]
         self._verifier = verifier
@@ -226,7 +225,7 @@ class GARTrainer(ResumableTrainer):
             self.processing_class,
             self.shaping.signal,
             self._verifier,
-            context=context_length(self.model),
+            context=context_of(self.model.config),
             chat_template_kwargs=cast("dict[str, Any]", self.chat_template_kwargs),
         )
         """Reads responses and expert solutions."""

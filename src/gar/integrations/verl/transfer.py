@@ -32,13 +32,13 @@ def fetch_responses(keys: Sequence[str], partition: str, reader: Reader, **limit
             "an agent loop that returns one output."
         )
     data = tq.kv_batch_get(keys=list(keys), partition_id=partition, select_fields=_FIELDS)
-    outputs = [{name: _plain(data[name][i]) for name in _FIELDS} for i in range(len(keys))]
+    outputs = []
+    for i in range(len(keys)):
+        entries = {name: data[name][i] for name in _FIELDS}
+        outputs.append(
+            {name: getattr(entry, "data", entry) for name, entry in entries.items()}
+        )  # wrapped or not
     return read_responses(outputs, reader, **limits)
-
-
-def _plain(entry: Any) -> Any:
-    """An entry without the wrapper that some versions of tensordict add to it."""
-    return getattr(entry, "data", entry)
 
 
 def span_fields(sequences: Sequence[TokenSequence | None]) -> dict[str, Tensor]:

@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch.distributed as dist
@@ -14,16 +13,6 @@ from gar.types import Status
 
 if TYPE_CHECKING:  # records import pyarrow, which slime's container may lack
     from gar.records import RolloutRecord
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Collapse:
-    """A fault of every response of consecutive steps."""
-
-    kind: str
-    first_step: int
-    last_step: int
-    text: str
 
 
 _FAULTS = {
@@ -44,10 +33,10 @@ _AT_START = 3
 """Steps after which a fault of every response since the start is reported."""
 
 
-def warn(collapse: Collapse) -> None:
-    """Issue the collapse as a warning, on one rank."""
+def warn(text: str) -> None:
+    """Issue a warning, on one rank."""
     if not dist.is_initialized() or dist.get_rank() == 0:
-        warnings.warn(f"WATCHDOG: {collapse.text}", stacklevel=2)
+        warnings.warn(f"WATCHDOG: {text}", stacklevel=2)
 
 
 class Watchdog:
@@ -55,10 +44,10 @@ class Watchdog:
 
     Args:
         settings: After how many steps to call `tell`, and whether to stop. At the start three suffice for `tell`.
-        tell: Receives the first collapse of each kind.
+        tell: Receives a text about the first fault of each kind.
     """
 
-    def __init__(self, settings: WatchdogSettings, tell: Callable[[Collapse], None] = warn):
+    def __init__(self, settings: WatchdogSettings, tell: Callable[[str], None] = warn):
         self._settings = settings
         self._tell = tell
         self._since: dict[str, int] = {}
@@ -98,6 +87,6 @@ class Watchdog:
         text = f"For {count} step{'s' if count > 1 else ''} ({first} to {last}) {_FAULTS[kind]}"
         if kind not in self._told:
             self._told.add(kind)
-            self._tell(Collapse(kind=kind, first_step=first, last_step=last, text=text))
+            self._tell(text)
         if stops:
             raise CollapseError(f"{text} To continue anyway, set watchdog.mode to warn.")

@@ -31,7 +31,7 @@ from gar.integrations.trl.ranks import (
 )
 from gar.integrations.trl.sampling import colocated_vllm, sample_on_main
 from gar.integrations.trl.trainer import GARTrainer
-from gar.integrations.watchdog import Collapse, Watchdog
+from gar.integrations.watchdog import Watchdog
 from gar.interrupts import Interrupts
 from gar.methods import METHODS, unread_settings
 from gar.models.adapters import is_adapted, save_adapter, save_merged
@@ -328,11 +328,7 @@ class _Run:
     def _on_rollouts(self, folder: RunFolder, callback: RunCallback) -> Callable[[int, list[RolloutRecord]], None]:
         """A function that writes each generation and watches for a collapse of the policy, on the main process."""
 
-        def report(collapse: Collapse) -> None:
-            folder.write_json("watchdog.json", dataclasses.asdict(collapse))
-            self.say(f"[bold yellow]WATCHDOG: {escape(collapse.text)}[/]")
-
-        watchdog = Watchdog(self.config.watchdog, report)
+        watchdog = Watchdog(self.config.watchdog, lambda text: self.say(f"[bold yellow]WATCHDOG: {escape(text)}[/]"))
 
         def receive(step: int, rows: list[RolloutRecord]) -> None:
             if callback.steps_before:  # of earlier phases

@@ -35,9 +35,7 @@ def fetch_responses(keys: Sequence[str], partition: str, reader: Reader, **limit
     outputs = []
     for i in range(len(keys)):
         entries = {name: data[name][i] for name in _FIELDS}
-        outputs.append(
-            {name: getattr(entry, "data", entry) for name, entry in entries.items()}
-        )  # wrapped or not
+        outputs.append({name: getattr(entry, "data", entry) for name, entry in entries.items()})  # wrapped or not
     return read_responses(outputs, reader, **limits)
 
 

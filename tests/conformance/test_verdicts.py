@@ -10,10 +10,9 @@ from transformers import PreTrainedTokenizerFast
 from gar.config import make_config
 from gar.data import render_problems
 from gar.evaluation.evaluate import judged_groups
+from gar.integrations.data import slime_row, verl_row
 from gar.integrations.slime.convert import SampleReader
-from gar.integrations.slime.data import slime_row
 from gar.integrations.trl.rollouts import RolloutBatch
-from gar.integrations.verl.data import verl_row
 from gar.reader import Reader, judge
 from gar.response import Response
 from gar.scoring.scorer import GARScorer

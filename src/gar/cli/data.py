@@ -145,7 +145,7 @@ class _Slime(_Prompts):
 
     def run(self) -> int:
         self.check(".jsonl")
-        from gar.integrations.slime.data import slime_row
+        from gar.integrations.data import slime_row
 
         rows = (slime_row(problem, self.template, chat=self.chat, tags=self.tags) for problem in self.load())
         write_json_lines(rows, self.out)
@@ -157,7 +157,7 @@ class _Verl(_Prompts):
 
     def run(self) -> int:
         self.check(".parquet")
-        from gar.integrations.verl.data import write_verl_problems
+        from gar.integrations.data import write_verl_problems
 
         write_verl_problems(self.load(), self.out, template=self.template, tags=self.tags)
         return DONE

@@ -19,7 +19,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from gar import GARScorer, ResponseGroup
 from gar.data.arithmetic import load_arithmetic
-from gar.integrations.verl.data import write_verl_problems
+from gar.integrations.data import write_verl_problems
 from gar.models.embedded import load_embedded
 from gar.verify import Verifier
 from tests.docs.pages import ROOT

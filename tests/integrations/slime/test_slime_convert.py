@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 
 from gar.errors import ConfigError, DataError
+from gar.integrations.data import slime_row
 from gar.integrations.slime import convert, convert_samples, outcome_reward
-from gar.integrations.slime.data import slime_row
 from gar.integrations.slime.postprocess import slime_rewards
 from gar.integrations.slime.settings import read_shaping
 from gar.models.embedded import load_embedded

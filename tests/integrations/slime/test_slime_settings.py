@@ -20,7 +20,7 @@ sys.modules["verl"] = None
 import gar.integrations.slime
 heavy = {"slime", "megatron", "ray", "transformers", "trl", "datasets", "pyarrow", "scipy", "matplotlib"}
 print(sorted(heavy & {name.partition(".")[0] for name in sys.modules}))
-import gar.integrations.verl.data, gar.integrations.verl.settings, gar.integrations.verl.exchange
+import gar.integrations.data, gar.integrations.verl.settings, gar.integrations.verl.exchange
 assert not [name for name in sys.modules if name.startswith(("ray", "tensordict", "transfer_queue"))]
 """
     ran = completed([sys.executable, "-c", code], check=True)

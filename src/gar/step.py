@@ -24,9 +24,9 @@ from torch import Tensor
 
 from gar.core import BestAlignment, best_alignment_scores, group_deviations, group_sizes, unit_rows
 from gar.methods import ScoredBatch, ShapedRewards, eligible_responses
+from gar.methods.gar import SIMILARITIES, random_anchor_vectors
 from gar.methods.plan import Shaping
 from gar.methods.plan import plan_shaping as plan_shaping
-from gar.methods.similarity import SIMILARITIES, random_anchor_vectors
 from gar.reader import TokenPieces
 from gar.response import Response, SignalStatus, TokenSequence
 from gar.types import Status

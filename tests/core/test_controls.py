@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gar.core import shuffled_groups
-from gar.methods.similarity import length_similarity, random_anchor_vectors
+from gar.methods.gar import length_similarity, random_anchor_vectors
 from gar.response import TokenSequence
 
 

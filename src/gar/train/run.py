@@ -139,7 +139,7 @@ class _Run:
         self.inputs = RunInputs(config, self.arguments, self._shaping, self.say)
         if self.inputs.adapter or is_adapted(self.inputs.model):
             refuse_sharded_adapter(self.arguments)
-        self._interrupts = interrupts
+        self._interrupts = interrupts or Interrupts()
         # `RunCallback` rotates checkpoints: the Trainer would remove an old one before the new one is whole.
         self._keep_checkpoints, self.arguments.save_total_limit = self.arguments.save_total_limit, None
         self._worthless = ""  # on the main process: why nothing was learned
@@ -167,20 +167,14 @@ class _Run:
 
     def resume(self, folder: RunFolder, *, allow_config_change: bool) -> RunFolder:
         """Run from the last whole checkpoint of an interrupted run."""
-        find = partial(
-            resume_point,
-            folder,
-            self.config,
-            data_hash=self.inputs.problems.data_hash(),
-            num_ranks=PartialState().num_processes,
-            allow_config_change=allow_config_change,
-        )
+        config, data_hash = self.config.model_dump(mode="json"), self.inputs.problems.data_hash()
+        num_ranks = PartialState().num_processes
+        find = partial(resume_point, data_hash=data_hash, num_ranks=num_ranks, allow_config_change=allow_config_change)
         with _writer_lock(folder):
-            found = on_main(find)
+            found = on_main(lambda: find(folder, self.config))
             for note in found.notes:
                 self.say(f"[yellow]{escape(note)}[/]")
             if found.changes:  # before anything is written under the new settings
-                config, data_hash = self.config.model_dump(mode="json"), self.inputs.problems.data_hash()
                 on_main(
                     lambda: folder.record_override(found.changes, step=found.step, config=config, data_hash=data_hash)
                 )
@@ -200,11 +194,9 @@ class _Run:
         return sample_on_main(work, self.inputs.model, trainer, colocated_vllm(self._trainer))
 
     def _new_folder(self) -> Path:
-        config = self.config
-        if config.records.name:
-            return RunFolder.create(config.records.output_dir, config.records.name).path
+        config, records = self.config, self.config.records
         name = f"{config.method}-{source_name(config.data.source)}-{time.strftime('%Y%m%d-%H%M%S')}"
-        return RunFolder.create(config.records.output_dir, name, numbered=True).path
+        return RunFolder.create(records.output_dir, records.name or name, numbered=not records.name).path
 
     def _record_start(self, folder: RunFolder, command: Sequence[str]) -> None:
         check_free(folder.path)  # another process may have been faster
@@ -223,7 +215,7 @@ class _Run:
             self._receive = self._on_rollouts(folder, callback)
             self._train(folder, callback, found and found.path)
             if not is_adapted(self.inputs.model):
-                self._write_folder(folder, "model", lambda staged: self._trainer.save_model(str(staged)))
+                self._save_model(folder)
             summary = self._sample(lambda: self._finish(folder, step=callback.steps_before))
         if is_main():
             self._say_end(folder, summary)  # the run is finished, whatever printing does
@@ -283,12 +275,11 @@ class _Run:
         made: Any = GARTrainer.from_parts(parts) if method.trainer is None else method.trainer(parts)
         yield from [made] if hasattr(made, "train") else made
 
-    def _write_folder(self, folder: RunFolder, name: str, write: Callable[[Path], None]) -> None:
-        """Write a folder on all ranks. Whenever the run is killed, the folder is complete or absent."""
+    def _save_model(self, folder: RunFolder) -> None:
+        """Write the final model on all ranks. Whenever the run is killed, its folder is complete or absent."""
         with contextlib.ExitStack() as stack:
-            staged = on_main(lambda: stack.enter_context(folder.new_folder(name)))
-            with lost_rank_named():
-                write(staged)
+            staged = on_main(lambda: stack.enter_context(folder.new_folder("model")))
+            self._trainer.save_model(str(staged))
             PartialState().wait_for_everyone()
 
     def _finish(self, folder: RunFolder, *, step: int) -> dict[str, Any]:
@@ -321,7 +312,7 @@ class _Run:
             evaluate_every=self.config.evaluate.eval_steps if self.inputs.evaluation_sets else 0,
             keep_checkpoints=self._keep_checkpoints,
             on_loaded=drop_later_records if found else None,
-            interrupts=(self._interrupts if can_resume else None) or Interrupts(),
+            interrupts=self._interrupts if can_resume else Interrupts(),
             card=card,
         )
 

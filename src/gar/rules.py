@@ -135,6 +135,8 @@ _LOG_PROB = {"gar.capture": ("logprob",)}
 _PARTIAL = {"--partial-rollout": (True,)}
 _SAYS_TOOLS = "it marks the tokens of tools, so that they are not graded"
 
+_MEGATRON = {"actor_rollout_ref.actor.strategy": ("megatron",)}
+
 AGENT_LOOP_MANAGER = "gar.integrations.verl.agents.GarAgentLoopManager"
 """verl's agent-loop manager, which the trainer `gar_sync` sets itself."""
 
@@ -246,6 +248,7 @@ _SLIME = (
 _VERL = (
     Rule("algorithm.adv_estimator", "the flag of the run's estimator", "GAR runs {estimator}"),
     Rule("actor_rollout_ref.actor.strategy", ("fsdp", "fsdp2", "megatron"), "GAR reads hidden states in these engines"),
+    Rule("actor_rollout_ref.model.use_remove_padding", (None, True), "GAR reads packed sequences there", _MEGATRON),
     Rule("actor_rollout_ref.actor.megatron.dynamic_context_parallel", _OFF, "it splits sequences anew in each pass"),
     Rule("actor_rollout_ref.model.use_fused_kernels", _OFF, "they never call the LM head, where GAR reads its input"),
     Rule("actor_rollout_ref.model.mtp.enable", _OFF, "it calls the LM head more than once in a pass"),

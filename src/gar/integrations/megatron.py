@@ -29,11 +29,12 @@ class HeadInputs:
 
 
 def watch_head(
-    chunks: list[Any], seen: MutableSequence[HeadInputs], *, spare_logits: bool = False
+    chunks: list[Any], seen: MutableSequence[HeadInputs], *, spare_logits: bool = False, to_host: bool = False
 ) -> Callable[[], None]:
     """From now on, add the inputs of the head in each micro-batch to `seen`. Returns the function that ends it.
 
-    With `spare_logits` the head gets a single token, for a pass without a reader of its logits.
+    With `spare_logits` the head gets a single token, for a pass without a reader of its logits. With `to_host` hidden
+    states are moved to host memory, so that a pass needs no more.
     """
     token_ids: list[Tensor] = []
 
@@ -47,10 +48,11 @@ def watch_head(
             )
         hidden, *rest = inputs  # [tokens, 1, hidden]
         weight = kwargs["weight"] if "weight" in kwargs else rest[0] if rest else None
+        states = hidden.detach()[:, 0]
         seen.append(
             HeadInputs(
                 token_ids=token_ids.pop(),
-                hidden=hidden.detach()[:, 0],
+                hidden=states.cpu() if to_host else states,
                 weight=(module.weight if weight is None else weight).detach(),
                 bias=getattr(module, "bias", None),
                 is_split=bool(getattr(module, "sequence_parallel", False)),

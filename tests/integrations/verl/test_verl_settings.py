@@ -61,6 +61,10 @@ def test_read_shaping_names_the_setting_that_is_wrong():
         ({"algorithm.filter_groups.enable": True}, "algorithm.filter_groups.enable"),
         ({"actor_rollout_ref.actor.qat.enable": True}, "actor_rollout_ref.actor.qat.enable"),
         ({"actor_rollout_ref.rollout.n": 1}, "actor_rollout_ref.rollout.n"),
+        (
+            {"actor_rollout_ref.actor.strategy": "megatron", "actor_rollout_ref.model.use_remove_padding": False},
+            "actor_rollout_ref.model.use_remove_padding",
+        ),
     ):
         with raises(ConfigError, name):
             check(verl_config(**flags))

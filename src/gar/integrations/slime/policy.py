@@ -1,6 +1,5 @@
 """What a process keeps between slime's hooks: the policy's chunks, and the inputs of its head in slime's own pass."""
 
-import dataclasses
 import inspect
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -59,14 +58,7 @@ def policy_chunks() -> list[Any]:
     return list(_chunks)
 
 
-class _HeldInputs(list[HeadInputs]):
-    """Inputs of the head in each micro-batch. Hidden states are moved to host memory, so the pass needs no more."""
-
-    def append(self, inputs: HeadInputs) -> None:
-        super().append(dataclasses.replace(inputs, hidden=inputs.hidden.cpu()))
-
-
-_seen = _HeldInputs()
+_seen: list[HeadInputs] = []
 _stop: Callable[[], None] | None = None
 
 
@@ -76,8 +68,8 @@ def before_log_prob(args: Any, model: Any, store_prefix: str) -> None:
     if store_prefix == _POLICY_PASS and capture_of(args) == "logprob":
         if _stop is not None:
             _stop()
-        _seen = _HeldInputs()
-        _stop = watch_head(model, _seen)
+        _seen = []
+        _stop = watch_head(model, _seen, to_host=True)
 
 
 def captured_pass() -> list[HeadInputs]:
@@ -91,5 +83,5 @@ def captured_pass() -> list[HeadInputs]:
             code="no-pass",
         )
     _stop()
-    seen, _seen, _stop = _seen, _HeldInputs(), None
+    seen, _seen, _stop = _seen, [], None
     return seen

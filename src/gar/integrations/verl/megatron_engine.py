@@ -15,7 +15,7 @@ from verl.utils import tensordict_utils as tu
 from verl.utils.megatron_utils import unwrap_model
 from verl.workers.engine.megatron.transformer_impl import MegatronEngineWithLMHead
 
-from gar.errors import ConfigError, ModelError
+from gar.errors import ModelError
 from gar.integrations.megatron import HeadInputs, check_head, head_means, watch_head
 from gar.integrations.verl.exchange import END, MEANS, REQUEST, START, check_logits, requested_signal, scored_rows
 
@@ -30,11 +30,6 @@ class GarMegatronEngine(MegatronEngineWithLMHead):
 
     def initialize(self) -> None:
         """As verl's. Rejects jobs without readable vectors."""
-        if not self.engine_config.use_remove_padding:
-            raise ConfigError(
-                "actor_rollout_ref.model.use_remove_padding is False, expected True: GAR reads packed sequences alone",
-                code="actor_rollout_ref.model.use_remove_padding",
-            )
         super().initialize()
         for chunk in self.module:
             model = unwrap_model(chunk)

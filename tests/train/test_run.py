@@ -300,14 +300,14 @@ def test_lost_records_are_made_again_from_the_checkpoint_before_or_are_an_error(
     record = trained.read_run()
     trained._write_run(replace(record, versions={**record.versions, "torch": "1.0"}))
     point = partial(resume_point, trained, resumed_config(trained), num_ranks=1)
-    found = point(data_hash=record.data_hash)
-    assert (found.step, found.changes) == (2, {})
+    found, changes = point(data_hash=record.data_hash)
+    assert (found.step, changes) == (2, {})
     assert "checkpoint-4 cannot be resumed from:" in found.notes[0]
     assert found.notes[1].startswith("Package versions have changed: torch was '1.0', is '2.")
     with raises(DataError, "other-data"):
         point(data_hash="e" * 64)
-    accepted = point(data_hash="e" * 64, allow_config_change=True)
-    assert accepted.changes == {"data_hash": [record.data_hash, "e" * 64]}
+    _, accepted = point(data_hash="e" * 64, allow_config_change=True)
+    assert accepted == {"data_hash": [record.data_hash, "e" * 64]}
     edit(trained.metrics_path, '"step": 2,', '"step": 1,')
     with raises(RecordError, "no-checkpoint"):
         point(data_hash=record.data_hash)

@@ -62,7 +62,7 @@ def test_a_hub_that_cannot_be_used_is_one_sentence_before_anything_is_loaded(tmp
                 ["--trl.hub_token", "hf_secret"],
                 "trl.hub_token is set, and a run records ",
             ),
-            (hub.environment(), ["--trl.hub_strategy", "checkpoint"], "trl.hub_strategy is checkpoint, but gar "),
+            (hub.environment(), ["--trl.hub_strategy", "checkpoint"], "trl.hub_strategy is checkpoint, expected end "),
         ]
         for environment, flags, message in cases:
             done = completed([*TRAIN, *FAST, *under(tmp_path, "mine"), *PUSH, *flags], env=os.environ | environment)

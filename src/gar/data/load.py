@@ -10,7 +10,7 @@ import sys
 import tempfile
 import weakref
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -155,14 +155,19 @@ def store_problems(
         DataError: As `load_problems`.
         RecordError: The file cannot be written.
     """
-    notes = _Notes()
-    batches = _batches(source, options, max_problems, notes.drop)
+    first, counts = dict[str, str](), Counter[str]()
+
+    def drop(place: str, reason: str) -> None:
+        first.setdefault(reason, place)
+        counts[reason] += 1
+
+    batches = _batches(source, options, max_problems, drop)
     handle, path = _locked_file(Path(folder or tempfile.gettempdir()))
     try:
         with system_errors(path, "written"):
-            digest, prompt_bytes = _write(path, batches, notes)
+            digest, prompt_bytes = _write(path, batches)
         if not len(prompt_bytes):
-            raise no_problems(source, options, notes.counts)
+            raise no_problems(source, options, counts)
         table = ProblemTable(path, digest, prompt_bytes)
         ids = table._rows.column("id")
         if pc.count_distinct(ids).as_py() < len(ids):  # pyright: ignore
@@ -172,7 +177,7 @@ def store_problems(
         os.close(handle)
         raise
     weakref.finalize(table, os.close, handle)  # and with it the lock
-    table.notes = notes.texts(len(table))
+    table.notes = _notes(table, first, counts)
     return table
 
 
@@ -191,42 +196,23 @@ def _locked_file(folder: Path) -> tuple[int, Path]:
         os.close(handle)  # another run has removed it before it was locked
 
 
-class _Notes:
+def _notes(table: ProblemTable, first: Mapping[str, str], counts: Counter[str]) -> list[str]:
     """What was dropped and what lacks an anchor: the first place of each, and how many."""
-
-    def __init__(self) -> None:
-        self.counts = Counter[str]()
-        self._first: dict[str, str] = {}
-        self._lacking, self._first_lacking = 0, ""
-
-    def drop(self, place: str, reason: str) -> None:
-        self._first.setdefault(reason, place)
-        self.counts[reason] += 1
-
-    def look(self, batch: pa.RecordBatch) -> None:
-        lacking = np.flatnonzero(~filled(batch.column("anchors")))
-        if len(lacking) and not self._lacking:
-            place, id = (batch.column(name)[int(lacking[0])].as_py() for name in ("place", "id"))
-            self._first_lacking = f"{place}: problem {id!r} has"
-        self._lacking += len(lacking)
-
-    def texts(self, num_problems: int) -> list[str]:
-        total = num_problems + self.counts.total()
-        notes = [
-            f"{self._first[reason]}: dropped, {reason} ({count} of {total} rows)."
-            for reason, count in self.counts.most_common()
-        ]
-        if self._lacking:
-            notes.append(f"{self._first_lacking} no expert solution ({self._lacking} of {num_problems} lack one).")
-        return notes
+    total = len(table) + counts.total()
+    notes = [f"{first[reason]}: dropped, {reason} ({count} of {total} rows)." for reason, count in counts.most_common()]
+    lacking = np.flatnonzero(~filled(table._rows.column("anchors")))
+    if len(lacking):
+        place, id = (table._rows.column(name)[int(lacking[0])].as_py() for name in ("place", "id"))
+        missing = f"no expert solution ({len(lacking)} of {len(table)} lack one)"
+        notes.append(f"{place}: problem {id!r} has {missing}.")
+    return notes
 
 
-def _write(path: Path, batches: Iterator[pa.RecordBatch], notes: _Notes) -> tuple[str, np.ndarray]:
+def _write(path: Path, batches: Iterator[pa.RecordBatch]) -> tuple[str, np.ndarray]:
     """Write problems. Returns a checksum of them, and a bound of each prompt's bytes."""
     digest, bounds = Digest(), [np.zeros(0, dtype=np.int64)]
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, SCHEMA) as writer:
         for batch in batches:
-            notes.look(batch)
             digest.add(batch)
             writer.write_batch(batch)
             bounds.append(prompt_bytes(batch.column("prompt")))

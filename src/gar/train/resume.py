@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import replace
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
@@ -24,13 +24,6 @@ _IN_CHECKPOINT = {
     f"trl.{name}" for name in ("learning_rate", "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", "optim")
 }
 """Settings that a loaded optimizer restores: other values would be recorded but not used."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ResumePoint(FoundCheckpoint):
-    """The checkpoint from which a run resumes, and the accepted `changes`: old and new value by dotted name."""
-
-    changes: Mapping[str, Any] = field(default_factory=dict)
 
 
 @contextmanager
@@ -91,8 +84,8 @@ def resumed_config(folder: RunFolder, *, allow_config_change: bool = False) -> R
 
 def resume_point(
     folder: RunFolder, config: RunConfig, *, data_hash: str, num_ranks: int, allow_config_change: bool = False
-) -> ResumePoint:
-    """The checkpoint to resume from, with notes for the user.
+) -> tuple[FoundCheckpoint, dict[str, Any]]:
+    """The checkpoint to resume from, with notes for the user, and accepted changes: old and new value by dotted name.
 
     A `DataError` if the training problems have changed and that is not allowed. A `ConfigError` if a setting has
     changed that the optimizer in the checkpoint restores.
@@ -122,7 +115,7 @@ def resume_point(
         notes.append(f"Package versions have changed: {changed}. The result may differ from an uninterrupted run.")
     if found.path is None:
         notes.append("The run has no checkpoint yet, and starts from its first step.")
-    return ResumePoint(path=found.path, step=found.step, notes=tuple(notes), changes=changes)
+    return replace(found, notes=tuple(notes)), changes
 
 
 @contextmanager

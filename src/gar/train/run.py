@@ -38,11 +38,12 @@ from gar.models.adapters import is_adapted, save_adapter, save_merged
 from gar.models.load import quiet_libraries
 from gar.output import lasting_output
 from gar.records import RolloutRecord, RunFolder, open_run, write_atomic
+from gar.records.checkpoints import FoundCheckpoint
 from gar.records.lock import writer_lock
 from gar.records.run_folder import check_free
 from gar.train.checks import check_before_loading
 from gar.train.inputs import RunInputs, Say, show
-from gar.train.resume import ResumePoint, checkpoint_errors, resume_point, resumed_config, status_of, unfinished_run
+from gar.train.resume import checkpoint_errors, resume_point, resumed_config, status_of, unfinished_run
 from gar.train.upload import make_repository, upload_model, wants_upload
 
 _CURVE = "figures/learning-curve"
@@ -171,13 +172,11 @@ class _Run:
         num_ranks = PartialState().num_processes
         find = partial(resume_point, data_hash=data_hash, num_ranks=num_ranks, allow_config_change=allow_config_change)
         with _writer_lock(folder):
-            found = on_main(lambda: find(folder, self.config))
+            found, changes = on_main(lambda: find(folder, self.config))
             for note in found.notes:
                 self.say(f"[yellow]{escape(note)}[/]")
-            if found.changes:  # before anything is written under the new settings
-                on_main(
-                    lambda: folder.record_override(found.changes, step=found.step, config=config, data_hash=data_hash)
-                )
+            if changes:  # before anything is written under the new settings
+                on_main(lambda: folder.record_override(changes, step=found.step, config=config, data_hash=data_hash))
             self.say(f"Resuming {folder.path} after step {found.step}.")
             return self._run(folder, found)
 
@@ -203,7 +202,7 @@ class _Run:
         config, data_hash = self.config.model_dump(mode="json"), self.inputs.problems.data_hash()
         folder.write_run(seed=self.config.seed, command=command, config=config, data_hash=data_hash)
 
-    def _run(self, folder: RunFolder, found: ResumePoint | None) -> RunFolder:
+    def _run(self, folder: RunFolder, found: FoundCheckpoint | None) -> RunFolder:
         status = status_of(folder, self.say) if is_main() else contextlib.nullcontext()
         with status, lost_rank_named(), self.inputs.verifier:
             in_folder(self.arguments, self.config, folder.path)
@@ -294,7 +293,7 @@ class _Run:
                 save_merged(model, tokenizer, staged)
         return self._summarize(folder)
 
-    def _callback(self, folder: RunFolder, found: ResumePoint | None) -> RunCallback:
+    def _callback(self, folder: RunFolder, found: FoundCheckpoint | None) -> RunCallback:
         def drop_later_records() -> None:
             folder.cut(found.step if found else 0)
             folder.update_run(status="running")

@@ -21,12 +21,6 @@ def check_upload(config: RunConfig) -> None:
         )
     if not wants_upload(config):
         return
-    strategy = config.trl.get("hub_strategy", "end")
-    if strategy not in ("end", "every_save"):  # the second is TRL's default
-        raise ConfigError(
-            f"trl.hub_strategy is {strategy}, but gar train uploads the final model, not checkpoints. Leave it out.",
-            code="trl.hub_strategy",
-        )
     from huggingface_hub import HfApi, constants
 
     try:

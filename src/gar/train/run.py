@@ -226,7 +226,7 @@ class _Run:
     def _train(self, folder: RunFolder, callback: RunCallback, checkpoint: Path | None) -> None:
         """Train with the method's trainers, one after the other. Afterwards `_trainer` is the last one."""
         while not (self._trainer is None or self._is_training) or self._next_trainer():
-            trainer = self._trainer
+            trainer: Any = self._trainer
             callback.trainer = trainer
             in_folder(trainer.args, self.config, folder.path)  # it may have been made before the folder
             trainer.add_callback(callback)

@@ -48,7 +48,8 @@ def postprocess(args: Any, rollout_id: int, rollout_data: dict[str, Any]) -> Non
     step = Step(shaping, _responses(rollout_data, payloads), ranks=_DataParallel(rollout_data["tokens"][0].device))
     seen = captured_pass() if capture_of(args) == "logprob" else None
     vectors, anchors = _means(args, rollout_data, step, seen) if bool(step.needed.any()) else (None, None)
-    _watchdog(read_settings(args).watchdog).watch(rollout_id, step)
+    watchdog = read_settings(args).watchdog
+    _watchdog(watchdog.mode, watchdog.steps).watch(rollout_id, step)
     if not mpu.is_pipeline_last_stage(ignore_virtual=True):
         return  # slime keeps advantages, rewards and logs on the last stage
     rewards = step.finish(vectors, anchors).rewards
@@ -69,9 +70,9 @@ def slime_rewards(args: Any, shaping: Shaping, rewards: Tensor, group_index: Ten
 
 
 @lru_cache(maxsize=1)
-def _watchdog(settings: WatchdogSettings) -> Watchdog:
+def _watchdog(mode: Any, steps: int) -> Watchdog:
     """The watchdog of the job. It counts equally on all ranks: rank 0 warns, and with mode stop all of them stop."""
-    return Watchdog(settings)
+    return Watchdog(WatchdogSettings(mode=mode, steps=steps))
 
 
 class _DataParallel(StepRanks):

@@ -225,7 +225,7 @@ class GARTrainer(ResumableTrainer):
             self.processing_class,
             self.shaping.signal,
             self._verifier,
-            context=context_of(self.model.config),
+            context=context_of(cast(Any, self.model).config),
             chat_template_kwargs=cast("dict[str, Any]", self.chat_template_kwargs),
         )
         """Reads responses and expert solutions."""

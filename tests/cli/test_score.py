@@ -8,7 +8,7 @@ from unittest import mock
 import pytest
 
 import gar.scoring.files
-import gar.scoring.input
+import gar.scoring.io
 from gar.cli.main import main
 from gar.data.arithmetic import METHODS, WORDINGS, load_arithmetic, write_solution
 from gar.records import Manifest
@@ -32,7 +32,7 @@ def test_score_flags_set_columns_sections_and_output_and_ctrl_c_says_how_to_go_o
     file = write_jsonl(tmp_path / "rows.jsonl", [row_of(0)])
     seen = mock.Mock(side_effect=KeyboardInterrupt)
     monkeypatch.setattr(gar.scoring.files, "score_file", seen)
-    monkeypatch.setattr(gar.scoring.input, "check_input", lambda job: None)
+    monkeypatch.setattr(gar.scoring.io, "check_input", lambda job: None)
 
     def parse(*arguments: str) -> ScoreJob:
         assert main(["score", "embedded", file, *arguments]) == 130

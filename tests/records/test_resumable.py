@@ -7,39 +7,38 @@ import pytest
 
 from gar.errors import ConfigError, RecordError
 from gar.records.manifest import Manifest
-from gar.records.resumable import FinishedLines, ResumableOutput
+from gar.records.resumable import ResumableOutput
 from tests.support.errors import raises
 
 FIRST, SECOND = {"id": "a", "tokens": [1]}, {"id": "b", "tokens": []}
 
 
-@pytest.fixture
-def samples(tmp_path):
-    return FinishedLines(Manifest(tmp_path), "samples.jsonl")
+def output_in(folder: Path) -> ResumableOutput:
+    return ResumableOutput(Manifest(folder), "set.json", "samples.jsonl", ["metrics.json"], ignored=["model.path"])
 
 
 @pytest.fixture
-def output(samples):
-    return ResumableOutput(samples.manifest, "set.json", samples, results=("metrics.json",), ignored=("model.path",))
+def output(tmp_path):
+    return output_in(tmp_path)
 
 
 IDENTITY = {"model": {"path": "here", "hash": "12"}, "seed": 0}
 
 
-def test_finished_lines_of_a_killed_writer_lose_the_torn_line_alone(samples):
-    assert list(samples) == []
-    samples.append([])
-    assert not samples.path.exists()
-    samples.append([FIRST])
-    whole = samples.path.read_bytes()
+def test_finished_lines_of_a_killed_writer_lose_the_torn_line_alone(output):
+    assert list(output.finished()) == []
+    output.append([])
+    assert not output.lines_path.exists()
+    output.append([FIRST])
+    whole = output.lines_path.read_bytes()
     for tail in (b"", b'{"id": "b", "tok', b'{"id": "b", "tokens": []}\n'):  # not listed: the writer was killed
-        samples.path.write_bytes(whole + tail)
-        again = FinishedLines(Manifest(samples.path.parent), "samples.jsonl")
-        assert list(again) == [FIRST]
+        output.lines_path.write_bytes(whole + tail)
+        again = output_in(output.lines_path.parent)
+        assert list(again.finished()) == [FIRST]
         again.append([SECOND])
-        assert list(again) == list(samples) == [FIRST, SECOND]
-        samples.path.write_bytes(whole)
-        samples.manifest.path.write_bytes(samples.manifest.path.read_bytes().splitlines(keepends=True)[0])
+        assert list(again.finished()) == list(output.finished()) == [FIRST, SECOND]
+        output.lines_path.write_bytes(whole)
+        output.manifest.path.write_bytes(output.manifest.path.read_bytes().splitlines(keepends=True)[0])
 
 
 CHANGES: list[Callable[[list[bytes]], list[bytes]]] = [
@@ -52,77 +51,77 @@ CHANGES: list[Callable[[list[bytes]], list[bytes]]] = [
 """What was done to three lines."""
 
 
-def test_finished_lines_that_were_changed_are_found_and_never_added_to(samples, output):
+def test_finished_lines_that_were_changed_are_found_and_never_added_to(output):
     output.begin(IDENTITY, overwrite=False)
-    samples.append([FIRST, SECOND])
-    samples.append([FIRST])
-    whole = samples.path.read_bytes()
+    output.append([FIRST, SECOND])
+    output.append([FIRST])
+    whole = output.lines_path.read_bytes()
     for change in CHANGES:
         changed = b"".join(change(whole.splitlines(keepends=True)))
-        samples.path.write_bytes(changed)
-        again = FinishedLines(Manifest(samples.path.parent), "samples.jsonl")
-        for use in (list, lambda lines: lines.append([SECOND])):
+        output.lines_path.write_bytes(changed)
+        again = output_in(output.lines_path.parent)
+        for use in (lambda lines: list(lines.finished()), lambda lines: lines.append([SECOND])):
             with raises(RecordError, "damage", "samples.jsonl"):
                 use(again)
-        assert samples.path.read_bytes() == changed
-    samples.path.write_bytes(whole)
+        assert output.lines_path.read_bytes() == changed
+    output.lines_path.write_bytes(whole)
     output.identity_path.write_text(output.identity_path.read_text().replace("here", "there"))
     with raises(RecordError, "damage", "set.json"):
         output.begin(IDENTITY, overwrite=False)
 
 
-def test_output_is_resumed_by_the_same_run_alone(output, samples):
+def test_output_is_resumed_by_the_same_run_alone(output):
     assert not output.exists()
     problems = output.identity_path.with_name("problems.jsonl")
     output.begin(IDENTITY, overwrite=False, prepare=lambda: problems.write_text("first\n"))
     output.begin(IDENTITY, overwrite=False, prepare=lambda: problems.write_text("second\n"))
     assert problems.read_text() == "first\n"  # it is resumed
-    samples.append([FIRST])
-    result = samples.path.with_name("metrics.json")
+    output.append([FIRST])
+    result = output.lines_path.with_name("metrics.json")
     result.write_text("{}")
     output.begin(IDENTITY | {"model": {"path": "there", "hash": "12"}}, overwrite=False)
     output.begin(IDENTITY, overwrite=True)
-    assert list(samples) == [FIRST]
+    assert list(output.finished()) == [FIRST]
     with raises(ConfigError, "other-settings"):
         output.begin(IDENTITY | {"seed": 1}, overwrite=False)
     with raises(ConfigError, "other-settings"):
         output.refuse_other({"model": {"hash": "34"}})
-    assert list(samples) == [FIRST]
+    assert list(output.finished()) == [FIRST]
     assert result.exists()
     output.begin(IDENTITY | {"seed": 1}, overwrite=True)
-    assert list(samples) == []
+    assert list(output.finished()) == []
     assert not result.exists()
     output.refuse_other(IDENTITY | {"seed": 1})
 
 
-def test_work_without_a_whole_identity_is_kept_until_overwritten(output, samples):
+def test_work_without_a_whole_identity_is_kept_until_overwritten(output):
     for lost, kind in ((lambda path: path.write_text("{"), RecordError), (Path.unlink, ConfigError)):
         output.begin(IDENTITY, overwrite=False)
-        samples.append([FIRST])
+        output.append([FIRST])
         lost(output.identity_path)
         with raises(kind):
             output.begin(IDENTITY, overwrite=False)
-        assert samples.path.exists()
+        assert output.lines_path.exists()
         output.begin(IDENTITY, overwrite=True)
-        assert list(samples) == []
+        assert list(output.finished()) == []
         output.refuse_other(IDENTITY)
     output.remove()
     output.remove()
     assert not output.exists()
 
 
-def test_a_finished_output_leaves_no_unfinished_work_wherever_a_kill_comes(output, samples):
-    final = samples.path.with_name("scores.jsonl")
+def test_a_finished_output_leaves_no_unfinished_work_wherever_a_kill_comes(output):
+    final = output.lines_path.with_name("scores.jsonl")
     output.begin(IDENTITY, overwrite=False)
-    samples.append([FIRST])
+    output.append([FIRST])
     final.write_text("scores")
-    kept = output.identity_path.read_text(), samples.path.read_text()
+    kept = output.identity_path.read_text(), output.lines_path.read_text()
     output.finish(final)
     assert sorted(path.name for path in final.parent.iterdir()) == ["manifest.jsonl", "scores.jsonl"]
-    assert samples.manifest.faults() == []
-    for path, text in zip((output.identity_path, samples.path), kept, strict=True):
+    assert output.manifest.faults() == []
+    for path, text in zip((output.identity_path, output.lines_path), kept, strict=True):
         path.write_text(text)  # the kill came before it was removed
         assert not output.exists()
-        assert list(samples) == []
+        assert list(output.finished()) == []
     output.begin(IDENTITY | {"seed": 1}, overwrite=True)
-    assert (list(samples), output.exists()) == ([], True)
+    assert (list(output.finished()), output.exists()) == ([], True)

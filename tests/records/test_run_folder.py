@@ -124,7 +124,7 @@ def test_metrics_are_objects_with_null_for_what_is_no_number_wherever_a_kill_cut
     run.append_metrics({"step": 1, "loss": math.nan, "reward": np.float32(0.5), "n": np.int64(3)})
     run.append_metrics({"step": 2, "loss": -math.inf, "reward": 1.0, "sizes": [1, math.nan]})
     run.append_metrics({"step": 3, "loss": 0.25})
-    whole = run.metrics_path.read_bytes()
+    whole = (run.path / "metrics.jsonl").read_bytes()
     lines = whole.decode().splitlines()
     assert lines[0] == '{"step": 1, "loss": null, "reward": 0.5, "n": 3}'
     assert json.loads(lines[1]) == {"step": 2, "loss": None, "reward": 1.0, "sizes": [1, None]}
@@ -137,7 +137,7 @@ def test_metrics_are_objects_with_null_for_what_is_no_number_wherever_a_kill_cut
         torn = [(size, before) for size in range(start, end + 1)]
         torn += [(end, before + after[:size]) for after in listed[len(listed) - 3 + kept :][:1] for size in (1, 90)]
         for size, manifest in torn:  # the line of metrics is written first
-            run.metrics_path.write_bytes(whole[:size])
+            (run.path / "metrics.jsonl").write_bytes(whole[:size])
             run.manifest.path.write_bytes(manifest)
             assert open_run(run.path).metrics == rows[:kept]
             run.append_metrics({"step": 9})
@@ -148,19 +148,19 @@ def test_metrics_since_the_last_checkpoint_are_what_was_logged_in_a_killed_run_t
     for step in (1, 2, 3):
         run.append_metrics({"step": step, "reward": 0.5})
     run.write_rollouts([replace(RECORD, step=1)])
-    whole = run.metrics_path.read_bytes()
+    whole = (run.path / "metrics.jsonl").read_bytes()
     first, second, third = whole.splitlines(keepends=True)
     for lines in ([first, second, third.replace(b"5", b"9")], [first, second, second, third], [first, third], [first]):
-        run.metrics_path.write_bytes(b"".join(lines))
+        (run.path / "metrics.jsonl").write_bytes(b"".join(lines))
         with raises(RecordError, "damage", "metrics.jsonl"):
             open_run(run.path)
         damaged = open_run(run.path, strict=False)
         assert (damaged.metrics, [fault.file for fault in damaged.faults]) == ([], ["metrics.jsonl"])
-    run.metrics_path.write_bytes(whole + b'{"step": 99, "reward": 1.0}\n')  # no line lists it
+    (run.path / "metrics.jsonl").write_bytes(whole + b'{"step": 99, "reward": 1.0}\n')  # no line lists it
     assert [row["step"] for row in open_run(run.path).metrics] == [1, 2, 3]
     run.update_run(status="finished")
-    assert run.metrics_path.read_bytes() == whole
-    run.metrics_path.write_bytes(whole + b'{"step": 99, "reward": 1.0}\n')
+    assert (run.path / "metrics.jsonl").read_bytes() == whole
+    (run.path / "metrics.jsonl").write_bytes(whole + b'{"step": 99, "reward": 1.0}\n')
     with raises(RecordError, "damage", "metrics.jsonl"):
         open_run(run.path)
 
@@ -169,12 +169,12 @@ def test_metrics_are_parsed_when_they_are_used_and_checked_once_more(run, monkey
     """A run of 100,000 steps has 240 MB of them, and not every reader of its rollouts asks."""
     run.append_metrics({"step": 1, "reward": 0.5})
     parsed = []
-    monkeypatch.setattr(metrics, "from_json", lambda text: parsed.append(text) or json.loads(text))
+    monkeypatch.setattr(metrics, "json_object", lambda text, place: parsed.append(text) or json.loads(text))
     opened, other, lenient = open_run(run.path), open_run(run.path), open_run(run.path, strict=False)
     assert parsed == []
     assert opened.metrics is opened.metrics
     assert (opened.metrics, len(parsed)) == ([{"step": 1, "reward": 0.5}], 1)
-    run.metrics_path.write_bytes(run.metrics_path.read_bytes().replace(b"5", b"9"))
+    (run.path / "metrics.jsonl").write_bytes((run.path / "metrics.jsonl").read_bytes().replace(b"5", b"9"))
     with raises(RecordError, "damage", "metrics.jsonl"):
         _ = other.metrics
     assert (lenient.metrics, [fault.file for fault in lenient.faults]) == ([], ["metrics.jsonl"])
@@ -286,8 +286,8 @@ def test_run_folder_on_a_full_disk_keeps_what_was_written(run):
             write()
         assert caught.value.errno == errno.EFBIG
     after = {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()}
-    metrics = after.pop(run.metrics_path)
-    assert metrics.startswith(before.pop(run.metrics_path))
+    metrics = after.pop(run.path / "metrics.jsonl")
+    assert metrics.startswith(before.pop(run.path / "metrics.jsonl"))
     assert after.pop(run.manifest.path).startswith(before.pop(run.manifest.path))
     assert run.manifest.faults() == []
     assert after == before

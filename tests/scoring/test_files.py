@@ -18,8 +18,8 @@ from gar.models.embedded import load_embedded
 from gar.records.lock import writer_lock
 from gar.scoring.device import choose_device
 from gar.scoring.files import ScoredFile, score_file
+from gar.scoring.io import check_input, score_schema
 from gar.scoring.job import ScoreJob
-from gar.scoring.output import score_schema
 from gar.verify import Verifier
 from tests.scoring.test_scorer import written
 from tests.support.errors import raises
@@ -45,7 +45,8 @@ def score(tmp_path: Path) -> Callable[..., ScoredFile]:
     def score(file: str, *, out: str = "scores.jsonl", model: str = "embedded", **settings: Any) -> ScoredFile:
         verify = {"num_workers": 1} | settings.pop("verify", {})
         values = {"file": file, "model": model, "out": tmp_path / out, "verify": verify}
-        return score_file(ScoreJob.model_validate(values | settings), command=["gar", "score"])
+        job = ScoreJob.model_validate(values | settings)
+        return score_file(job, check_input(job), command=["gar", "score"])
 
     return score
 

@@ -76,7 +76,8 @@ def test_run_leaves_the_adapter_and_a_merged_model(finished: RunFolder):
     assert f"Adapter         {finished.path / 'adapter'}" in SAID
     # Evaluation uses the adapter: the same random numbers, but different responses.
     before, after = (
-        open_run(finished.path).read_json(f"evaluation/{name}.json")["sets"]["test"] for name in ("before", "after")
+        open_run(finished.path).manifest.read_json(f"evaluation/{name}.json")["sets"]["test"]
+        for name in ("before", "after")
     )
     assert after["problems"] != before["problems"]
     assert after["mean_response_tokens"] != before["mean_response_tokens"]

@@ -51,7 +51,7 @@ def test_run_leaves_what_the_docs_promise(finished: RunFolder):
     state = json.loads((finished.path / "checkpoints" / "checkpoint-4" / "trainer_state.json").read_text())
     assert [row["step"] for row in state["log_history"]] == [4]  # the others are in metrics.jsonl
     for name in ("before", "after"):
-        sets = open_run(finished.path).read_json(f"evaluation/{name}.json")["sets"]
+        sets = open_run(finished.path).manifest.read_json(f"evaluation/{name}.json")["sets"]
         assert set(sets) == {"test", "harder"}
         assert set(sets["test"]["pass_at"]) == {"1", "4"}
         correct = Counter(

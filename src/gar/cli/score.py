@@ -57,7 +57,7 @@ def main(arguments: list[str]) -> int:
         parse(_Score, ["--help"], prog="gar score")
     job = parse(_Brief if {"-h", "--help"} & {*in_full} else _Score, in_full, prog="gar score")
     check_model_name(job.model, job.revision)
-    from gar.scoring.input import check_input
+    from gar.scoring.io import check_input
 
     survey = check_input(job)
     announce("loading torch and transformers ...")
@@ -65,7 +65,7 @@ def main(arguments: list[str]) -> int:
     from gar.scoring.files import score_file
 
     quiet_libraries()
-    scored = score_file(job, command=["gar", "score", *arguments], survey=survey)
+    scored = score_file(job, survey, command=["gar", "score", *arguments])
     fault = _print_summary(job, scored)
     return DEGENERATE if fault and not job.allow_degenerate else DONE
 

@@ -15,7 +15,7 @@ from gar.errors import RecordError
 from gar.evaluation.metrics import pass_at_k
 from gar.methods import find_method
 from gar.records import Run, canonical_hash, open_run
-from gar.records.files import checked, json_object, json_text, write_atomic
+from gar.records.files import checked, json_text, write_atomic
 from gar.records.manifest import DamageError, Manifest
 
 CURVES = (
@@ -111,7 +111,7 @@ def finished_result(cell: PlannedRun) -> RunResult | None:
     if not os.path.lexists(path):
         return None
     try:
-        result = checked(RunResult, json_object(Manifest(cell.folder).read(path), str(path)), str(path))
+        result = checked(RunResult, Manifest(cell.folder).read_json(RESULT), str(path))
     except DamageError as error:
         if error.fault.kind == "unlisted":  # a kill came between the file and its line: it is written again
             return None

@@ -11,7 +11,7 @@ from gar.records.evaluations import NUMBERS, PROBLEMS, SAMPLES, SET, read_set
 from gar.records.files import json_text, system_errors, write_atomic, write_parquet
 from gar.records.lock import writer_lock
 from gar.records.manifest import Manifest
-from gar.records.resumable import FinishedLines, Line, ResumableOutput
+from gar.records.resumable import Line, ResumableOutput
 from gar.records.rollouts import SAMPLE_SCHEMA, SampleRecord, record_table
 from gar.types import Problem
 
@@ -30,9 +30,7 @@ class EvaluationFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.manifest = Manifest(path)
-        self.responses = FinishedLines(self.manifest, _RESPONSES)
-        results = (NUMBERS, SAMPLES)
-        self.output = ResumableOutput(self.manifest, SET, self.responses, results=results, ignored=_INDIFFERENT)
+        self.output = ResumableOutput(self.manifest, SET, _RESPONSES, (NUMBERS, SAMPLES), ignored=_INDIFFERENT)
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -66,7 +64,7 @@ class EvaluationFolder:
 
     def all_responses(self, problems: Sequence[Problem], num_samples: int) -> list[list[Line]]:
         """The responses to each problem, in the order of the samples. Closes the file once all are there."""
-        found = {(line["problem"], line["sample"]): line for line in self.responses}
+        found = {(line["problem"], line["sample"]): line for line in self.output.finished()}
         if len(found) < (expected := num_samples * len(problems)):
             raise RecordError(
                 f"{self.path}: {len(found):,} of {expected:,} responses are there. Run the same `gar eval run` again "

@@ -169,9 +169,9 @@ def _generate_set(
     num_samples = drawn["num_samples"]
     folder.begin(asked.identity | {"sampling": drawn, "model": model}, problems, overwrite=job.overwrite)
     places = {problem.id: i for i, problem in enumerate(problems)}
-    done = {(places[line["problem"]], line["sample"]) for line in folder.responses}
+    done = {(places[line["problem"]], line["sample"]) for line in folder.output.finished()}
     sampling = Sampling(max_new_tokens=limit, temperature=job.temperature, top_p=job.top_p, seed=job.seed)
-    most = min((line["lowered_to"] for line in folder.responses if "lowered_to" in line), default=job.batch_size)
+    most = min((line.get("lowered_to", job.batch_size) for line in folder.output.finished()), default=job.batch_size)
     waiting = list(reversed(plan_batches(lengths, num_samples, job.batch_size)))
     total = len(problems) * num_samples
     say(
@@ -203,7 +203,7 @@ def _generate_set(
                 for (i, number), response in zip(batch, responses, strict=True)
                 if (i, number) not in done
             ]
-            folder.responses.append(new)
+            folder.output.append(new)
             bar.update(len(new))
 
 

@@ -16,9 +16,9 @@ def leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, A
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Old and new values that differ, by dotted name. Names that `now` lacks are not compared."""
-    old, new = ({name: _as_json(value) for name, value in leaves(values)} for values in (before, now))
-    return {name: (old.get(name), value) for name, value in new.items() if old.get(name) != value}
+    """Old and new values that differ, by dotted name, as JSON has them. Names that `now` lacks do not count."""
+    old = dict(leaves(before))
+    return {name: (old.get(name), value) for name, value in leaves(now) if old.get(name) != value}
 
 
 def changes_in_words(changes: Mapping[str, Sequence[Any]]) -> str:
@@ -26,8 +26,3 @@ def changes_in_words(changes: Mapping[str, Sequence[Any]]) -> str:
     shown = [f"{name} was {before!r}, is {now!r}" for name, (before, now) in changes.items()]
     more = f" and {len(shown) - _MOST_SHOWN} more" if len(shown) > _MOST_SHOWN else ""
     return "; ".join(shown[:_MOST_SHOWN]) + more
-
-
-def _as_json(value: Any) -> Any:
-    """A value as it comes back from JSON."""
-    return list(value) if isinstance(value, tuple) else value

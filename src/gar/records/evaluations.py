@@ -18,7 +18,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from gar.records.dotted import leaves
-from gar.records.files import checked, json_object
+from gar.records.files import checked
 from gar.records.manifest import Manifest
 from gar.types import ResponseFormat
 
@@ -95,9 +95,8 @@ _READ: Mapping[str, Any] = {
 
 def read_set(manifest: Manifest) -> dict[str, Any]:
     """The content of `set.json`."""
-    place = str(manifest.folder / SET)
-    values = json_object(manifest.read(SET), place)
+    values = manifest.read_json(SET)
     there = dict(leaves(values))
     for name, kind in _READ.items():
-        checked(kind, there.get(name), f"{place}: {name}")
+        checked(kind, there.get(name), f"{manifest.folder / SET}: {name}")
     return values

@@ -14,7 +14,7 @@ was edited, moved, repeated, removed or copied from another folder is found, and
 import os
 import secrets
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from pathlib import Path
@@ -23,7 +23,15 @@ from typing import Any, Literal
 from xxhash import xxh3_128
 
 from gar.errors import RecordError
-from gar.records.files import append_bytes, read_bytes, regular, system_errors, truncate, write_atomic
+from gar.records.files import (
+    append_bytes,
+    json_object,
+    read_bytes,
+    regular,
+    system_errors,
+    truncate,
+    write_atomic,
+)
 from gar.records.manifest_lines import FileFacts, Files, Line, line_text, parse_line
 
 MANIFEST = "manifest.jsonl"
@@ -206,6 +214,24 @@ class Manifest:
         self.check(path)
         facts = self.entries[self._name(path)]
         return read_bytes(self.folder / self._name(path))[: facts.size if facts.grows else None]
+
+    def read_json(self, path: str | Path) -> dict[str, Any]:
+        """The JSON object in a file. A `RecordError` if it is something else, or not what was listed."""
+        return json_object(self.read(path), str(self.folder / path))
+
+    def lines(self, path: str | Path) -> Iterator[bytes]:
+        """The listed lines of a file that is read anew, in bounded memory. None if it is not listed."""
+        facts = self.entries.get(self._name(path))
+        if facts is None:
+            return
+        self.check(path, again=True)
+        with system_errors(self.folder / path, "read"), regular(self.folder / path).open("rb") as file:
+            left = facts.size
+            for line in file:
+                left -= len(line)
+                if left < 0:  # not listed
+                    return
+                yield line
 
     def check(self, path: str | Path, *, again: bool = False) -> None:
         """Raise a `DamageError` if a file is not what was listed. Reads it once, or `again`, in bounded memory."""

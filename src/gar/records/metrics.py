@@ -4,12 +4,9 @@ import reprlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from pydantic_core import from_json
-
 from gar.errors import RecordError
 from gar.records.files import json_object
 from gar.records.manifest import Manifest
-from gar.records.resumable import FinishedLines
 
 Number = float | int | None
 
@@ -44,14 +41,13 @@ def read_metrics(manifest: Manifest, name: str) -> Sequence[MetricsRow]:
     Raises:
         RecordError: The file is not what was written, or a line has no step, or a smaller one than that before.
     """
-    lines = FinishedLines(manifest, name)
-    path = lines.path
-    rows: list[MetricsRow] = []
+    path, rows = manifest.folder / name, list[MetricsRow]()
     shared: dict[tuple[str, ...], dict[str, int]] = {}
     last = 0
-    for number, text in enumerate(lines.texts(), start=1):
+    for number, text in enumerate(manifest.lines(name), start=1):
         place = f"{path}:{number}"
-        row = _numbers(text, place)
+        values = json_object(text, place).items()
+        row = {name: value for name, value in values if type(value) is float or _is_number(value)}
         step = row.get("step")
         if type(step) is not int or not 0 <= step < 2**63:
             raise RecordError(f"{place}: 'step' must be a whole number, got {reprlib.repr(step)}.")
@@ -64,19 +60,6 @@ def read_metrics(manifest: Manifest, name: str) -> Sequence[MetricsRow]:
     return rows
 
 
-def _numbers(text: bytes, place: str) -> dict[str, Number]:
-    """The numbers of a line."""
-    try:
-        values = from_json(text)  # in a quarter of the time of `json.loads`
-    except ValueError:
-        values = None
-    if not isinstance(values, dict):
-        values = json_object(text, place)
-    for name in [name for name, value in values.items() if type(value) is not float and not _is_number(value)]:
-        del values[name]
-    return values
-
-
 def _is_number(value: Any) -> bool:
-    """Whether a value is a number, or missing."""
-    return type(value) is float or value is None or (type(value) is int and abs(value) < 2**63)
+    """Whether a value that is no float is a number, or missing."""
+    return value is None or (type(value) is int and abs(value) < 2**63)

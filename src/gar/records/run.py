@@ -21,7 +21,7 @@ import pyarrow as pa
 from gar.config import RunConfig, make_config
 from gar.errors import ConfigError, RecordError, printable
 from gar.records.evaluations import NUMBERS, PROBLEMS, SAMPLES, SET, EvaluatedSet, MeasuredSet, read_set
-from gar.records.files import checked, json_object, read_json, read_parquet
+from gar.records.files import checked, json_object, read_bytes, read_parquet
 from gar.records.manifest import MANIFEST, DamageError, Fault, Manifest, fault_of
 from gar.records.metrics import read_metrics
 from gar.records.rollout_files import RolloutFiles
@@ -169,14 +169,6 @@ class Run:
         ]
         return pd.DataFrame(rows, columns=["seed", "moment", "set", "problem", "num_correct", "num_samples"])
 
-    def read_json(self, name: str) -> dict[str, Any]:
-        """A file that `RunFolder.write_json` wrote, checked.
-
-        Raises:
-            RecordError: It is at fault, strict or not.
-        """
-        return json_object(self.manifest.read(name), str(self.path / name))
-
     @contextmanager
     def _reading(self, name: str, unknown: str = "") -> Iterator[None]:
         """Turn an error into a fault of this file. `unknown` is what it leaves unknown."""
@@ -225,7 +217,8 @@ def open_run(path: str | Path, *, strict: bool = True) -> Run:
 
 def _read_record(run: Run) -> None:
     with run._reading(RUN, ", so settings, versions, machine and status are unknown"):
-        run.manifest = Manifest(run.path, id=read_json(run.path / RUN).get("manifest"))
+        known = json_object(read_bytes(run.path / RUN), str(run.path / RUN))
+        run.manifest = Manifest(run.path, id=known.get("manifest"))
         record = read_record(run.manifest)
         run.record, run.settings = asdict(record), record.settings
 
@@ -269,7 +262,7 @@ def _evaluation(run: Run, moment: str) -> Mapping[str, EvaluatedSet]:
         if name not in run.manifest.entries:
             return {}
         place, kind = str(run.path / name), EvaluatedSet if run.trained else MeasuredSet
-        sets = checked(dict[str, kind], run.read_json(name).get("sets"), f"{place}: sets")
+        sets = checked(dict[str, kind], run.manifest.read_json(name).get("sets"), f"{place}: sets")
         if run.trained or run.settings["benchmark"]["name"] in sets:
             return sets
         raise RecordError(f"{place}: expected the set {run.settings['benchmark']['name']!r} of {SET}, got {[*sets]}.")

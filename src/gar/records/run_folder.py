@@ -30,7 +30,6 @@ from gar.records.files import (
     atomic_folder,
     canonical_hash,
     checked,
-    json_object,
     json_text,
     remove_file,
     system_errors,
@@ -78,8 +77,7 @@ def checkpoint_name(step: int) -> str:
 
 def read_record(manifest: Manifest) -> RunRecord:
     """The record in `run.json`. A `RecordError` if a field is missing, or anything was changed."""
-    place = str(manifest.folder / RUN)
-    return checked(RunRecord, json_object(manifest.read(RUN), place), place)
+    return checked(RunRecord, manifest.read_json(RUN), str(manifest.folder / RUN))
 
 
 @dataclass(slots=True)
@@ -130,11 +128,6 @@ class RunFolder:
         """Whether the folder holds more than a kill leaves before `run.json` is written."""
         more = self.manifest.entries.keys() - {RUN, CONFIG} or self.manifest.own_faults
         return bool(more) or os.path.lexists(self.path / RUN)
-
-    @property
-    def metrics_path(self) -> Path:
-        """`metrics.jsonl`."""
-        return self.path / METRICS
 
     @property
     def checkpoints(self) -> Path:
@@ -262,7 +255,7 @@ class RunFolder:
         for name in (GROWING, *(f"rollouts/{path.name}" for path in self.path.glob("rollouts/*"))):
             if (name == GROWING or file_steps(name)) and name not in entries:
                 remove_file(self.path / name)
-        if self.metrics_path.exists():
-            truncate(self.metrics_path, entries[METRICS].size if METRICS in entries else 0)
+        if (self.path / METRICS).exists():
+            truncate(self.path / METRICS, entries[METRICS].size if METRICS in entries else 0)
         # Last: until then this can be repeated.
         self.manifest.cut(until=f"{checkpoint_name(step)}/", only=("rollouts", "checkpoints/", METRICS))

@@ -20,13 +20,12 @@ from gar.reader import encode_prompt
 from gar.records.files import json_text, utc_now, write_atomic
 from gar.records.lock import writer_lock
 from gar.records.manifest import file_hash
-from gar.records.resumable import FinishedLines, Line
+from gar.records.resumable import Line, ResumableOutput
 from gar.records.run_record import package_versions
 from gar.scoring.device import choose_device
 from gar.scoring.identity import tokenizer_hash, weights_hash
-from gar.scoring.input import check_locked_input, read_rows, refuse_all_bad, score_files
+from gar.scoring.io import ScoreFiles, output_row, read_rows, refuse_all_bad, score_files, score_schema, write_scores
 from gar.scoring.job import ScoreJob
-from gar.scoring.output import ScoreFiles, output_row, score_schema, write_scores
 from gar.scoring.scorer import SCORER, GARScorer
 from gar.scoring.scores import ResponseGroup
 from gar.scoring.summary import ScoreTally
@@ -45,23 +44,21 @@ class ScoredFile(NamedTuple):
     summary: dict[str, Any]
 
 
-def score_file(job: ScoreJob, *, command: Sequence[str] = (), survey: ResponseSurvey | None = None) -> ScoredFile:
+def score_file(job: ScoreJob, survey: ResponseSurvey, *, command: Sequence[str] = ()) -> ScoredFile:
     """Score every response of a file. The output appears complete at the end. A killed run resumes when started again.
 
-    `command` holds the arguments of the command line, for the record. `survey` is what `check_input` returned, if it
-    was called.
+    `survey` is from `check_input`. `command` holds the arguments of the command line, for the record.
     """
     files = score_files(job)
-    with writer_lock(files.finished.path):
+    with writer_lock(files.unfinished.lines_path):
         return _score_file(job, files, command, survey)
 
 
-def _score_file(job: ScoreJob, files: ScoreFiles, command: Sequence[str], survey: ResponseSurvey | None) -> ScoredFile:
+def _score_file(job: ScoreJob, files: ScoreFiles, command: Sequence[str], survey: ResponseSurvey) -> ScoredFile:
     """Score a file as its only writer."""
     start_time = utc_now()
     device = choose_device(job.device, needs_float64=True)
     plan_shaping(SCORER, "gar-grpo", {"signal": job.signal}, quiet=True)  # rejects what a scorer cannot run
-    survey = survey or check_locked_input(job, files)
     identity: dict[str, Any] = {
         "gar": __version__,
         "input": {"xxh3": file_hash(Path(job.file))},
@@ -72,11 +69,11 @@ def _score_file(job: ScoreJob, files: ScoreFiles, command: Sequence[str], survey
     model, tokenizer = load_policy(job.model_settings())
     identity["model"] = {"weights": weights_hash(model), "tokenizer": tokenizer_hash(tokenizer)}
     files.unfinished.begin(identity, overwrite=job.overwrite)
-    errors, speed = _score_rows(job, files.finished, model.to(device), tokenizer, survey.num_responses)
+    errors, speed = _score_rows(job, files.unfinished, model.to(device), tokenizer, survey.num_responses)
     refuse_all_bad(files, errors, survey.num_rows)
     files.write_errors(errors)
     tally = ScoreTally(correct_reward=job.reward.correct_reward)
-    finished = (line["rows"] for line in files.finished)
+    finished = (line["rows"] for line in files.unfinished.finished())
     write_scores(files.out, tally.counting(finished), score_schema(tokens=job.tokens))
     counts: dict[str, Any] = {
         "rows": survey.num_rows,
@@ -102,10 +99,10 @@ def _score_file(job: ScoreJob, files: ScoreFiles, command: Sequence[str], survey
 
 
 def _score_rows(
-    job: ScoreJob, finished: FinishedLines, model: Any, tokenizer: Any, num_responses: int
+    job: ScoreJob, output: ResumableOutput, model: Any, tokenizer: Any, num_responses: int
 ) -> tuple[list[DataError], dict[str, float]]:
     """Score the unfinished rows, window by window. Returns the errors of bad rows, and the speed of this process."""
-    done = {line["line"]: len(line["rows"]) for line in finished}
+    done = {line["line"]: len(line["rows"]) for line in output.finished()}
     errors: list[DataError] = []
     num_tokens = 0
     start = time.perf_counter()
@@ -127,7 +124,7 @@ def _score_rows(
             # A window that is finished in part is scored whole: the same batches give the same numbers.
             lines = _score_window(job, scorer, window)
             new = [line for line in lines if line["line"] not in done]
-            finished.append(new)
+            output.append(new)
             num_tokens += sum(row["num_tokens"] for line in lines for row in line["rows"])
             bar.update(sum(len(line["rows"]) for line in new))
     seconds = time.perf_counter() - start

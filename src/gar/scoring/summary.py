@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gar.scoring.output import OutputRow
+from gar.scoring.io import OutputRow
 from gar.scoring.scores import SignalStatus
 from gar.types import Status
 

@@ -1,6 +1,6 @@
-"""The files of `gar score`. The first three are complete or absent.
+"""What `gar score` reads and writes. Importing this imports no torch.
 
-For `--out scores.jsonl`:
+For `--out scores.jsonl`, the first three complete or absent:
 
     scores.jsonl           one object per response. A name in `.parquet` gives a Parquet file
     scores.errors.jsonl    rows of the input that could not be read, and why. Only if there are any
@@ -10,7 +10,7 @@ For `--out scores.jsonl`:
     scores.partial.jsonl   until the command ends: one object per finished row of the input
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import chain, islice
 from pathlib import Path
@@ -19,20 +19,21 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from gar.data.responses import ResponseRow
-from gar.data.rows import check_suffix
+from gar.data.responses import ResponseRow, ResponseSurvey, iter_response_rows, survey_rows
+from gar.data.rows import check_suffix, source_name
 from gar.errors import ConfigError, DataError
 from gar.records.files import atomic_file, json_text, write_atomic
+from gar.records.lock import writer_lock
 from gar.records.manifest import Manifest
-from gar.records.resumable import FinishedLines, ResumableOutput
+from gar.records.resumable import ResumableOutput
 from gar.records.rollouts import record_schema
+from gar.scoring.job import ScoreJob
 from gar.scoring.scores import ResponseScore
+from gar.verify.verifier import custom_grader
 
 OutputRow = dict[str, Any]
 
 _ROWS_PER_WRITE = 4096
-
-
 _ORIGIN = [
     pa.field("line", pa.int64(), nullable=False),
     pa.field("id", pa.string(), nullable=False),
@@ -76,18 +77,13 @@ class ScoreFiles:
         return self.out.with_suffix(".run.json")
 
     @property
-    def finished(self) -> FinishedLines:
-        """The finished rows of the input: `line`, and the output rows of the responses."""
-        return FinishedLines(self.manifest, f"{self.out.stem}.partial.jsonl")
-
-    @property
     def unfinished(self) -> ResumableOutput:
-        """The unfinished output that a killed run leaves."""
-        return ResumableOutput(self.manifest, f"{self.out.stem}.partial.json", self.finished)
+        """The finished rows of the input: `line`, and the output rows of the responses."""
+        return ResumableOutput(self.manifest, f"{self.out.stem}.partial.json", f"{self.out.stem}.partial.jsonl")
 
     def refuse_loss(self, source: str, *, overwrite: bool) -> None:
         """Raise a `ConfigError` before overwriting the input or a finished output."""
-        partial = (self.unfinished.identity_path, self.finished.path)
+        partial = (self.unfinished.identity_path, self.unfinished.lines_path)
         for path in (self.out, self.errors, self.run, self.manifest.path, *partial):
             if path.exists() and Path(source).exists() and path.samefile(source):
                 raise ConfigError(f"{path} is the input itself. Choose another --out.", code="overwrites-input")
@@ -102,6 +98,48 @@ class ScoreFiles:
         parts = [str(error).partition(": ") for error in errors]
         lines = [json_text({"place": place, "error": text}) + "\n" for place, _, text in parts]
         write_atomic(self.errors, "".join(lines))
+
+
+def score_files(job: ScoreJob) -> ScoreFiles:
+    """The output files of a job."""
+    return ScoreFiles(job.out or Path(f"{source_name(job.file)}.scores.jsonl"))
+
+
+def read_rows(job: ScoreJob) -> Iterator[ResponseRow | DataError]:
+    """Each row of the input, or its error."""
+    return islice(iter_response_rows(job.file, job), job.limit)
+
+
+def check_input(job: ScoreJob) -> ResponseSurvey:
+    """Read the whole input before a model is loaded. A `GarError` if the job cannot end well."""
+    files = score_files(job)
+    with writer_lock(files.unfinished.lines_path):
+        files.refuse_loss(job.file, overwrite=job.overwrite)
+        if job.verify.verifier is not None:
+            custom_grader(job.verify.verifier)
+        survey = survey_rows(read_rows(job))
+        if not survey.num_rows:
+            raise DataError(
+                f"{job.file}: no rows. Was the file written to the end, and is it the right one?", code="no-rows"
+            )
+        refuse_all_bad(files, survey.errors, survey.num_rows)
+    if not survey.num_anchored:
+        raise DataError(
+            f"{job.file}: no row has an expert solution in {' or '.join(map(repr, job.expert_fields))}, so no response "
+            "has anything to align with. Name its column with --expert-fields.",
+            code="no-anchors",
+        )
+    return survey
+
+
+def refuse_all_bad(files: ScoreFiles, errors: Sequence[DataError], num_rows: int) -> None:
+    """Raise a `DataError` if no row can be scored."""
+    if len(errors) == num_rows:
+        files.write_errors(errors)
+        raise DataError(
+            f"none of {num_rows} rows can be scored. {files.errors} has the reasons. The first: {errors[0]}",
+            code="no-rows",
+        )
 
 
 def output_row(row: ResponseRow, score: ResponseScore, schema: pa.Schema) -> OutputRow:

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from gar import GARScorer, Problem, ResponseGroup
-from gar.data import encode_prompt, generate_responses, load_arithmetic
+from gar.data import Sampling, encode_prompt, generate_responses, load_arithmetic
 from gar.models import load_embedded
 from gar.verify import Verifier
 
@@ -28,7 +28,7 @@ from gar.verify import Verifier
 def sample(model: Any, tokenizer: Any, problems: list[Problem], *, seed: int) -> list[ResponseGroup]:
     """Eight responses to each problem, as the exact tokens that were sampled."""
     prompts = [encode_prompt(tokenizer, problem.prompt) for problem in problems]
-    written = generate_responses(model, tokenizer, prompts, num_samples=8, max_new_tokens=48, seed=seed)
+    written = generate_responses(model, tokenizer, prompts, Sampling(num_samples=8, max_new_tokens=48, seed=seed))
     return [
         ResponseGroup(
             prompt=prompt,

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from gar import DataError, DataSettings, Problem, Prompt, RunConfig, SignalSettings, Tags, TokenSequence, make_config
-from gar.data import arithmetic, encode_prompt, generate_responses, load_problems, render_problems
+from gar.data import Sampling, arithmetic, encode_prompt, generate_responses, load_problems, render_problems
 from gar.models import ModelParts, find_parts, load_policy
 from gar.records import Run, RunFolder, is_run_folder, marked_checkpoints, open_run
 from gar.scoring import Reader, ResponseGroup, SpanRule, context_of, ends_in_thinking_tag, judge, token_pieces
@@ -168,10 +168,11 @@ def sampled_groups(
 ) -> list[ResponseGroup]:
     """Fresh responses to each problem, verified. A group has the id of its problem."""
     prompts = [policy.encode(problem.prompt) for problem in problems]
+    most = policy.config.trl.get("max_completion_length", 64)
+    sampling = Sampling(num_samples=num_samples, max_new_tokens=most, seed=seed)
     written = generate_responses(
-        policy.model, policy.tokenizer, prompts, num_samples=num_samples, seed=seed, tags=policy.tags,
-        max_new_tokens=policy.config.trl.get("max_completion_length", 64), progress="responses",
-    )  # fmt: skip
+        policy.model, policy.tokenizer, prompts, sampling, tags=policy.tags, progress="responses"
+    )
     pieces = token_pieces(policy.tokenizer)
     prefilled = [ends_in_thinking_tag(ids, pieces, policy.tags) for ids in prompts]
     asked = [problem for problem in problems for _ in range(num_samples)]

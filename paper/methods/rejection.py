@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from gar import Anchor, DataError, Problem
-from gar.data import encode_prompt, generate_responses
+from gar.data import Sampling, encode_prompt, generate_responses
 from gar.integrations.trl import RunParts
 from gar.scoring import judge
 
@@ -20,16 +20,14 @@ def own_solutions(parts: RunParts, num_samples: int) -> list[Problem]:
     args, tokenizer = parts.arguments, parts.tokenizer
     template = cast("dict[str, Any] | None", args.chat_template_kwargs)
     prompt_ids = [encode_prompt(tokenizer, problem.prompt, chat_template_kwargs=template) for problem in parts.problems]
-    groups = generate_responses(
-        parts.model,
-        tokenizer,
-        prompt_ids,
+    sampling = Sampling(
         num_samples=num_samples,
         max_new_tokens=cast(int, args.max_completion_length),
         temperature=args.temperature,
         top_p=args.top_p,
         seed=parts.settings.seed,
     )
+    groups = generate_responses(parts.model, tokenizer, prompt_ids, sampling)
     rows = [
         (problem, replace(response, prefilled=parts.reader.prefilled(ids)))
         for problem, group, ids in zip(parts.problems, groups, prompt_ids, strict=True)

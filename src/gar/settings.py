@@ -5,7 +5,7 @@
 
 import re
 from dataclasses import fields
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, dataclass_transform
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, dataclass_transform, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -37,24 +37,28 @@ def section_name(method: str) -> str:
 
 def errors_in_words(error: ValidationError, kind: Any, *, source: str = "") -> ConfigError:
     """pydantic's errors about settings of this kind as one `ConfigError`, a line each."""
-    first, start = error.errors()[0], f"{source}: " if source else ""
-    code = "unknown-key" if first["type"] in _UNKNOWN else setting_of(first)
-    return ConfigError("\n".join(f"{start}{_explain(line, kind)}" for line in error.errors()), code=code)
+    # Wrong members of a list do not count: pydantic then also says that there are too few.
+    lines = [line for line in error.errors() if line["type"] != "too_short" or not line["input"]]
+    first, start = lines[0], f"{source}: " if source else ""
+    code = "unknown-key" if first["type"] in _UNKNOWN else _setting_of(first)
+    return ConfigError("\n".join(f"{start}{_explain(line, kind)}" for line in lines), code=code)
 
 
 def _explain(error: Any, section: Any) -> str:
     if error["type"] not in _UNKNOWN:
-        return error_in_words(error)
+        return _error_in_words(error)
     for part in error["loc"][:-1]:
-        section = section.model_fields[part].annotation
+        section = get_args(section)[0] if isinstance(part, int) else section.model_fields[part].annotation
     names = getattr(section, "model_fields", None) or [field.name for field in fields(section)]
     hint = did_you_mean(str(error["loc"][-1]), names) or f" Known here: {', '.join(names)}."
-    return f"unknown key '{setting_of(error)}'.{hint}"
+    return f"unknown key '{_setting_of(error)}'.{hint}"
 
 
-def error_in_words(error: Any) -> str:
+def _error_in_words(error: Any) -> str:
     """pydantic's error about a setting, with what was got and the nearest word of those that it expects."""
-    name, kind, given = setting_of(error), error["type"], error["input"]
+    name, kind, given = _setting_of(error), error["type"], error["input"]
+    if kind == "missing":
+        return f"{name} is missing."
     if kind == "value_error":  # one of ours, which says what was got
         return f"{name}: {error['msg'].removeprefix('Value error, ')}".removeprefix(": ")
     if kind == "too_short":
@@ -68,7 +72,7 @@ def error_in_words(error: Any) -> str:
     return f"{name}: {error['msg']}, got {given!r}.{hint}"
 
 
-def setting_of(error: Any) -> str:
+def _setting_of(error: Any) -> str:
     """The dotted name of the setting that pydantic's error is about."""
     return ".".join(str(part) for part in error["loc"])
 

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from gar.errors import ConfigError, DataError, ModelError
 from gar.evaluation.benchmarks.load import load_sets
-from gar.evaluation.evaluate import Sampling
 from gar.evaluation.folder import EvaluationFolder
 from gar.evaluation.generate import ENGINES, TransformersEngine, batch_seed, generate, plan_batches
 from gar.evaluation.job import GenerateJob
 from gar.models.embedded import load_embedded
+from gar.rollouts.generate import Sampling
 from gar.settings import ModelSettings
 from tests.evaluation.published import ROWS
 from tests.support.errors import raises
@@ -94,7 +94,7 @@ def test_generate_takes_the_papers_form_of_any_named_set(tmp_path):
     assert identity["prompt"]["template"] == "think-answer"
     assert identity["benchmark"]["notes"][0] == "Its makers ask that its questions be shown nowhere in public."
     assert all("D. " in str(problem.prompt) for problem in folder.problems())
-    for sample in folder.responses:
+    for sample in folder.output.finished():
         ended = sample["tokens"][-1] == 1
         assert sample["stop"] == ("end" if ended else "length")
         assert ended or len(sample["tokens"]) == 8
@@ -107,12 +107,12 @@ def test_generate_goes_on_from_a_set_that_moved_and_overwrite_begins_anew(tmp_pa
         spec = write_jsonl(tmp_path / name / "mine.jsonl", rows)
         written = generated(tmp_path, spec, template="plain")
     assert written.identity()["benchmark"]["source"] == str(tmp_path / "one" / "mine.jsonl")
-    assert len(list(written.responses)) == 6
-    earlier = written.responses.path.stat().st_mtime_ns
+    assert len(list(written.output.finished())) == 6
+    earlier = written.output.lines_path.stat().st_mtime_ns
     generated(tmp_path, spec, template="plain")
-    assert written.responses.path.stat().st_mtime_ns == earlier  # all are there
+    assert written.output.lines_path.stat().st_mtime_ns == earlier  # all are there
     generated(tmp_path, spec, template="plain", overwrite=True)
-    assert written.responses.path.stat().st_mtime_ns > earlier
+    assert written.output.lines_path.stat().st_mtime_ns > earlier
 
 
 # vLLM is an extra: the part of its interface that we rely on, as its documentation states it.
@@ -179,7 +179,7 @@ def test_a_lack_of_memory_lowers_the_batch_with_a_message_and_a_record(tmp_path:
     assert "too little memory. Going on with at most 3" in capsys.readouterr().out
     (folder,) = generate(job, load_sets(job))
     assert sizes == [6, 3, 3, 3, 3]  # what was lowered stays lowered
-    lines = list(folder.responses)
+    lines = list(folder.output.finished())
     assert len(lines) == 9
     assert {line["lowered_to"] for line in lines} == {3}
     monkeypatch.setattr(

@@ -8,8 +8,8 @@ from rich.console import Console
 
 from gar.data.prompts import format_instruction
 from gar.errors import PreflightError
-from gar.evaluation.evaluate import Sampling
 from gar.evaluation.preflight import CORRECT, CUT_OFF, preflight, render
+from gar.rollouts.generate import Sampling
 from gar.settings import PreflightSettings
 from gar.types import ResponseFormat, Status, Tags, Verdict
 from tests.support.errors import raises

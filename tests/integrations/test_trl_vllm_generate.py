@@ -13,7 +13,7 @@ from gar.errors import DataError, ModelError
 from gar.integrations.trl.sampling import sample_on_main
 from gar.models.embedded import load_embedded
 from gar.response import Response
-from gar.rollouts.generate import generate_responses
+from gar.rollouts.generate import Sampling, generate_responses
 from tests.support.errors import raises
 from tests.support.ranks import run_ranks
 
@@ -58,10 +58,8 @@ class StubVllm:
 def sampled(vllm: Any) -> list[list[Response]]:
     """Two responses to each prompt, in batches of four."""
     model, tokenizer = load_embedded()
-    options: dict[str, Any] = {"num_samples": 2, "max_new_tokens": 8, "temperature": 0.5, "top_p": 0.9}
-    return sample_on_main(
-        lambda: generate_responses(model, tokenizer, PROMPTS, batch_size=4, seed=3, **options), model, vllm=vllm
-    )
+    sampling = Sampling(num_samples=2, max_new_tokens=8, temperature=0.5, top_p=0.9, batch_size=4, seed=3)
+    return sample_on_main(lambda: generate_responses(model, tokenizer, PROMPTS, sampling), model, vllm=vllm)
 
 
 def seen_on_rank(shared: int) -> tuple[list[list[Response]], list[str]]:

@@ -17,7 +17,7 @@ from gar.errors import DataError, ModelError
 from gar.reader import encode_prompt
 from gar.response import Response, TokenSequence
 from gar.rollouts import generate
-from gar.rollouts.generate import generate_responses
+from gar.rollouts.generate import Sampling, generate_responses
 from tests.support.errors import raises
 from tests.support.tiny import tiny_qwen3, word_tokenizer
 
@@ -59,8 +59,9 @@ def always_next(model, token):
 
 
 def sample(model, tokenizer, prompt_ids, **changes):
-    arguments = {"num_samples": 3, "max_new_tokens": 12, "seed": 5, **changes}
-    return generate_responses(model, tokenizer, prompt_ids, **arguments)
+    others = {name: changes.pop(name) for name in ("tags", "progress") if name in changes}
+    sampling = Sampling(**{"num_samples": 3, "max_new_tokens": 12, "seed": 5} | changes)
+    return generate_responses(model, tokenizer, prompt_ids, sampling, **others)
 
 
 def test_generate_responses_gives_the_wanted_counts_within_the_budget(model, tokenizer, prompt_ids):

@@ -193,20 +193,19 @@ class _Guide(_Prompts):
         if "{prompt}" not in self.wording or "{beginning}" not in self.wording:
             raise ConfigError("--wording needs {prompt} and {beginning}.")
         check_model_name(self.model)
-        from gar.evaluation.evaluate import Sampling, num_correct, sample_groups
+        from gar.evaluation.evaluate import num_correct, sample_groups
         from gar.models.load import load_policy
+        from gar.rollouts.generate import Sampling
         from gar.verify import Verifier
 
         problems = self.load()
         policy, tokenizer = load_policy(ModelSettings(path=self.model))
-        sampling = Sampling(max_new_tokens=self.max_new_tokens, temperature=1.0, seed=self.seed, batch_size=256)
+        sampling = Sampling(num_samples=self.samples, max_new_tokens=self.max_new_tokens, seed=self.seed)
         with Verifier(format="boxed" if self.template == "boxed" else "think-answer", tags=self.tags) as verifier:
 
             def count_right(problems: Sequence[Problem]) -> list[int]:
                 shown = render_problems(problems, self.template, tokenizer, self.tags)
-                groups = sample_groups(
-                    policy, tokenizer, shown, verifier, sampling, num_samples=self.samples, progress="guide"
-                )
+                groups = sample_groups(policy, tokenizer, shown, verifier, sampling, progress="guide")
                 return [num_correct(group) for group in groups]
 
             guided = guide_problems(

@@ -8,18 +8,10 @@ from typing import Annotated, Any, Self
 
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
-from gar.config import (
-    RunConfig,
-    make_config,
-    merge,
-    preset_names,
-    read_config,
-    read_preset,
-    with_template,
-)
+from gar.config import RunConfig, make_config, merge, preset_names, read_config, read_preset, with_template
 from gar.errors import ConfigError, did_you_mean
 from gar.records import canonical_hash
-from gar.settings import Settings, error_in_words, setting_of
+from gar.settings import Settings, errors_in_words
 
 _HASH_DIGITS = 12
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$")]
@@ -92,9 +84,7 @@ def read_comparison(source: str) -> ComparisonSettings:
     try:
         return ComparisonSettings.model_validate(values)
     except ValidationError as error:
-        # Wrong rows do not count: pydantic then also says that there are too few.
-        lines = [line for line in error.errors() if line["type"] != "too_short" or not line["input"]]
-        raise ConfigError("\n".join(f"{source}: {_explain(line)}" for line in lines)) from error
+        raise errors_in_words(error, ComparisonSettings, source=source) from error
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -184,13 +174,3 @@ def _base(comparison: ComparisonSettings, source: str) -> dict[str, Any]:
 def _check_undecided(settings: Mapping[str, Any], where: str) -> None:
     for name in settings.keys() & {"method", "seed", "records"}:
         raise ConfigError(f"{where}: settings.{name} is decided by the rows, seeds or the comparison. Leave it out.")
-
-
-def _explain(error: Any) -> str:
-    if error["type"] == "missing":
-        return f"{setting_of(error)} is missing."
-    if error["type"] != "extra_forbidden":
-        return error_in_words(error)
-    known = (RowSettings if "runs" in error["loc"][:-1] else ComparisonSettings).model_fields
-    hint = did_you_mean(str(error["loc"][-1]), known) or f" Known: {', '.join(known)}."
-    return f"unknown key '{setting_of(error)}'.{hint}"

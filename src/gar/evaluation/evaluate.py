@@ -3,7 +3,7 @@
 import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from transformers import PreTrainedModel
@@ -14,26 +14,9 @@ from gar.reader import encode_prompt, ends_in_thinking_tag, judge, token_pieces
 from gar.records.files import canonical_hash
 from gar.records.rollouts import SampleRecord, response_record
 from gar.response import Response
-from gar.rollouts.generate import generate_responses
+from gar.rollouts.generate import Sampling, generate_responses
 from gar.settings import EvaluateSettings
 from gar.types import Problem, ResponseFormat, ResponseVerifier, Status, Tags
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Sampling:
-    """How responses are drawn. The fields are arguments of `generate_responses` and `encode_prompt`."""
-
-    max_new_tokens: int
-    temperature: float
-    top_p: float = 1.0
-    seed: int
-    batch_size: int = 256
-    chat_template_kwargs: Mapping[str, Any] | None = None
-    generation_kwargs: Mapping[str, Any] | None = None
-
-    def arguments(self) -> dict[str, Any]:
-        """The arguments of `generate_responses`."""
-        return {each.name: getattr(self, each.name) for each in fields(self) if each.name != "chat_template_kwargs"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -111,14 +94,15 @@ def evaluate_policy(
         DataError, ModelError: As `sample_groups`.
     """
     sampling = Sampling(
+        num_samples=settings.num_samples,
         max_new_tokens=max_new_tokens,
         temperature=settings.temperature,
         seed=seed,
         batch_size=settings.batch_size,
         chat_template_kwargs=chat_template_kwargs,
     )
-    number, asked = settings.num_samples, problems[: settings.max_problems]
-    groups = sample_groups(model, tokenizer, asked, verifier, sampling, num_samples=number, progress="evaluate")
+    asked = problems[: settings.max_problems]
+    groups = sample_groups(model, tokenizer, asked, verifier, sampling, progress="evaluate")
     return SetResult(problems=asked, groups=groups, ks=settings.pass_at_k, format=verifier.format)
 
 
@@ -129,7 +113,6 @@ def sample_groups(
     verifier: ResponseVerifier,
     sampling: Sampling,
     *,
-    num_samples: int,
     progress: str | None = None,
 ) -> list[list[Response]]:
     """Sample a group of responses to each problem, and verify them. Without `progress` there is no bar.
@@ -141,15 +124,7 @@ def sample_groups(
     if not problems:
         raise DataError("there are no problems to sample responses to. Is the file empty, or was every row dropped?")
     prompt_ids, prefilled = encode_prompts(tokenizer, problems, verifier.tags, sampling.chat_template_kwargs)
-    sampled = generate_responses(
-        model,
-        tokenizer,
-        prompt_ids,
-        num_samples=num_samples,
-        tags=verifier.tags,
-        progress=progress,
-        **sampling.arguments(),
-    )
+    sampled = generate_responses(model, tokenizer, prompt_ids, sampling, tags=verifier.tags, progress=progress)
     return judged_groups(verifier, problems, sampled, prefilled=prefilled)
 
 

@@ -17,7 +17,7 @@ from tqdm import tqdm
 from gar.data.prompts import render_problems
 from gar.errors import ConfigError, DataError, ModelError
 from gar.evaluation.benchmarks.load import EvaluationSet
-from gar.evaluation.evaluate import Sampling, encode_prompts
+from gar.evaluation.evaluate import encode_prompts
 from gar.evaluation.folder import EvaluationFolder
 from gar.evaluation.job import GenerateJob
 from gar.extras import install_command
@@ -26,7 +26,7 @@ from gar.models.load import load_policy
 from gar.reader import context_of, special_ids, without_trailing_special
 from gar.records.checkpoints import check_saved_model
 from gar.response import Response, TokenSequence
-from gar.rollouts.generate import generate_responses
+from gar.rollouts.generate import Sampling, generate_responses
 from gar.scoring.device import choose_device
 from gar.scoring.identity import tokenizer_hash, weights_hash
 from gar.types import Tags
@@ -63,11 +63,9 @@ class TransformersEngine:
     ) -> list[Response]:
         """Write one response to each prompt, all from one random stream. Temperature 0 is greedy."""
         drawn = sampling if sampling.temperature else replace(sampling, temperature=1.0, top_p=GREEDY_TOP_P)
-        options = replace(drawn, batch_size=len(prompt_ids)).arguments()
+        drawn = replace(drawn, batch_size=len(prompt_ids))
         try:
-            written = generate_responses(
-                self._model, self.tokenizer, prompt_ids, num_samples=1, progress=progress, **options
-            )
+            written = generate_responses(self._model, self.tokenizer, prompt_ids, drawn, progress=progress)
         except torch.OutOfMemoryError as error:
             raise ModelError(
                 f"the device's memory does not suffice for {len(prompt_ids)} responses of up to "

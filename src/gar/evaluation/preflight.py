@@ -17,9 +17,10 @@ from transformers import PreTrainedModel
 
 from gar.data.prompts import format_instruction
 from gar.errors import PreflightError
-from gar.evaluation.evaluate import Sampling, num_correct, sample_groups
+from gar.evaluation.evaluate import num_correct, sample_groups
 from gar.evaluation.metrics import mean
 from gar.response import Response
+from gar.rollouts.generate import Sampling
 from gar.settings import PreflightSettings
 from gar.types import Problem, ResponseVerifier, Status, prompt_text
 
@@ -135,10 +136,8 @@ def preflight(
     try:
         while not groups or len(groups) < len(few):  # of no problems sampling makes an error
             part = few[len(groups) :][: _PART if on_part else None]
-            how = replace(sampling, seed=sampling.seed + len(groups))
-            groups += sample_groups(
-                model, tokenizer, part, verifier, how, num_samples=settings.num_samples, progress="preflight"
-            )
+            how = replace(sampling, seed=sampling.seed + len(groups), num_samples=settings.num_samples)
+            groups += sample_groups(model, tokenizer, part, verifier, how, progress="preflight")
             if on_part:
                 on_part(len(groups))
     except KeyboardInterrupt as stop:

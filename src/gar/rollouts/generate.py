@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
@@ -25,63 +26,77 @@ TERMINAL_SECONDS, LINE_SECONDS = 2.0, 30.0
 """Delay of a progress bar on a terminal, and elsewhere the delay of a line and the time between two."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sampling:
+    """How responses are drawn.
+
+    Attributes:
+        num_samples: Responses per prompt, at least 1.
+        max_new_tokens: Longest response.
+        temperature: Divides the logits, positive.
+        top_p: Probability mass that is sampled from, in (0, 1].
+        seed: Seed for sampling.
+        batch_size: Responses generated at one time. A batch shares a random stream, so another size gives others.
+        generation_kwargs: Further fields of transformers' `GenerationConfig`, for example top_k or min_p. They override
+            those above.
+        chat_template_kwargs: Arguments of the chat template, if the prompts are still to be encoded.
+    """
+
+    num_samples: int = 1
+    max_new_tokens: int
+    temperature: float = 1.0
+    top_p: float = 1.0
+    seed: int
+    batch_size: int = 256
+    generation_kwargs: Mapping[str, Any] | None = None
+    chat_template_kwargs: Mapping[str, Any] | None = None
+
+
 def generate_responses(
     model: PreTrainedModel,
     tokenizer: Any,
     prompt_ids: Sequence[Sequence[int]],
+    sampling: Sampling,
     *,
-    num_samples: int,
-    max_new_tokens: int,
-    temperature: float = 1.0,
-    top_p: float = 1.0,
-    batch_size: int = 256,
-    seed: int,
     tags: Tags | None = None,
-    generation_kwargs: Mapping[str, Any] | None = None,
     progress: str | None = None,
 ) -> list[list[Response]]:
     """Sample responses to every prompt.
 
-    The same arguments give the same responses. Another `batch_size` gives others, since a batch shares a random stream.
-    Training modes, generation settings and random states of the process are restored.
+    The same arguments give the same responses. Training modes, generation settings and random states of the process
+    are restored.
 
     Args:
         model: A causal language model, not wrapped for distributed training.
         tokenizer: Its tokenizer. Its padding side does not matter.
         prompt_ids: Token ids of each prompt, from `encode_prompt`.
-        num_samples: Responses per prompt, at least 1.
-        max_new_tokens: Longest response.
-        temperature: Divides the logits, positive.
-        top_p: Probability mass that is sampled from, in (0, 1].
-        batch_size: Responses generated at one time.
-        seed: Seed for sampling.
+        sampling: How many responses to draw, and how.
         tags: Markers that stay in the text even if they are special tokens.
-        generation_kwargs: Further fields of transformers' `GenerationConfig`, for example top_k or min_p. They override
-            those above.
         progress: Label of a progress bar on a terminal, elsewhere of a line on stderr every 30 seconds.
 
     Returns:
-        For each prompt, in the order given, `num_samples` responses. None of their tokens is marked as scored.
+        For each prompt, in the order given, its responses. None of their tokens is marked as scored.
 
     Raises:
         ValueError: An argument is out of its range.
         DataError: A prompt has no tokens, or does not fit into the model's context with its response.
         ModelError: The tokenizer has no end token, or the model's logits are NaN.
     """
-    if min(num_samples, max_new_tokens, batch_size) < 1 or not temperature > 0 or not 0 < top_p <= 1:
+    least = min(sampling.num_samples, sampling.max_new_tokens, sampling.batch_size)
+    if least < 1 or not sampling.temperature > 0 or not 0 < sampling.top_p <= 1:
         raise ValueError(
             "num_samples, max_new_tokens and batch_size must be at least 1, temperature positive and top_p in (0, 1], "
-            f"got {num_samples}, {max_new_tokens}, {batch_size}, {temperature} and {top_p}"
+            f"got {sampling}"
         )
-    overrides = dict(generation_kwargs or {})
+    overrides = dict(sampling.generation_kwargs or {})
     end_ids = _end_ids(model, tokenizer, overrides.get("eos_token_id"))
-    max_new_tokens = overrides.get("max_new_tokens", max_new_tokens)
+    max_new_tokens = overrides.get("max_new_tokens", sampling.max_new_tokens)
     stripped = special_ids(tokenizer, tags or Tags()) | set(end_ids)
     check_prompts(model, tokenizer, prompt_ids, max_new_tokens)
     defaults = {
         "do_sample": True,
-        "temperature": temperature,
-        "top_p": top_p,
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
         "top_k": 0,
         "max_new_tokens": max_new_tokens,
         "pad_token_id": end_ids[0] if tokenizer.pad_token_id is None else tokenizer.pad_token_id,
@@ -90,11 +105,12 @@ def generate_responses(
     config = GenerationConfig(**(defaults | overrides | {"eos_token_id": end_ids}), disable_compile=True)
     # Longest first: rows of a batch have similar lengths, and a lack of memory shows in the first batch.
     longest_first = sorted(range(len(prompt_ids)), key=lambda i: -len(prompt_ids[i]))
-    rows = [i for i in longest_first for _ in range(num_samples)]
+    rows = [i for i in longest_first for _ in range(sampling.num_samples)]
     responses: list[list[Response]] = [[] for _ in prompt_ids]
-    batches = [rows[start : start + batch_size] for start in range(0, len(rows), batch_size)]
+    size = sampling.batch_size
+    batches = [rows[start : start + size] for start in range(0, len(rows), size)]
     shown = _Progress(progress, len(batches), max_new_tokens)
-    with closing(shown.bar), generation_state(model, config, seed):
+    with closing(shown.bar), generation_state(model, config, sampling.seed):
         for batch in batches:
             written = _generate_batch(model, [prompt_ids[i] for i in batch], config, shown)
             for i, ids in zip(batch, written.tolist(), strict=True):

@@ -23,7 +23,7 @@ from gar.data.problems import evaluation_data
 from gar.data.prompts import Renderer
 from gar.data.rows import source_name
 from gar.errors import ConfigError, printable
-from gar.evaluation.evaluate import Sampling, SetResult, evaluate_policy
+from gar.evaluation.evaluate import SetResult, evaluate_policy
 from gar.evaluation.preflight import preflight, render
 from gar.integrations.trl.arguments import check_problems, sampling_of
 from gar.integrations.trl.ranks import is_main, on_main
@@ -32,7 +32,7 @@ from gar.models.adapters import check_adapter, lora_config
 from gar.models.load import load_policy
 from gar.reader import Reader, context_of
 from gar.records import RunFolder, canonical_hash
-from gar.rollouts.generate import check_prompt_lengths
+from gar.rollouts.generate import Sampling, check_prompt_lengths
 from gar.scoring.anchors import check_anchors
 from gar.settings import DataSettings, PreflightSettings
 from gar.step import Shaping

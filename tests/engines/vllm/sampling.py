@@ -4,9 +4,9 @@ import json
 import sys
 from pathlib import Path
 
-from gar.evaluation.evaluate import Sampling
 from gar.evaluation.generate import TransformersEngine, VllmEngine
 from gar.evaluation.job import GenerateJob
+from gar.rollouts.generate import Sampling
 from gar.settings import ModelSettings
 from tests.engines.vllm import shim  # noqa: F401  it changes vLLM
 

@@ -1,6 +1,8 @@
 """`gar eval table` of models whose numbers are known, because they were made up."""
 
 import json
+import re
+import sys
 from functools import partial, reduce
 from pathlib import Path
 
@@ -178,11 +180,12 @@ def test_load_model_rejects_what_is_no_set_of_seeds(make, tmp_path):
 
 
 def shown(capsys, *arguments):
+    """What a file or a pipe gets: Markdown."""
     assert main(["eval", "table", *arguments]) == 0
     return capsys.readouterr().out
 
 
-def test_eval_table_shows_benchmarks_by_models_with_tests(make, capsys, tmp_path):
+def test_eval_table_shows_benchmarks_by_models_with_tests(make, capsys, tmp_path, monkeypatch):
     low, high = [1, 2] * 10, [6, 7] * 10
     for name, correct in (("base", low), ("better", high), ("part", low)):
         make(name, correct, benchmark="gsm8k")
@@ -190,18 +193,22 @@ def test_eval_table_shows_benchmarks_by_models_with_tests(make, capsys, tmp_path
             make(name, correct, benchmark="math-500")
     models = [str(tmp_path / name) for name in ("base", "better", "part")]
     lines = shown(capsys, *models, "--pass-at-k", "1").splitlines()
-    assert lines[1:4] == [
-        "benchmark        problems                    base                  better                    part",
-        "gsm8k pass@1           20  0.188 (0.163 to 0.213)  0.812 (0.787 to 0.838)  0.188 (0.163 to 0.213)",
-        "math-500 pass@1        20  0.188 (0.163 to 0.213)  0.812 (0.787 to 0.838)                       -",
+    assert lines[2:6] == [
+        "| benchmark | problems | base | better | part |",
+        "| --- | ---: | ---: | ---: | ---: |",
+        "| gsm8k pass@1 | 20 | 0.188 (0.163 to 0.213) | 0.812 (0.787 to 0.838) | 0.188 (0.163 to 0.213) |",
+        "| math-500 pass@1 | 20 | 0.188 (0.163 to 0.213) | 0.812 (0.787 to 0.838) | - |",
     ]
-    tests = [line.split()[2:] for line in lines if line.startswith("gsm8k")][1:]
-    assert [(cells[0], cells[1], cells[5], cells[-1]) for cells in tests] == [
-        ("better", "+0.625", "<0.001", "better"), ("part", "+0.000", "1.000", "shown"),
+    tests = [line.strip("| ").split(" | ") for line in lines if line.startswith("| gsm8k")][1:]
+    assert [(cells[1], cells[2], cells[4], cells[-1]) for cells in tests] == [
+        ("better", "+0.625", "<0.001", "better"), ("part", "+0.000", "1.000", "no difference shown"),
     ]  # fmt: skip
-    assert max(map(len, lines[4:])) <= 90  # no word is broken; the longest verdict alone takes 19
-    markdown = shown(capsys, *models, "--pass-at-k", "1", "--format", "markdown")
-    assert "| math-500 pass@1 | 20 | 0.188 (0.163 to 0.213) | 0.812 (0.787 to 0.838) | - |\n" in markdown
+    with monkeypatch.context() as terminal:
+        terminal.setattr(sys.stdout, "isatty", lambda: True)
+        terminal.setenv("COLUMNS", "120")
+        table = shown(capsys, *models, "--pass-at-k", "1")
+        assert re.search(r"│ math-500 pass@1 +│ +20 │ 0.188 .* │ +- │\n", table)
+        assert "| gsm8k" in shown(capsys, *models, "--format", "markdown")
     assert "Differences" not in shown(capsys, models[0])
     for arguments, text in (
         ([models[0]] * 2, "two models are called base. Name them: LABEL=FOLDER."),

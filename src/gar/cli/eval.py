@@ -1,5 +1,6 @@
 """`gar eval`: measure models on benchmarks. A stopped command resumes."""
 
+import sys
 import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -82,7 +83,7 @@ class _Table(Settings):
     models: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="A [B ...]", help_behavior_hint="")]
     """The reference first. A benchmark that a model lacks is a dash."""
     format: Annotated[Literal["text", "markdown"], tyro.conf.arg(metavar="FMT")] = "text"
-    """text, for a terminal, or markdown."""
+    """text, tables for a terminal, or markdown, which a file or pipe always gets."""
     pass_at_k: Annotated[tuple[int, ...], tyro.conf.arg(metavar="K")] = ()
     """pass@k and maj@k for these k. By default pass@1, pass@n/2 and maj@n."""
 
@@ -90,14 +91,14 @@ class _Table(Settings):
         if not self.models:
             raise UsageError("name a folder that `gar eval run` wrote, for example evals/MODEL.")
         from gar.evaluation.benchmark_table import benchmark_table, load_model, text_tables
-        from gar.evaluation.text_tables import aligned, markdown_text
+        from gar.evaluation.text_tables import markdown_text, print_tables
 
         *numbers, notes = benchmark_table([load_model(model) for model in self.models], ks=self.pass_at_k)
         tables = text_tables(*numbers)
-        if self.format == "markdown":
+        if self.format == "markdown" or not sys.stdout.isatty():
             show(markdown_text(tables, notes).rstrip("\n"))
         else:
-            show("\n\n".join([*(aligned(*each) for each in tables.items()), *notes]))
+            print_tables(tables, notes)
         return DONE
 
 

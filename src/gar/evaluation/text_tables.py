@@ -1,7 +1,6 @@
-"""Tables of texts as aligned text or GitHub Markdown. Cells are never wrapped, and the first column names the rows."""
+"""Tables of texts for a terminal or as GitHub Markdown. The first column names the rows."""
 
 import math
-import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,17 +15,6 @@ NONE = "-"
 """The cell of a missing value."""
 NUMBER_HEADINGS = ("", "mean", "95% over problems")
 """Headings of the table of `number_rows`."""
-
-
-def aligned(title: str, table: pd.DataFrame) -> str:
-    """For a terminal or a log: numbers to the right, words to the left, one line per row."""
-    padded = []
-    for i, cells in enumerate(_columns(table)):
-        width = max(map(len, cells))
-        right = i > 0 and all(cell[:1] in "+-<0123456789" for cell in cells[1:])
-        padded.append([cell.rjust(width) if right else cell.ljust(width) for cell in cells])
-    lines = ["  ".join(cells).rstrip() for cells in zip(*padded, strict=True)]
-    return "\n".join([textwrap.fill(title, 80), *lines])
 
 
 def markdown_text(tables: Mapping[str, pd.DataFrame], notes: Sequence[str], heading: Sequence[str] = ()) -> str:

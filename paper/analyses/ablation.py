@@ -79,8 +79,8 @@ def ablation(folder: str | Path) -> Ablation:
     runs = finished_runs(folder)
     notes: list[str] = []
     labels = list(dict.fromkeys(run.label for run in runs))
-    sets = list(dict.fromkeys(name for run in runs for name in run.pass_at))
-    k = min(int(k) for run in runs for values in run.pass_at.values() for k in values)
+    sets = list(dict.fromkeys(name for run in runs for name in run.sets))
+    k = min(k for run in runs for part in run.sets.values() for k in part.known_rates)
     counts = {label: sum(run.label == label for run in runs) for label in labels}
     most = max(counts.values())
     fewer = [f"{label} ({count})" for label, count in counts.items() if count < most]
@@ -120,9 +120,9 @@ def _losses(runs: Sequence[RunResult], labels: Sequence[str], set_name: str, k: 
 def seed_scores(runs: Sequence[RunResult], label: str, set_name: str, k: int) -> dict[int, float]:
     """pass@k of each seed of a row."""
     return {
-        run.seed: run.pass_at[set_name][str(k)]
+        run.seed: run.sets[set_name].known_rates[k]
         for run in runs
-        if run.label == label and str(k) in run.pass_at.get(set_name, {})
+        if run.label == label and set_name in run.sets and k in run.sets[set_name].known_rates
     }
 
 

@@ -94,8 +94,8 @@ def sensitivity(folder: str | Path, *, base: str | None = None) -> Sensitivity:
             notes.append(f"{label} is in no curve: it changes {', '.join(sorted(changed)[:3])}.")
     if not varied:
         raise RecordError(f"{folder}: no row differs from '{chosen}' in only one number. Try paper.analyses.ablation.")
-    k = min(int(k) for run in runs for values in run.pass_at.values() for k in values)
-    sets = list(dict.fromkeys(name for run in runs for name in run.pass_at))
+    k = min(k for run in runs for part in run.sets.values() for k in part.known_rates)
+    sets = list(dict.fromkeys(name for run in runs for name in run.sets))
     curves = [_curve(runs, setting, rows, name, k) for setting, rows in sorted(varied.items()) for name in sets]
     notes.append("The peak is chosen by the same numbers; with few seeds a curve shows chance as well as the setting.")
     return Sensitivity(name=Path(folder).stem, base=chosen, k=k, curves=curves, notes=notes)

@@ -44,7 +44,8 @@ COUNTED: Mapping[str, Callable[[Path], Any]] = {
 def tables(committed: Committed) -> str:
     """All tables of a comparison in Markdown."""
     check_paired(committed.results)
-    ks = sorted(int(k) for k in next(iter(next(iter(committed.results.values())).pass_at.values())))
+    first = next(iter(committed.results.values()))
+    ks = sorted(next(iter(first.sets.values())).known_rates)
     seeds = sorted({seed for _, seed in committed.results})
     against = {marked(committed.name, label): [marked(committed.name, other) for other in others]
                for label, others in committed.against.items()}  # fmt: skip

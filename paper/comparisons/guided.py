@@ -35,7 +35,7 @@ def table() -> pd.DataFrame:
         rows.append(
             {
                 "row": label,
-                **{f"pass@{k}": _mean([run.pass_at["test"][k] for run in runs.values()]) for k in ("1", "4")},
+                **{f"pass@{k}": _mean([run.sets["test"].known_rates[k] for run in runs.values()]) for k in (1, 4)},
                 **{
                     f"all wrong, {name} {WINDOW} steps": _mean([one[name] for one in measured])
                     for name in ("first", "last")

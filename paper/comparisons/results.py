@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from gar import RecordError
-from gar.comparison import RunResult, SetCounts, check_paired, finished_results, planned_runs, read_comparison
+from gar.comparison import RunResult, check_paired, finished_results, planned_runs, read_comparison
+from gar.records import EvaluatedSet, ProblemCount
 
 HERE = Path(__file__).parent
 FILE = HERE / "results.parquet"
@@ -96,7 +97,16 @@ def read_results(name: str) -> Committed:
     results = {}
     for row in rows:
         row |= {column: json.loads(row[column]) for column in ("settings", "measured")}
-        row["sets"] = {set_name: SetCounts(**counts) for set_name, counts in row["sets"].items()}
+        row["sets"] = {
+            set_name: EvaluatedSet(
+                pass_at=row["pass_at"][set_name],
+                num_samples=counts["num_samples"],
+                problems=[ProblemCount(id=id, num_correct=number)
+                          for id, number in zip(counts["problem_ids"], counts["num_correct"], strict=True)],
+                problems_hash=counts["problems_hash"],
+            )
+            for set_name, counts in row["sets"].items()
+        }  # fmt: skip
         results[row["label"], row["seed"]] = RunResult(**{field.name: row[field.name] for field in fields(RunResult)})
     against = {row["label"]: row["against"] for row in rows}
     return Committed(name=name, results=results, against=against, measured={_run_name(r): r["measured"] for r in rows})
@@ -124,6 +134,10 @@ def write_results(committed: Committed) -> None:
         for result in committed.of_row(label).values():
             row = asdict(result) | {"comparison": committed.name, "against": committed.against[label]}
             row["measured"] = committed.measured.get(_run_name(row))
+            row["pass_at"] = {set_name: part.pass_at for set_name, part in result.sets.items()}
+            for set_name, part in result.sets.items():
+                numbers = {"problem_ids": [*part.num_correct], "num_correct": [*part.num_correct.values()]}
+                row["sets"][set_name] |= numbers
             row |= {column: json.dumps(row.get(column)) for column in ("settings", "measured")}
             rows.append(row)
     others = _table(pc.field("comparison") != committed.name)

@@ -132,10 +132,7 @@ def complete_seeds(committed: Committed) -> list[int]:
 def leads(committed: Committed, label: str, other: str) -> np.ndarray[Any, np.dtype[np.float64]]:
     """How far a row is ahead of another one in test pass@1, by complete seed."""
     first, second = committed.of_row(label), committed.of_row(other)
-    scores = [
-        [statistics.fmean(row[seed].sets["test"].pass_at(1)) for row in (first, second)]
-        for seed in complete_seeds(committed)
-    ]
+    scores = [[row[seed].sets["test"].known_rates[1] for row in (first, second)] for seed in complete_seeds(committed)]
     return np.array([one - two for one, two in scores])
 
 
@@ -173,7 +170,7 @@ def score_table(title: str, committed: Committed) -> Titled:
     for label in committed.against:
         runs = committed.of_row(label)
         measured = [committed.measured[f"{label}-seed-{seed}"] for seed in runs]
-        ones, fours = ([statistics.fmean(run.sets["test"].pass_at(k)) for run in runs.values()] for k in (1, 4))
+        ones, fours = ([run.sets["test"].known_rates[k] for run in runs.values()] for k in (1, 4))
         mean, deviation = mean_and_sd(ones)
         score = f"{mean:.3f}" if deviation is None else f"{mean:.3f} ± {deviation:.3f}"
         cells = [f"{statistics.fmean(one['test'][name] for one in measured):.2f}" for name in KINDS]
@@ -236,7 +233,7 @@ def draw(models: Mapping[str, Committed], stem: Path) -> list[Path]:
             figure.subplots(1, len(models), sharey=True, squeeze=False)[0], models.items(), strict=True
         ):
             for y, label in enumerate(committed.against):
-                values = [statistics.fmean(run.sets["test"].pass_at(1)) for run in committed.of_row(label).values()]
+                values = [run.sets["test"].known_rates[1] for run in committed.of_row(label).values()]
                 color = COLORS[0] if label.startswith("gar") else INK
                 axes.plot(values, np.full(len(values), y), ".", color=color, alpha=0.45, mew=0)
                 axes.plot(statistics.fmean(values), y, "o", color=color, mfc="none")

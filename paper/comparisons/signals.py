@@ -39,7 +39,7 @@ def read_tasks() -> dict[str, Committed]:
 
 def pass_rates(task: Committed, label: str, set_name: str, k: int) -> list[float]:
     """pass@k of each seed of a row."""
-    return [statistics.fmean(run.sets[set_name].pass_at(k)) for run in task.of_row(label).values()]
+    return [run.sets[set_name].known_rates[k] for run in task.of_row(label).values()]
 
 
 def one_family(tasks: Mapping[str, Committed]) -> Family:
@@ -56,7 +56,7 @@ def one_family(tasks: Mapping[str, Committed]) -> Family:
         for name, task in tasks.items()
         for run in task.results.values()
         for test in [run.sets["test"]]
-        for problem, num_correct in zip(test.problem_ids, test.num_correct, strict=True)
+        for problem, num_correct in test.num_correct.items()
     )
     against: dict[str, list[str]] = {}
     for name, label, other in keys:

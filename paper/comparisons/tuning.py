@@ -33,7 +33,7 @@ def curves(committed: Committed) -> dict[str, dict[int, float]]:
         for seed, result in committed.of_row(label).items():
             during = committed.measured[f"{label}-seed-{seed}"] or {}
             found[label] = {int(step): value for step, value in during.items()} | {
-                result.steps: result.pass_at["validation"]["1"]
+                result.steps: result.sets["validation"].known_rates[1]
             }
     return found
 

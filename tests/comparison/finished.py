@@ -3,11 +3,13 @@
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from gar.comparison.plan import PlannedRun
 from gar.comparison.result import RunResult, finished_result, write_result
 from gar.config import RunConfig
+from gar.evaluation import pass_at_k
 from gar.records import RolloutRecord, RunFolder
 from tests.support.rows import rollout
 
@@ -41,7 +43,7 @@ def write_run(
         name: {
             "num_samples": num_samples,
             "problems_hash": "e",
-            "pass_at": {},
+            "pass_at": {k: fmean(pass_at_k(num_samples, c, k) for c in counts) for k in config.evaluate.pass_at_k},
             "problems": [{"id": f"{name}-{i}", "num_correct": c} for i, c in enumerate(counts)],
         }
         for name, counts in (num_correct or {"test": [1, 2]}).items()

@@ -63,8 +63,8 @@ def test_a_result_holds_what_the_run_recorded_and_comes_back_from_its_file(plan)
     assert (made.label, made.seed, made.steps, made.resumed) == ("gar-grpo", 0, 4, False)
     assert (made.wall_seconds, made.cpu_seconds, made.peak_memory_bytes) == (60.0, 50.0, 500 * 2**20)
     assert made.settings == planned[1].settings
-    assert made.sets["test"].problem_ids == ["test-0", "test-1", "test-2"]
-    assert made.pass_at == {"test": {"1": 0.5, "4": pytest.approx(2 / 3)}}
+    assert made.sets["test"].num_correct == {"test-0": 4, "test-1": 0, "test-2": 2}
+    assert made.sets["test"].known_rates == {1: 0.5, 4: pytest.approx(2 / 3)}
     assert made.curves["reward"] == {"step": [1, 3], "value": [0.1, 0.3]}
     assert made.curves["gar/alignment_mean"]["value"] == [None, None]
     assert "gar/zero_std_group_fraction_shaped" not in made.curves
@@ -79,7 +79,7 @@ def test_a_damaged_or_edited_result_is_an_error_that_names_it(plan):
     path = planned[0].folder / "result.json"
     whole = path.read_bytes()
     ways = {name: damage for name, damage in damages(path).items() if name != "gone"}
-    for old, new in ((b"[1, 2]", b"[1, 3]"), (b'"num_samples"', b'"num_sampler"')):
+    for old, new in ((b'"num_correct": 2', b'"num_correct": 3'), (b'"num_samples"', b'"num_sampler"')):
         assert whole.count(old)
         ways[new.decode()] = lambda path, pair=(old, new): path.write_bytes(whole.replace(*pair))
     for damage in ways.values():

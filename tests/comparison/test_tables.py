@@ -107,7 +107,11 @@ def test_check_paired_rejects_other_problems_and_leaves_out_what_is_unknown(made
     first = made["gar-grpo", 1]
     sets = {
         name: {"test": replace(first.sets["test"], **{name: value})}
-        for name, value in (("num_samples", 8), ("problem_ids", ["test-1", "test-0"]), ("problems_hash", "other"))
+        for name, value in (
+            ("num_samples", 8),
+            ("problems", first.sets["test"].problems[::-1]),
+            ("problems_hash", "other"),
+        )
     }
     unknown = {"test": replace(first.sets["test"], problems_hash=None)}
     for change, code in (

@@ -6,8 +6,9 @@ from dataclasses import replace
 import pytest
 
 from gar import RecordError
-from gar.comparison import RunResult, SetCounts, read_comparison
+from gar.comparison import RunResult, read_comparison
 from gar.data.arithmetic import load_arithmetic
+from gar.records import EvaluatedSet, ProblemCount
 from paper.comparisons import results, shorthand
 from paper.comparisons.__main__ import main, tables
 from paper.comparisons.results import GONE, HERE, MARK, NAMES, Committed, collect, read_results, write_results
@@ -94,7 +95,9 @@ def test_rows_of_imitation_are_those_that_the_tuning_chose(model):
 
 
 def result_of(like: RunResult, label: str, seed: int, score: float) -> RunResult:
-    counts = SetCounts(num_samples=1000, problem_ids=["p"], num_correct=[round(1000 * score)])
+    counts = EvaluatedSet(
+        pass_at={"1": score}, num_samples=1000, problems=[ProblemCount(id="p", num_correct=round(1000 * score))]
+    )
     return replace(like, label=label, seed=seed, sets={"test": counts})
 
 

@@ -1,7 +1,6 @@
 """The result of one cell of a comparison: `result.json` in its run folder, computed from this folder."""
 
 import os
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import groupby
@@ -12,9 +11,8 @@ import pandas as pd
 
 from gar.comparison.plan import PlannedRun
 from gar.errors import RecordError
-from gar.evaluation.metrics import pass_at_k
 from gar.methods import find_method
-from gar.records import Run, canonical_hash, open_run
+from gar.records import EvaluatedSet, Run, canonical_hash, open_run
 from gar.records.files import checked, json_text, write_atomic
 from gar.records.manifest import DamageError, Manifest
 
@@ -34,23 +32,6 @@ RESULT = "result.json"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SetCounts:
-    """One evaluation set after training: the number of right and well-formatted responses to each problem.
-
-    `problems_hash`: see `EvaluatedSet`.
-    """
-
-    num_samples: int
-    problem_ids: Sequence[str]
-    num_correct: Sequence[int]
-    problems_hash: str | None = None
-
-    def pass_at(self, k: int) -> list[float]:
-        """pass@k of each problem."""
-        return [pass_at_k(self.num_samples, correct, k) for correct in self.num_correct]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class RunResult:
     """One finished run, `result.json`.
 
@@ -66,7 +47,6 @@ class RunResult:
             optimizer steps have no rollouts.
         seconds_per_step: As `step_times`, like `shares_of_step`.
         sets: Evaluation after training.
-        pass_at: Means over problems for the k of the settings.
         curves: Metrics over steps, see `thinned`.
     """
 
@@ -87,8 +67,7 @@ class RunResult:
     steps: int
     seconds_per_step: Mapping[str, float]
     shares_of_step: Mapping[str, float]
-    sets: Mapping[str, SetCounts]
-    pass_at: Mapping[str, Mapping[str, float]]
+    sets: Mapping[str, EvaluatedSet]
     curves: Mapping[str, Mapping[str, Sequence[float | None]]]
 
 
@@ -133,15 +112,6 @@ def write_result(cell: PlannedRun, **usage: Any) -> None:
     run = open_run(cell.folder)
     if run.status != "finished":
         raise RecordError(f"{run.path}: this run is {run.status}, not finished.", code="not-finished")
-    sets = {
-        name: SetCounts(
-            num_samples=part.num_samples,
-            problem_ids=[*part.num_correct],
-            num_correct=[*part.num_correct.values()],
-            problems_hash=part.problems_hash,
-        )
-        for name, part in run.evaluations["after"].items()
-    }
     seconds, shares = step_times(run.metrics)
     result = RunResult(
         label=cell.label,
@@ -158,11 +128,7 @@ def write_result(cell: PlannedRun, **usage: Any) -> None:
         steps=run.metrics[-1]["step"],
         seconds_per_step=seconds,
         shares_of_step=shares,
-        sets=sets,
-        pass_at={
-            name: {str(k): statistics.fmean(counts.pass_at(k)) for k in cell.config.evaluate.pass_at_k}
-            for name, counts in sets.items()
-        },
+        sets=run.evaluations["after"],
         curves={name: curve for name in CURVES if (curve := thinned(run.metrics, name))},
         **usage,
     )
@@ -229,7 +195,7 @@ def check_paired(results: Results) -> None:
             ("other-prompts", result.seed, result.prompts_hash),
             ("other-data", (result.label, result.versions.get("gar-rl")), result.data_hash),
             ("other-evaluation", (), ("sets", *sorted(result.sets))),
-            *(("other-evaluation", name, (*part.problem_ids, part.num_samples)) for name, part in result.sets.items()),
+            *(("other-evaluation", name, (*part.num_correct, part.num_samples)) for name, part in result.sets.items()),
             *(("other-evaluation", (name, "hash"), part.problems_hash) for name, part in result.sets.items()),
         ):
             other, expected = seen.setdefault((code, group), (title, fact)) if fact else ("", fact)

@@ -11,6 +11,7 @@ from gar.analysis.curves import curves_figure
 from gar.comparison.result import Results
 from gar.evaluation.paired import Measures, contrasts, problem_counts, scores
 from gar.evaluation.text_tables import NONE, difference_cells, number_text, p_text, rows_of
+from gar.records import EvaluatedSet
 
 
 def comparison_tables(
@@ -34,7 +35,7 @@ def comparison_tables(
         for seed in seeds
         if (label, seed) in results
         for set_name, part in results[label, seed].sets.items()
-        for problem, num_correct in zip(part.problem_ids, part.num_correct, strict=True)
+        for problem, num_correct in part.num_correct.items()
     )
     num_tests = sum(map(len, against.values()))
     family = ("set_name", "k")
@@ -57,7 +58,7 @@ def row_curves(results: Results) -> Figure:
     for (label, _), result in results.items():
         rows.setdefault(label, []).append(result)
     rates = {
-        label: {name: [statistics.fmean(result.sets[name].pass_at(1)) for result in row] for name in row[0].sets}
+        label: {name: [_pass_at_1(result.sets[name]) for result in row] for name in row[0].sets}
         for label, row in rows.items()
     }
     curves = {
@@ -162,6 +163,11 @@ def _cost_table(labels: Sequence[str], results: Results) -> tuple[str, pd.DataFr
     )
     headings = ["method", "seeds", *parts, f"step against {labels[0]}", "peak memory", f"memory against {labels[0]}"]
     return title, pd.DataFrame(rows, columns=headings)
+
+
+def _pass_at_1(part: EvaluatedSet) -> float:
+    """The share of correct samples. No run need have measured it."""
+    return statistics.fmean(part.num_correct.values()) / part.num_samples
 
 
 def _median_text(values: Sequence[float | None]) -> str:

@@ -2,6 +2,7 @@
 
 from gar.records.checkpoints import find_checkpoint, marked_checkpoints, rotate_checkpoints, seal_checkpoint
 from gar.records.dotted import leaves
+from gar.records.evaluations import EvaluatedSet, ProblemCount
 from gar.records.files import atomic_file, canonical_hash, write_atomic, write_parquet
 from gar.records.manifest import Fault, Manifest
 from gar.records.rollouts import ROLLOUT_SCHEMA, RolloutRecord, record_table
@@ -11,8 +12,10 @@ from gar.records.run_record import RunRecord, RunStatus
 
 __all__ = [
     "ROLLOUT_SCHEMA",
+    "EvaluatedSet",
     "Fault",
     "Manifest",
+    "ProblemCount",
     "RolloutRecord",
     "Run",
     "RunFolder",

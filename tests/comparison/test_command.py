@@ -7,8 +7,7 @@ import torch
 
 from gar.cli.main import main
 from gar.comparison import compare, pool
-from gar.comparison.compare import Comparison
-from gar.comparison.jobs import Job
+from gar.comparison.compare import Comparison, Job
 from gar.comparison.pool import LocalPool
 from tests.comparison.finished import result
 
@@ -45,7 +44,7 @@ def test_compare_flags_reach_the_pool_and_the_cluster(monkeypatch, capsys):
     made = []
     monkeypatch.setattr("gar.comparison.pool.LocalPool", lambda *values: made.append(values) or LocalPool([None]))
     monkeypatch.setattr(
-        "gar.comparison.jobs.submit_jobs", lambda *values, **named: made.append((values, named)) or ["7", "8"]
+        "gar.comparison.compare.submit_jobs", lambda *values, **named: made.append((values, named)) or ["7", "8"]
     )
     assert main(["compare", "tiny.yaml", "--workers", "2", "--launch", "env x"]) == 1
     assert made.pop() == ([None, None], ["env", "x"])

@@ -11,8 +11,7 @@ import pytest
 
 from gar.cli.main import main
 from gar.comparison import compare, pool
-from gar.comparison.compare import Comparison
-from gar.comparison.jobs import Job, submit_jobs
+from gar.comparison.compare import Comparison, Job, submit_jobs
 from gar.comparison.pool import LocalPool, _train_arguments
 from gar.comparison.result import finished_result, finished_results
 from gar.errors import ConfigError, LockedError, RecordError

@@ -16,10 +16,10 @@ from gar.data.prompts import render_prompt
 from gar.errors import ConfigError, DataError, LockedError, ModelError
 from gar.models.embedded import load_embedded
 from gar.records.lock import writer_lock
-from gar.scoring.device import choose_device
 from gar.scoring.files import ScoredFile, score_file
 from gar.scoring.io import check_input, score_schema
 from gar.scoring.job import ScoreJob
+from gar.scoring.model import choose_device
 from gar.verify import Verifier
 from tests.scoring.test_scorer import written
 from tests.support.errors import raises

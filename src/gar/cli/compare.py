@@ -88,7 +88,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _submit(options: _Compare, comparison: "Comparison") -> None:
-    from gar.comparison.jobs import Job, submit_jobs
+    from gar.comparison.compare import Job, submit_jobs
     from gar.config import parse_yaml
 
     parameters = {}

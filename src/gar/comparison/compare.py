@@ -1,21 +1,26 @@
-"""`gar compare`: run the cells that are not finished, then write the tables."""
+"""`gar compare`: run the cells that are not finished, here or as jobs of a cluster, then write the tables."""
 
 import time
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from gar.analysis.style import save_figure
 from gar.comparison.plan import PlannedRun, planned_runs, read_comparison
-from gar.comparison.pool import LocalPool
+from gar.comparison.pool import LocalPool, launcher_words, local_devices
 from gar.comparison.result import Results, RunResult, check_paired, finished_result
 from gar.comparison.tables import comparison_tables, result_notes, row_curves
-from gar.errors import GarError, LockedError, printable
+from gar.errors import ConfigError, GarError, LockedError, printable
 from gar.evaluation.text_tables import markdown_text, print_tables
+from gar.extras import install_command
 from gar.records import write_atomic
 from gar.records.lock import writer_lock
 
 _REPORT_SECONDS = 120.0  # longest wait while another `gar compare` writes the same report
 _POLL_SECONDS = 0.5
 _SHOWN_LINES = 3
+_DAY_MINUTES = 24 * 60
 
 
 def _say(text: str) -> None:
@@ -152,3 +157,40 @@ class Comparison:
 
     def _tell(self, cell: PlannedRun, text: str) -> None:
         _say(f"{time.strftime('%H:%M:%S')} {len(self._results):>3}/{len(self.cells)} {cell.title}: {text}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """One job. If preempted or out of time, it returns to the queue, and its run resumes from its checkpoint."""
+
+    source: str
+    launch: str
+
+    def __call__(self) -> bool:
+        """Run cells one after the other on all devices of the job. Returns whether all cells have a result."""
+        comparison, launcher = Comparison(self.source), launcher_words(self.launch)
+        return comparison.run(LocalPool(local_devices(1, launch=bool(launcher)), launcher), wait=False)
+
+    def checkpoint(self) -> Any:
+        """Return the job that submitit queues again."""
+        from submitit.helpers import DelayedSubmission
+
+        return DelayedSubmission(self)
+
+
+def submit_jobs(job: Job, number: int, *, executor: str, parameters: Mapping[str, Any], folder: Path) -> list[str]:
+    """Submit `number` copies of a job. Returns their ids.
+
+    `executor` is slurm or, to try it out, local (processes of this machine) or debug (this process). `parameters` go to
+    submitit's `AutoExecutor.update_parameters`. Logs go to `folder`. A `ConfigError` if submitit rejects something.
+    """
+    try:
+        import submitit
+    except ImportError as error:
+        raise ConfigError(f"--executor needs submitit: {install_command('cluster')}") from error
+    try:
+        jobs = submitit.AutoExecutor(folder=folder / "%j", cluster=executor)
+        jobs.update_parameters(**{"name": "gar-compare", "timeout_min": _DAY_MINUTES} | dict(parameters))
+    except (RuntimeError, NameError, ValueError, AssertionError) as error:
+        raise ConfigError(f"--executor {executor}: {str(error).partition(chr(10))[0]}") from error
+    return [str(jobs.submit(job).job_id) for _ in range(number)]

@@ -27,8 +27,7 @@ from gar.reader import context_of, special_ids, without_trailing_special
 from gar.records.checkpoints import check_saved_model
 from gar.response import Response, TokenSequence
 from gar.rollouts.generate import Sampling, generate_responses
-from gar.scoring.device import choose_device
-from gar.scoring.identity import tokenizer_hash, weights_hash
+from gar.scoring.model import choose_device, tokenizer_hash, weights_hash
 from gar.types import Tags
 
 DEFAULT_MAX_NEW_TOKENS = 8192

@@ -22,13 +22,11 @@ from gar.records.lock import writer_lock
 from gar.records.manifest import file_hash
 from gar.records.resumable import Line, ResumableOutput
 from gar.records.run_record import package_versions
-from gar.scoring.device import choose_device
-from gar.scoring.identity import tokenizer_hash, weights_hash
-from gar.scoring.io import ScoreFiles, output_row, read_rows, refuse_all_bad, score_files, score_schema, write_scores
+from gar.scoring.io import ScoreFiles, ScoreTally, output_row, read_rows, refuse_all_bad, score_schema, write_scores
 from gar.scoring.job import ScoreJob
+from gar.scoring.model import choose_device, tokenizer_hash, weights_hash
 from gar.scoring.scorer import SCORER, GARScorer
 from gar.scoring.scores import ResponseGroup
-from gar.scoring.summary import ScoreTally
 from gar.step import plan_shaping
 from gar.types import prompt_text
 from gar.verify import Verifier
@@ -49,7 +47,7 @@ def score_file(job: ScoreJob, survey: ResponseSurvey, *, command: Sequence[str] 
 
     `survey` is from `check_input`. `command` holds the arguments of the command line, for the record.
     """
-    files = score_files(job)
+    files = ScoreFiles(job)
     with writer_lock(files.unfinished.lines_path):
         return _score_file(job, files, command, survey)
 

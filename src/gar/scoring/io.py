@@ -10,12 +10,15 @@ For `--out scores.jsonl`, the first three complete or absent:
     scores.partial.jsonl   until the command ends: one object per finished row of the input
 """
 
+from array import array
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import fields
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -28,12 +31,15 @@ from gar.records.manifest import Manifest
 from gar.records.resumable import ResumableOutput
 from gar.records.rollouts import record_schema
 from gar.scoring.job import ScoreJob
-from gar.scoring.scores import ResponseScore
+from gar.scoring.scores import ResponseScore, SignalStatus
+from gar.types import Status
 from gar.verify.verifier import custom_grader
 
 OutputRow = dict[str, Any]
 
 _ROWS_PER_WRITE = 4096
+_FLAGS = ("verified", "well_formatted", "eligible")
+_QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 _ORIGIN = [
     pa.field("line", pa.int64(), nullable=False),
     pa.field("id", pa.string(), nullable=False),
@@ -51,35 +57,20 @@ def score_schema(*, tokens: bool) -> pa.Schema:
     return pa.schema([*_ORIGIN, *scores, *(_TOKEN_COLUMNS if tokens else [])])
 
 
-@dataclass(slots=True)
 class ScoreFiles:
-    """The files that belong to the output `out`, and their manifest.
+    """The files of a job, and their manifest. `unfinished` has a line for each finished row of the input.
 
     Raises:
-        ConfigError: The name of `out` ends in neither .jsonl nor .parquet.
+        ConfigError: The name of the output ends in neither .jsonl nor .parquet.
     """
 
-    out: Path
-    manifest: Manifest = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
+    def __init__(self, job: ScoreJob) -> None:
+        self.out = job.out or Path(f"{source_name(job.file)}.scores.jsonl")
         check_suffix(self.out, ".jsonl", ".parquet")
-        self.manifest = Manifest(self.out.parent, name=f"{self.out.stem}.manifest.jsonl")
-
-    @property
-    def errors(self) -> Path:
-        """Rows of the input that could not be read."""
-        return self.out.with_suffix(".errors.jsonl")
-
-    @property
-    def run(self) -> Path:
-        """Input, model, settings and summary."""
-        return self.out.with_suffix(".run.json")
-
-    @property
-    def unfinished(self) -> ResumableOutput:
-        """The finished rows of the input: `line`, and the output rows of the responses."""
-        return ResumableOutput(self.manifest, f"{self.out.stem}.partial.json", f"{self.out.stem}.partial.jsonl")
+        self.errors, self.run = self.out.with_suffix(".errors.jsonl"), self.out.with_suffix(".run.json")
+        name = self.out.stem
+        self.manifest = Manifest(self.out.parent, name=f"{name}.manifest.jsonl")
+        self.unfinished = ResumableOutput(self.manifest, f"{name}.partial.json", f"{name}.partial.jsonl")
 
     def refuse_loss(self, source: str, *, overwrite: bool) -> None:
         """Raise a `ConfigError` before overwriting the input or a finished output."""
@@ -100,11 +91,6 @@ class ScoreFiles:
         write_atomic(self.errors, "".join(lines))
 
 
-def score_files(job: ScoreJob) -> ScoreFiles:
-    """The output files of a job."""
-    return ScoreFiles(job.out or Path(f"{source_name(job.file)}.scores.jsonl"))
-
-
 def read_rows(job: ScoreJob) -> Iterator[ResponseRow | DataError]:
     """Each row of the input, or its error."""
     return islice(iter_response_rows(job.file, job), job.limit)
@@ -112,7 +98,7 @@ def read_rows(job: ScoreJob) -> Iterator[ResponseRow | DataError]:
 
 def check_input(job: ScoreJob) -> ResponseSurvey:
     """Read the whole input before a model is loaded. A `GarError` if the job cannot end well."""
-    files = score_files(job)
+    files = ScoreFiles(job)
     with writer_lock(files.unfinished.lines_path):
         files.refuse_loss(job.file, overwrite=job.overwrite)
         if job.verify.verifier is not None:
@@ -160,3 +146,58 @@ def write_scores(out: Path, groups: Iterable[Sequence[OutputRow]], schema: pa.Sc
             rows = chain.from_iterable(groups)
             while part := list(islice(rows, _ROWS_PER_WRITE)):
                 writer.write_table(pa.Table.from_pylist(part, schema=schema))
+
+
+class ScoreTally:
+    """Counts output rows. Keeps one number per scored response in memory."""
+
+    def __init__(self, *, correct_reward: float) -> None:
+        self._correct_reward = correct_reward
+        self._sums: Counter[str] = Counter()
+        self._statuses: Counter[str] = Counter()
+        self._signals: Counter[str] = Counter()
+        self._alignment = {True: array("d"), False: array("d")}  # by whether it is verified
+
+    def counting(self, groups: Iterable[Sequence[OutputRow]]) -> Iterator[Sequence[OutputRow]]:
+        """Pass the responses to each problem through and count them."""
+        for rows in groups:
+            self._add(rows)
+            yield rows
+
+    def _add(self, rows: Sequence[OutputRow]) -> None:
+        outcomes = [self._correct_reward * row["eligible"] + row["penalty"] for row in rows]
+        zero_std = {"before": len(set(outcomes)) == 1, "after": len({row["advantage"] for row in rows}) == 1}
+        self._sums.update(zero_std | {"groups": 1, "responses": len(rows), "outcome": sum(outcomes)})
+        self._sums.update({name: sum(row[name] for row in rows) for name in (*_FLAGS, "reward", "num_tokens")})
+        self._statuses.update(row["status"] for row in rows)
+        self._signals.update(row["signal"] for row in rows)
+        for row in rows:
+            if row["alignment"] is not None:
+                self._alignment[row["verified"]].append(row["alignment"])
+
+    def summary(self) -> dict[str, Any]:
+        """Counts, means and quantiles as plain values, None if they are undefined.
+
+        Alignment is given for all scored responses, for the verified ones, and for the others. `outcome_mean` and the
+        zero-std groups `before` count the outcome alone, without bonuses.
+        """
+        sums, verified, others = self._sums, np.array(self._alignment[True]), np.array(self._alignment[False])
+        scored = {"scored": np.concatenate([verified, others]), "verified": verified, "others": others}
+        return {
+            **{name: sums[name] for name in ("groups", "responses", *_FLAGS)},
+            "tokens": sums["num_tokens"],
+            "verification": {name: self._statuses[name] for name in Status if self._statuses[name]},
+            "signal": {name: self._signals[name] for name in SignalStatus if self._signals[name]},
+            "alignment": {name: _distribution(values) for name, values in scored.items()},
+            **{f"{name}_mean": sums[name] / sums["responses"] for name in ("outcome", "reward")},
+            "zero_std_group_fraction": {name: sums[name] / sums["groups"] for name in ("before", "after")},
+        }
+
+
+def _distribution(values: "np.ndarray[Any, np.dtype[np.float64]]") -> dict[str, Any]:
+    quantiles = np.quantile(values, _QUANTILES).tolist() if len(values) else [None] * len(_QUANTILES)
+    return {
+        "count": len(values),
+        "mean": float(values.mean()) if len(values) else None,
+        "quantiles": {f"{quantile:g}": value for quantile, value in zip(_QUANTILES, quantiles, strict=True)},
+    }

@@ -4,7 +4,7 @@ import torch
 from peft import LoraConfig, get_peft_model
 
 from gar.models.embedded import load_embedded
-from gar.scoring.identity import tokenizer_hash, weights_hash
+from gar.scoring.model import tokenizer_hash, weights_hash
 
 
 def test_weights_hash_depends_on_the_weights_alone():

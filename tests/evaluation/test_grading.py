@@ -80,7 +80,7 @@ def test_score_writes_what_open_run_reads(tmp_path):
     run = open_run(tmp_path / "model" / "hand")
     assert (run.name, run.trained, run.faults) == ("model/hand", False, [])
     assert run.evaluations["after"]["hand"].known_rates == {1: 4 / 6, 2: 1.0}
-    assert run.counts()["num_correct"].tolist() == [1, 1, 2]
+    assert [*run.evaluations["after"]["hand"].num_correct.values()] == [1, 1, 2]
     rows = run.samples("after").to_pylist()
     assert [(row["problem_id"], row["response_index"]) for row in rows] == [
         (f"p{i}", j) for i in range(3) for j in (0, 1)

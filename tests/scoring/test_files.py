@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,8 +16,8 @@ from gar.data.prompts import render_prompt
 from gar.errors import ConfigError, DataError, LockedError, ModelError
 from gar.models.embedded import load_embedded
 from gar.records.lock import writer_lock
-from gar.scoring.files import ScoredFile, score_file
-from gar.scoring.io import check_input, score_schema
+from gar.scoring.files import score_file
+from gar.scoring.io import ScoreFiles, check_input, score_schema
 from gar.scoring.job import ScoreJob
 from gar.scoring.model import choose_device
 from gar.verify import Verifier
@@ -40,13 +40,18 @@ def rows_of(count: int) -> list[Row]:
     ]  # fmt: skip
 
 
+class Scored(NamedTuple):
+    files: ScoreFiles
+    summary: dict[str, Any]
+
+
 @pytest.fixture
-def score(tmp_path: Path) -> Callable[..., ScoredFile]:
-    def score(file: str, *, out: str = "scores.jsonl", model: str = "embedded", **settings: Any) -> ScoredFile:
+def score(tmp_path: Path) -> Callable[..., Scored]:
+    def score(file: str, *, out: str = "scores.jsonl", model: str = "embedded", **settings: Any) -> Scored:
         verify = {"num_workers": 1} | settings.pop("verify", {})
         values = {"file": file, "model": model, "out": tmp_path / out, "verify": verify}
         job = ScoreJob.model_validate(values | settings)
-        return score_file(job, check_input(job), command=["gar", "score"])
+        return Scored(ScoreFiles(job), score_file(job, check_input(job), command=["gar", "score"]))
 
     return score
 
@@ -56,7 +61,7 @@ def save_policy(folder: Path, model: Any, tokenizer: Any) -> None:
     tokenizer.save_pretrained(folder)
 
 
-def read(scored: ScoredFile) -> list[Row]:
+def read(scored: Scored) -> list[Row]:
     return [json.loads(line) for line in scored.files.out.read_text().splitlines()]
 
 

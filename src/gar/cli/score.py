@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import tyro
 
@@ -12,9 +12,6 @@ from gar.cli.outcomes import DEGENERATE, DONE, degenerate
 from gar.models.hub import check_model_name
 from gar.scoring.job import ScoreJob
 from gar.settings import AdvantageSettings, RewardSettings, SignalSettings, VerifySettings
-
-if TYPE_CHECKING:
-    from gar.scoring.files import ScoredFile
 
 
 class _Score(ScoreJob):
@@ -65,14 +62,16 @@ def main(arguments: list[str]) -> int:
     from gar.scoring.files import score_file
 
     quiet_libraries()
-    scored = score_file(job, survey, command=["gar", "score", *arguments])
-    fault = _print_summary(job, scored)
+    summary = score_file(job, survey, command=["gar", "score", *arguments])
+    fault = _print_summary(job, summary)
     return DEGENERATE if fault and not job.allow_degenerate else DONE
 
 
-def _print_summary(job: ScoreJob, scored: "ScoredFile") -> str:
+def _print_summary(job: ScoreJob, summary: Mapping[str, Any]) -> str:
     """Print the counts, below a sentence about a degenerate result. Return the sentence, "" for an ordinary result."""
-    summary = scored.summary
+    from gar.scoring.io import ScoreFiles
+
+    files = ScoreFiles(job)
     fault = degenerate(
         total=summary["responses"],
         format=job.verify.format,
@@ -94,8 +93,8 @@ def _print_summary(job: ScoreJob, scored: "ScoredFile") -> str:
             style="yellow",
         )
     if summary["bad_rows"]:
-        show(f"Rows left out  {scored.files.errors}")
-    show(f"Scores         {scored.files.out}\nRun            {scored.files.run}")
+        show(f"Rows left out  {files.errors}")
+    show(f"Scores         {files.out}\nRun            {files.run}")
     return fault
 
 

@@ -78,14 +78,6 @@ class _Process(NamedTuple):
     lock: contextlib.ExitStack
 
 
-class EndedCell(NamedTuple):
-    """A cell that has ended with an exit status. `error` is why its result could not be written."""
-
-    cell: PlannedRun
-    status: int
-    error: GarError | None = None
-
-
 class LocalPool:
     """Run cells in processes of this machine, one at a time per entry of `local_devices`. Those in no use are `free`.
 
@@ -125,8 +117,11 @@ class LocalPool:
                 preexec_fn=partial(end_with_parent, os.getpid()),  # a launcher, too
             )
 
-    def ended(self) -> list[EndedCell]:
-        """The cells that have ended. Writes the result of each cell with status 0."""
+    def ended(self) -> list[tuple[PlannedRun, int, GarError | None]]:
+        """The cells that have ended, each with its exit status, and why its result could not be written.
+
+        Writes the result of each cell with status 0.
+        """
         done = []
         for run in tuple(self.running):
             process, status, used = os.wait4(run.process.pid, os.WNOHANG)
@@ -145,7 +140,7 @@ class LocalPool:
                             )
                     except GarError as failure:
                         error = failure
-                done.append(EndedCell(run.cell, run.process.returncode, error))
+                done.append((run.cell, run.process.returncode, error))
         return done
 
     def stop(self) -> None:

@@ -17,8 +17,6 @@ from filelock import FileLock, Timeout
 from gar.errors import LockedError
 from gar.records.files import system_errors, utc_now
 
-_POLL_SECONDS = 0.2
-
 
 @contextmanager
 def writer_lock(path: Path, *, wait_seconds: float = 0.0) -> Iterator[None]:
@@ -32,7 +30,7 @@ def writer_lock(path: Path, *, wait_seconds: float = 0.0) -> Iterator[None]:
     with system_errors(lock_path, "written"):
         lock_path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            lock.acquire(timeout=wait_seconds, poll_interval=_POLL_SECONDS)
+            lock.acquire(timeout=wait_seconds)
         except Timeout:
             raise LockedError(
                 f"{path} is being written by another process: {_holder(lock_path)}. Wait for it, or end it."

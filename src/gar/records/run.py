@@ -1,7 +1,7 @@
 """One reader of a run folder: whole, still being written, or damaged.
 
     run = open_run("runs/demo")
-    run.counts()                                   # right samples by moment, set and problem
+    run.evaluations["after"]["test"].num_correct   # right samples by problem
     run.rollouts(["step", "alignment"])            # a pyarrow table
 
 Every file is checked against the run's manifest before it is used. If `strict`, the first fault is an error. Otherwise
@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
@@ -27,9 +27,6 @@ from gar.records.metrics import read_metrics
 from gar.records.rollout_files import RolloutFiles
 from gar.records.rollouts import ROLLOUT_SCHEMA, SAMPLE_SCHEMA
 from gar.records.run_folder import METRICS, RUN, check_run_folder, read_record
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 MOMENTS = ("before", "after")
 _PARTS = (RUN, METRICS, "rollouts", SET)
@@ -156,18 +153,6 @@ class Run:
         if not self.trained and moment == "after":
             return NUMBERS, SAMPLES
         return f"evaluation/{moment}.json", f"evaluation/{moment}.parquet"
-
-    def counts(self) -> "pd.DataFrame":
-        """One row for each problem of each evaluation: seed, moment, set, problem, num_correct, num_samples."""
-        import pandas as pd  # takes half a second, which commands without tables need not wait for
-
-        rows = [
-            (self.seed, moment, name, problem, correct, part.num_samples)
-            for moment, sets in self.evaluations.items()
-            for name, part in sets.items()
-            for problem, correct in part.num_correct.items()
-        ]
-        return pd.DataFrame(rows, columns=["seed", "moment", "set", "problem", "num_correct", "num_samples"])
 
     @contextmanager
     def _reading(self, name: str, unknown: str = "") -> Iterator[None]:

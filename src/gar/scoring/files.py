@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from jinja2 import TemplateError
@@ -35,24 +35,18 @@ _FIRST_ROWS = 100
 """Rows that are searched for tokens unknown to the tokenizer."""
 
 
-class ScoredFile(NamedTuple):
-    """The output files of `score_file`, and the numbers in its `OUT.run.json`."""
-
-    files: ScoreFiles
-    summary: dict[str, Any]
-
-
-def score_file(job: ScoreJob, survey: ResponseSurvey, *, command: Sequence[str] = ()) -> ScoredFile:
+def score_file(job: ScoreJob, survey: ResponseSurvey, *, command: Sequence[str] = ()) -> dict[str, Any]:
     """Score every response of a file. The output appears complete at the end. A killed run resumes when started again.
 
-    `survey` is from `check_input`. `command` holds the arguments of the command line, for the record.
+    `survey` is from `check_input`. `command` holds the arguments of the command line, for the record. Returns the
+    summary in `OUT.run.json`.
     """
     files = ScoreFiles(job)
     with writer_lock(files.unfinished.lines_path):
         return _score_file(job, files, command, survey)
 
 
-def _score_file(job: ScoreJob, files: ScoreFiles, command: Sequence[str], survey: ResponseSurvey) -> ScoredFile:
+def _score_file(job: ScoreJob, files: ScoreFiles, command: Sequence[str], survey: ResponseSurvey) -> dict[str, Any]:
     """Score a file as its only writer."""
     start_time = utc_now()
     device = choose_device(job.device, needs_float64=True)
@@ -93,7 +87,7 @@ def _score_file(job: ScoreJob, files: ScoreFiles, command: Sequence[str], survey
     }
     write_atomic(files.run, json_text(run, indent=2) + "\n")
     files.unfinished.finish(*(path for path in (files.out, files.errors, files.run) if path.exists()))
-    return ScoredFile(files=files, summary=summary)
+    return summary
 
 
 def _score_rows(

@@ -5,10 +5,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from gar.data.rows import iter_rows
 from gar.errors import RecordError
 from gar.records.evaluations import NUMBERS, PROBLEMS, SAMPLES, SET, read_set
-from gar.records.files import json_text, system_errors, write_atomic, write_parquet
+from gar.records.files import json_object, json_text, system_errors, write_atomic, write_parquet
 from gar.records.lock import writer_lock
 from gar.records.manifest import Manifest
 from gar.records.resumable import Line, ResumableOutput
@@ -59,8 +58,7 @@ class EvaluationFolder:
 
     def problems(self) -> list[Problem]:
         """The problems with their prompts."""
-        self.manifest.check(PROBLEMS)
-        return [Problem(**row) for _, row in iter_rows(str(self.path / PROBLEMS))]
+        return [Problem(**json_object(line, f"{self.path / PROBLEMS}")) for line in self.manifest.lines(PROBLEMS)]
 
     def all_responses(self, problems: Sequence[Problem], num_samples: int) -> list[list[Line]]:
         """The responses to each problem, in the order of the samples. Closes the file once all are there."""

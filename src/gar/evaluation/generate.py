@@ -6,8 +6,9 @@ makes batches smaller: the lines that follow have their size in `lowered_to`.
 """
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -167,41 +168,58 @@ def _generate_set(
     folder.begin(asked.identity | {"sampling": drawn, "model": model}, problems, overwrite=job.overwrite)
     places = {problem.id: i for i, problem in enumerate(problems)}
     done = {(places[line["problem"]], line["sample"]) for line in folder.output.finished()}
-    sampling = Sampling(max_new_tokens=limit, temperature=job.temperature, top_p=job.top_p, seed=job.seed)
     most = min((line.get("lowered_to", job.batch_size) for line in folder.output.finished()), default=job.batch_size)
-    waiting = list(reversed(plan_batches(lengths, num_samples, job.batch_size)))
+    sampling = Sampling(max_new_tokens=limit, temperature=job.temperature, top_p=job.top_p, seed=job.seed)
+    seed_of = partial(batch_seed, job.seed, asked.identity["benchmark"]["problems_sha256"])
     total = len(problems) * num_samples
     say(
         f"{name}: {total:,} samples ({len(problems):,} problems, {num_samples} each) of up to {limit:,} tokens, "
         f"{job.batch_size} at one time" + (f". {len(done):,} are there." if done else " ...")
     )
     with tqdm(total=total, initial=len(done), desc=name, unit=" samples", disable=None) as bar:
-        while waiting:
-            batch = waiting.pop()
-            if len(batch) > most:
-                waiting += [batch[len(batch) // 2 :], batch[: len(batch) // 2]]
-                continue
-            if done.issuperset(batch):
-                continue
-            seed = batch_seed(job.seed, asked.identity["benchmark"]["problems_sha256"], batch)
+
+        def respond(batch: Sequence[Sample]) -> list[Response]:
             label = f"{name}, samples {bar.n + 1:,} to {min(bar.n + len(batch), bar.total):,}"
-            try:
-                responses = engine.respond([prompt_ids[i] for i, _ in batch], replace(sampling, seed=seed), label)
-            except ModelError as error:
-                if error.code != "memory" or len(batch) == 1:
-                    raise
-                most = len(batch) // 2
-                bar.write(f"{error} Going on with at most {most}, which draws other responses than --batch-size.")
-                waiting.append(batch)
-                continue
+            how = replace(sampling, seed=seed_of(batch))
+            return engine.respond([prompt_ids[i] for i, _ in batch], how, label)
+
+        batches = plan_batches(lengths, num_samples, job.batch_size)
+        for batch, responses, fitting in _answered(batches, done, most, respond, bar.write):
+            lowered = {"lowered_to": fitting} if fitting < job.batch_size else {}
             new = [
-                _line(problems[i].id, number, response, seed=seed, prefilled_think=prefilled[i])
-                | ({"lowered_to": most} if most < job.batch_size else {})
+                _line(problems[i].id, number, response, seed=seed_of(batch), prefilled_think=prefilled[i], **lowered)
                 for (i, number), response in zip(batch, responses, strict=True)
                 if (i, number) not in done
             ]
             folder.output.append(new)
             bar.update(len(new))
+
+
+def _answered(
+    batches: Sequence[list[Sample]],
+    done: set[Sample],
+    most: int,
+    respond: Callable[[Sequence[Sample]], list[Response]],
+    say: Say,
+) -> Iterator[tuple[list[Sample], list[Response], int]]:
+    """The batches with a sample that is not done, each with its responses and how many fit into memory so far.
+
+    A batch of more than `most` is halved, and so is one for which memory is too small.
+    """
+    waiting = list(reversed(batches))
+    while waiting:
+        batch = waiting.pop()
+        if len(batch) > most:
+            waiting += [batch[len(batch) // 2 :], batch[: len(batch) // 2]]
+        elif not done.issuperset(batch):
+            try:
+                yield batch, respond(batch), most
+            except ModelError as error:
+                if error.code != "memory" or len(batch) == 1:
+                    raise
+                most = len(batch) // 2
+                say(f"{error} Going on with at most {most}, which draws other responses than --batch-size.")
+                waiting.append(batch)
 
 
 def _line(problem: str, sample: int, response: Response, **more: Any) -> dict[str, Any]:

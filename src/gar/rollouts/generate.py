@@ -91,18 +91,9 @@ def generate_responses(
     overrides = dict(sampling.generation_kwargs or {})
     end_ids = _end_ids(model, tokenizer, overrides.get("eos_token_id"))
     max_new_tokens = overrides.get("max_new_tokens", sampling.max_new_tokens)
-    stripped = special_ids(tokenizer, tags or Tags()) | set(end_ids)
     check_prompts(model, tokenizer, prompt_ids, max_new_tokens)
-    defaults = {
-        "do_sample": True,
-        "temperature": sampling.temperature,
-        "top_p": sampling.top_p,
-        "top_k": 0,
-        "max_new_tokens": max_new_tokens,
-        "pad_token_id": end_ids[0] if tokenizer.pad_token_id is None else tokenizer.pad_token_id,
-        "use_cache": True,
-    }
-    config = GenerationConfig(**(defaults | overrides | {"eos_token_id": end_ids}), disable_compile=True)
+    stripped = special_ids(tokenizer, tags or Tags()) | set(end_ids)
+    config = _generation_config(sampling, tokenizer, end_ids)
     # Longest first: rows of a batch have similar lengths, and a lack of memory shows in the first batch.
     longest_first = sorted(range(len(prompt_ids)), key=lambda i: -len(prompt_ids[i]))
     rows = [i for i in longest_first for _ in range(sampling.num_samples)]
@@ -117,6 +108,21 @@ def generate_responses(
                 responses[i].append(_response(prompt_ids[i], ids, tokenizer, end_ids, stripped))
             shown.end_batch()
     return responses
+
+
+def _generation_config(sampling: Sampling, tokenizer: Any, end_ids: list[int]) -> GenerationConfig:
+    """What transformers' `generate` is given, and nothing of the checkpoint's own."""
+    defaults = {
+        "do_sample": True,
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "top_k": 0,
+        "max_new_tokens": sampling.max_new_tokens,
+        "pad_token_id": end_ids[0] if tokenizer.pad_token_id is None else tokenizer.pad_token_id,
+        "use_cache": True,
+    }
+    chosen = defaults | dict(sampling.generation_kwargs or {}) | {"eos_token_id": end_ids}
+    return GenerationConfig(**chosen, disable_compile=True)
 
 
 class _Progress(LogitsProcessor):

@@ -1,6 +1,7 @@
 """Tables against numbers worked out by hand. Runs that are missing or not paired."""
 
 import shutil
+import sys
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -72,7 +73,7 @@ def test_costs_are_told_against_the_first_row_of_the_same_seed_without_resumed_r
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("made")
-def test_report_writes_tables_and_curves_and_fills_in_nothing(capsys):
+def test_report_writes_tables_and_curves_and_fills_in_nothing(capsys, monkeypatch):
     comparison = Comparison("tiny.yaml")
     assert comparison.report()
     folder = Path("results/tiny")
@@ -81,7 +82,9 @@ def test_report_writes_tables_and_curves_and_fills_in_nothing(capsys):
     out = capsys.readouterr().out
     assert "no difference shown" in out
     assert "| gar-grpo |" in out
-    assert Comparison("tiny.yaml", markdown=False).report()
+    with monkeypatch.context() as terminal:
+        terminal.setattr(sys.stdout, "isatty", lambda: True)
+        assert Comparison("tiny.yaml").report()
     out = capsys.readouterr().out
     assert "┃" in out
     assert "| gar-grpo |" not in out

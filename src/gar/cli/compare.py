@@ -1,7 +1,6 @@
 """`gar compare`: several methods over several seeds under equal conditions, with tables, tests and curves."""
 
 import signal
-import sys
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
@@ -68,8 +67,8 @@ def main(arguments: list[str]) -> int:
     from gar.comparison.compare import Comparison
     from gar.comparison.pool import LocalPool, launcher_words, local_devices
 
-    markdown = options.format == "markdown" or not sys.stdout.isatty()
-    comparison, launcher = Comparison(options.source, markdown=markdown), launcher_words(options.launch)
+    comparison = Comparison(options.source, markdown=options.format == "markdown")
+    launcher = launcher_words(options.launch)
     if options.report:
         comparison.report()
         return 1 if comparison.stopped else 0

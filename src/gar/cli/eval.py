@@ -1,6 +1,5 @@
 """`gar eval`: measure models on benchmarks. A stopped command resumes."""
 
-import sys
 import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -91,14 +90,10 @@ class _Table(Settings):
         if not self.models:
             raise UsageError("name a folder that `gar eval run` wrote, for example evals/MODEL.")
         from gar.evaluation.benchmark_table import benchmark_table, load_model, text_tables
-        from gar.evaluation.text_tables import markdown_text, print_tables
+        from gar.evaluation.text_tables import print_tables
 
         *numbers, notes = benchmark_table([load_model(model) for model in self.models], ks=self.pass_at_k)
-        tables = text_tables(*numbers)
-        if self.format == "markdown" or not sys.stdout.isatty():
-            show(markdown_text(tables, notes).rstrip("\n"))
-        else:
-            print_tables(tables, notes)
+        print_tables(text_tables(*numbers), notes, markdown=self.format == "markdown")
         return DONE
 
 

@@ -30,7 +30,7 @@ def _say(text: str) -> None:
 class Comparison:
     """A comparison and its cells, from a file or by name. Its tables are printed as Markdown, or for a terminal."""
 
-    def __init__(self, source: str, *, markdown: bool = True):
+    def __init__(self, source: str, *, markdown: bool = False):
         self._markdown = markdown
         self.settings = read_comparison(source)
         self.cells = planned_runs(self.settings, source)
@@ -82,15 +82,12 @@ class Comparison:
             ks=self.cells[0].config.evaluate.pass_at_k,
         )
         notes = result_notes(results)
-        text = markdown_text(tables, notes, heading=(f"# {self.settings.name}", ""))
+        heading = (f"# {self.settings.name}", "")
         path = Path("results", self.settings.name, "table.md")
         with writer_lock(path, wait_seconds=_REPORT_SECONDS):
-            write_atomic(path, text)
+            write_atomic(path, markdown_text(tables, notes, heading))
             pictures = save_figure(row_curves(results), path.with_name("curves")) if results else []
-        if self._markdown:
-            _say(text)
-        else:
-            print_tables(tables, notes)
+        print_tables(tables, notes, heading, markdown=self._markdown)
         _say("\n".join(map(str, [path, *pictures])))
         return len(results) == len(self.cells)
 

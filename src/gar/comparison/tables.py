@@ -58,7 +58,7 @@ def row_curves(results: Results) -> Figure:
     for (label, _), result in results.items():
         rows.setdefault(label, []).append(result)
     rates = {
-        label: {name: [_pass_at_1(result.sets[name]) for result in row] for name in row[0].sets}
+        label: {name: [_share_correct(result.sets[name]) for result in row] for name in row[0].sets}
         for label, row in rows.items()
     }
     curves = {
@@ -165,8 +165,8 @@ def _cost_table(labels: Sequence[str], results: Results) -> tuple[str, pd.DataFr
     return title, pd.DataFrame(rows, columns=headings)
 
 
-def _pass_at_1(part: EvaluatedSet) -> float:
-    """The share of correct samples. No run need have measured it."""
+def _share_correct(part: EvaluatedSet) -> float:
+    """pass@1, measured or not."""
     return statistics.fmean(part.num_correct.values()) / part.num_samples
 
 

@@ -1,6 +1,7 @@
 """Tables of texts for a terminal or as GitHub Markdown. The first column names the rows."""
 
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from gar.errors import printable
 from gar.records.evaluations import MeasuredSet
 
 NONE = "-"
@@ -27,8 +29,13 @@ def markdown_text(tables: Mapping[str, pd.DataFrame], notes: Sequence[str], head
     return "\n".join([*lines, *(f"- {note}" for note in notes)]).rstrip() + "\n"
 
 
-def print_tables(tables: Mapping[str, pd.DataFrame], notes: Sequence[str]) -> None:
-    """Print tables and notes on a terminal, in its width."""
+def print_tables(
+    tables: Mapping[str, pd.DataFrame], notes: Sequence[str], heading: Sequence[str] = (), *, markdown: bool = False
+) -> None:
+    """Print tables and notes on a terminal, in its width. A file or pipe always gets Markdown."""
+    if markdown or not sys.stdout.isatty():
+        print(printable(markdown_text(tables, notes, heading)), end="", flush=True)
+        return
     console = Console(highlight=False)
     for title, table in tables.items():
         shown = Table(title=escape(title), title_justify="left")

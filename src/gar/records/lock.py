@@ -25,7 +25,8 @@ def writer_lock(path: Path, *, wait_seconds: float = 0.0) -> Iterator[None]:
     The lock holds on this machine and, if the file system has locks, on others. `wait_seconds` is how long to wait
     for another writer to end. After that, a `LockedError` names the writer, its start time and what to do.
     """
-    lock_path = _lock_path(path)
+    path = path.resolve()
+    lock_path = path / ".lock" if path.is_dir() else path.with_name(f".{path.name}.lock")
     process, lock = os.getpid(), FileLock(lock_path)
     with system_errors(lock_path, "written"):
         lock_path.parent.mkdir(parents=True, exist_ok=True)
@@ -45,11 +46,6 @@ def writer_lock(path: Path, *, wait_seconds: float = 0.0) -> Iterator[None]:
             with suppress(OSError):
                 lock_path.unlink()  # whoever waits for this file sees that it is gone, and makes a new one
             lock.release()
-
-
-def _lock_path(path: Path) -> Path:
-    path = path.resolve()
-    return path / ".lock" if path.is_dir() else path.with_name(f".{path.name}.lock")
 
 
 def _holder(lock_path: Path) -> str:

@@ -377,10 +377,7 @@ def _end(lines: list[Line], until: str | None) -> int:
     """How many lines count: up to the last that lists a file with a name that begins so, None for all."""
     if until is None:
         return len(lines)
-    found = (n for n, line in zip(range(len(lines), 0, -1), reversed(lines), strict=True) if _lists(line, until))
-    return next(found, 0)
-
-
-def _lists(line: Line, beginning: str) -> bool:
-    """Whether a line lists a file with a name that begins so."""
-    return any(name.startswith(beginning) and line.files[name] is not None for name in line.names)
+    for number, line in zip(range(len(lines), 0, -1), reversed(lines), strict=True):
+        if any(name.startswith(until) and line.files[name] is not None for name in line.names):
+            return number
+    return 0

@@ -191,21 +191,17 @@ def open_run(path: str | Path, *, strict: bool = True) -> Run:
         _read_set(run)
         run.evaluations = {"before": {}, "after": _evaluation(run, "after") if run.settings else {}}
         return run
-    _read_record(run)
+    with run._reading(RUN, ", so settings, versions, machine and status are unknown"):
+        known = json_object(read_bytes(path / RUN), str(path / RUN))
+        run.manifest = Manifest(path, id=known.get("manifest"))
+        record = read_record(run.manifest)
+        run.record, run.settings = asdict(record), record.settings
     run.config = _checked_settings(run) if run.settings else None
     _check_manifest(run)
     if METRICS in run.manifest.entries and (fault := run.manifest.fault(METRICS)):
         run._at_fault(fault)
     run.evaluations = {moment: _evaluation(run, moment) for moment in MOMENTS}
     return run
-
-
-def _read_record(run: Run) -> None:
-    with run._reading(RUN, ", so settings, versions, machine and status are unknown"):
-        known = json_object(read_bytes(run.path / RUN), str(run.path / RUN))
-        run.manifest = Manifest(run.path, id=known.get("manifest"))
-        record = read_record(run.manifest)
-        run.record, run.settings = asdict(record), record.settings
 
 
 def _checked_settings(run: Run) -> RunConfig | None:

@@ -1,10 +1,9 @@
 """Output that resumes after a kill: append-only lines of finished work, and beside them what they depend on.
 
-output = ResumableOutput(Manifest(folder), "set.json", "responses.jsonl")
-output.begin({"model": ..., "seed": 0}, overwrite=False)   # begin, or resume if the identity is the same
-output.append([{"sample": 3, "text": "7"}])                # all of these lines, or none
-finished = list(output.finished())
-output.finish(folder / "scores.jsonl")                     # in place of identity and lines
+    output = ResumableOutput(Manifest(folder), "set.json", "responses.jsonl")
+    output.begin({"seed": 0}, overwrite=False)   # or resume, if that was begun
+    output.append([{"sample": 3, "text": "7"}])  # all of these lines, or none
+    output.finish(folder / "scores.jsonl")       # in place of the lines
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence

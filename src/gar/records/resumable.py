@@ -4,6 +4,8 @@
     output.begin({"seed": 0}, overwrite=False)   # or resume, if that was begun
     output.append([{"sample": 3, "text": "7"}])  # all of these lines, or none
     output.finish(folder / "scores.jsonl")       # in place of the lines
+
+A run with a different identity never resumes it. Lines that a killed writer did not list do not count.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -24,8 +26,7 @@ Line = dict[str, Any]
 class ResumableOutput:
     """A file with a line for each finished piece of work, and a file with the identity of the run that writes them.
 
-    The identity is everything that the output depends on, as nested mappings: input, model, settings. An output is
-    resumed only by a run with the same identity. Lines that a killed writer did not list in the manifest do not count.
+    The identity is everything that the output depends on, as nested mappings: input, model, settings.
 
     Attributes:
         manifest: Lists all files of the output.

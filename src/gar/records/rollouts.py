@@ -15,11 +15,13 @@ from gar.types import Problem, Prompt, Status
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ResponseRecord:
-    """What the rows of training and of evaluations share.
+    """A response with its verdict: the columns that rollouts and the samples of evaluations share.
 
-    `group_index` is the group of the step, or the problem of the set. `prompt` is what the model saw before its chat
-    template: in a file the JSON of a string or of messages (`read_prompt`). `response` is what it wrote. `answer` was
-    extracted from the response. None if it has none.
+    Attributes:
+        group_index: Number of the group in its step, or of the problem in its evaluation set.
+        prompt: What the model saw, before its chat template. A file holds it as JSON, which `read_prompt` reads.
+        gold: The gold answer.
+        answer: The answer found in the response. None if there is none.
     """
 
     problem_id: str
@@ -37,7 +39,7 @@ class ResponseRecord:
 
 
 def response_record(problem: Problem, response: Response) -> dict[str, Any]:
-    """The fields of a `ResponseRecord` but its place among others."""
+    """The fields of a `ResponseRecord` without `group_index` and `response_index`."""
     verdict = response.verdict
     return {
         "problem_id": problem.id,
@@ -92,7 +94,7 @@ class SampleRecord(ResponseRecord):
 
 
 def record_schema(kind: type, *, without: Collection[str] = ()) -> pa.Schema:
-    """Columns that follow from the types of a record, so that an empty column has its type, too."""
+    """The Arrow columns of a record class, from the types of its fields. Fields in `without` are left out."""
     arrow_types = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
     columns = []
     for field in fields(kind):

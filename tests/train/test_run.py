@@ -308,7 +308,7 @@ def test_lost_records_are_made_again_from_the_checkpoint_before_or_are_an_error(
         point(data_hash="e" * 64)
     _, accepted = point(data_hash="e" * 64, allow_config_change=True)
     assert accepted == {"data_hash": [record.data_hash, "e" * 64]}
-    edit(trained.metrics_path, '"step": 2,', '"step": 1,')
+    edit(trained.path / "metrics.jsonl", '"step": 2,', '"step": 1,')
     with raises(RecordError, "no-checkpoint"):
         point(data_hash=record.data_hash)
 

@@ -12,7 +12,7 @@ from gar.evaluation.folder import EvaluationFolder, evaluation_folders
 from gar.evaluation.job import ScoreSettings
 from gar.evaluation.metrics import majority_at_k
 from gar.evaluation.scoring import equal_answers, score
-from gar.records import open_run
+from gar.records import Manifest, open_run
 from gar.types import Problem
 from gar.verify import Verifier
 from tests.support.damage import damages
@@ -138,6 +138,12 @@ def is_named(read: Callable[[Path], object], folder: Path, file: str) -> bool:
         # Without its line of the manifest each file is unlisted.
         return "\n" not in str(error) and (file in str(error) or file == "manifest.jsonl")
     return False
+
+
+def test_problems_that_no_line_lists_are_an_error(copied):
+    Manifest(copied).add(gone=["problems.jsonl"])
+    with raises(RecordError, "damage", "problems.jsonl"):
+        scored(copied)
 
 
 @pytest.mark.parametrize("file", FILES)

@@ -58,7 +58,8 @@ class EvaluationFolder:
 
     def problems(self) -> list[Problem]:
         """The problems with their prompts."""
-        return [Problem(**json_object(line, f"{self.path / PROBLEMS}")) for line in self.manifest.lines(PROBLEMS)]
+        lines, place = self.manifest.read(PROBLEMS).splitlines(), str(self.path / PROBLEMS)
+        return [Problem(**json_object(line, place)) for line in lines]
 
     def all_responses(self, problems: Sequence[Problem], num_samples: int) -> list[list[Line]]:
         """The responses to each problem, in the order of the samples. Closes the file once all are there."""

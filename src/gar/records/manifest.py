@@ -174,7 +174,7 @@ class Manifest:
         self._list({name: facts})
 
     def cut(self, *, until: str | None = None, only: tuple[str, ...] = ()) -> None:
-        """Drop damaged lines, and after those of `until` files with a name that begins with one of `only`."""
+        """Drop damaged lines. After those of `until`, also drop files with a name that begins with one of `only`."""
         lines, known = self._lines()
         end, same = _end(lines, until), list[bytes]()
         rest = [{n: f for n, f in line.files.items() if f is None or not n.startswith(only)} for line in lines[end:]]
@@ -220,7 +220,7 @@ class Manifest:
         return json_object(self.read(path), str(self.folder / path))
 
     def lines(self, path: str | Path) -> Iterator[bytes]:
-        """The listed lines of a file that is read anew, in bounded memory. None if it is not listed."""
+        """The listed lines of a file, which is read anew in bounded memory. Yields nothing if it is not listed."""
         facts = self.entries.get(self._name(path))
         if facts is None:
             return

@@ -38,7 +38,7 @@ Files = Mapping[str, FileFacts | None]
 
 @dataclass(kw_only=True, slots=True)
 class _Content:
-    """What a line says, as JSON."""
+    """The content of a line, as JSON."""
 
     number: int
     id: str

@@ -46,8 +46,9 @@ def read_metrics(manifest: Manifest, name: str) -> Sequence[MetricsRow]:
     last = 0
     for number, text in enumerate(manifest.lines(name), start=1):
         place = f"{path}:{number}"
-        values = json_object(text, place).items()
-        row = {name: value for name, value in values if type(value) is float or _is_number(value)}
+        row = json_object(text, place)
+        for key in [key for key, value in row.items() if type(value) is not float and not _is_number(value)]:
+            del row[key]
         step = row.get("step")
         if type(step) is not int or not 0 <= step < 2**63:
             raise RecordError(f"{place}: 'step' must be a whole number, got {reprlib.repr(step)}.")

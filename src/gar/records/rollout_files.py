@@ -109,7 +109,7 @@ class RolloutFiles:
         return kept
 
     def _files(self) -> dict[str, dict[str, pa.ChunkedArray]]:
-        """What is kept of each file. The stream is read at once and kept whole: a run that goes on will remove it."""
+        """What is kept of each file. The stream is read at once and kept whole: a running run will remove it."""
         while self._kept is None:
             files = sorted(filter(file_steps, self._manifest.entries), key=lambda file: file_steps(file) or (0, 0))
             kept: dict[str, dict[str, pa.ChunkedArray]] = {file: {} for file in files}

@@ -121,7 +121,7 @@ class Comparison:
             return cell.title in self.stopped
         self._results = {**self._results, (cell.label, cell.seed): result}
         check_paired(self._results)
-        rates = ((name, *next(iter(part.known_rates.items()))) for name, part in result.sets.items())
+        rates = ((name, *rate) for name, part in result.sets.items() for rate in [*part.known_rates.items()][:1])
         numbers = ", ".join(f"{name} pass@{k} {value:.3f}" for name, k, value in rates)
         self._tell(cell, f"finished in {result.wall_seconds:.0f} s, {numbers}")
         return True

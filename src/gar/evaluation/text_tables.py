@@ -38,15 +38,20 @@ def print_tables(
         return
     console = Console(highlight=False)
     for title, table in tables.items():
-        shown = Table(title=escape(title), title_justify="left")
+        shown = Table(title=_shown(title), title_justify="left")
         for i, (name, *cells) in enumerate(_columns(table)):
             right = i > 0 and all(cell[:1] in "+-<0123456789" for cell in cells)
-            shown.add_column(escape(name), justify="right" if right else "left")
+            shown.add_column(_shown(name), justify="right" if right else "left")
         for row in rows_of(table):
-            shown.add_row(*(escape(str(cell)) for cell in row))
+            shown.add_row(*map(_shown, row))
         console.print(shown)
     for note in notes:
-        console.print(f"- {note}", markup=False)
+        console.print(_shown(f"- {note}"))
+
+
+def _shown(text: object) -> str:
+    """Without markup, and with control characters as escapes."""
+    return escape(printable(text))
 
 
 def rows_of(table: pd.DataFrame) -> list[Any]:

@@ -104,15 +104,16 @@ def equal(answer: Parsed, gold: Parsed, percent: tuple[bool, bool] = (False, Fal
     if percent[0] != percent[1]:
         return False
     answer_value, gold_value = _values(answer.value, gold.value)
-    if any(isinstance(value, sympy.Set) for value in (answer_value, gold_value)):
-        solved = _solutions(answer_value, answer.text), _solutions(gold_value, gold.text)
-        if solved != (answer_value, gold_value):
-            answer, gold = Parsed(answer.text, solved[0]), Parsed(gold.text, solved[1])
-            answer_value, gold_value = solved
+    forms = _comparable((answer_value, answer.text), (gold_value, gold.text))
+    if forms != (answer_value, gold_value):
+        answer, gold = Parsed(answer.text, forms[0]), Parsed(gold.text, forms[1])
+        answer_value, gold_value = forms
     if _is_number(answer_value) and _is_number(gold_value):
         return _equal_numbers(answer_value, gold_value)
-    if isinstance(gold_value, sympy.Expr) and isinstance(answer_value, _BRACKETED) and not _is_list(answer):
-        return False  # a set or an interval is no number
+    if isinstance(answer_value, _BRACKETED) and not _is_list(answer):
+        ordered = (sympy.Tuple, sympy.Interval) if isinstance(answer_value, FiniteSet) else ()
+        if isinstance(gold_value, (sympy.Expr, *ordered)):
+            return False  # a set or an interval is no number, and a set of two numbers is no interval
     if not math_verify.verify(gold.value, answer.value, timeout_seconds=0, raise_on_error=True):
         return False
     return all(_equal_numbers(a, b) for a, b in _pairs(answer_value, gold_value))
@@ -136,6 +137,21 @@ def _is_list(parsed: Parsed) -> bool:
     value, text = _right_hand_side(parsed.value), _LAST_SIDE.sub("", parsed.text).strip()
     braced = text.startswith(r"\{") and text.endswith(r"\}") and _SETS.search(text) is None
     return isinstance(value, FiniteSet) and not braced
+
+
+def _comparable(answer: tuple[Any, str], gold: tuple[Any, str]) -> tuple[Any, Any]:
+    """Values in one form: a column beside a tuple, inequalities as sets, and named unknowns in order."""
+    values = [answer[0], gold[0]]
+    matrices = [isinstance(value, sympy.MatrixBase) for value in values]
+    if matrices[0] != matrices[1]:
+        values = [sympy.Tuple(*value) if getattr(value, "shape", (0, 0))[1] == 1 else value for value in values]
+    kinds = [isinstance(value, sympy.And) for value in values]
+    if kinds[0] != kinds[1] or any(isinstance(value, sympy.Set) for value in values):
+        values = [_solutions(value, text) for value, (_, text) in zip(values, (answer, gold), strict=True)]
+    equations = [member for member in _members(values[1]) if isinstance(member, sympy.Eq)]
+    if len({equation.lhs for equation in equations}) > 1 and not values[0].has(sympy.Eq):
+        values[1] = sympy.Tuple(*(equation.rhs for equation in equations))
+    return values[0], values[1]
 
 
 def _solutions(value: Any, text: str) -> Any:

@@ -165,6 +165,8 @@ def _own_name(shape: Shape) -> set[str]:
         return {type(shape).__name__} if all(isinstance(part, sympy.FiniteSet) for part in parts) else set()
     if not parts or isinstance(shape, _COLLECTIONS) or _sides(shape) or _has_letter(shape):
         return set()
+    if isinstance(shape, sympy.exp) and number(shape.args[0]) == -1:  # 1/e
+        return set()
     if isinstance(shape, sympy.Pow):
         exponent = number(shape.exp)
         return {"root" if exponent is not None and exponent.denominator > 1 else "power"}

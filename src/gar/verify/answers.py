@@ -166,8 +166,10 @@ def _quantity(answer: str, gold: Gold, prompt: str) -> Quantity:
     value = quantity.value
     if "," in value and "," not in gold.value:
         value = _THOUSANDS.sub(lambda number: number[0].replace(",", ""), value)
-    exact, _, rounded = value.partition(r"\approx")
-    if "." in rounded and "." not in exact + gold.value:
+    exact, rounded, _ = value.partition(r"\approx")
+    if rounded and "." not in gold.value:
+        if not re.search(r"[0-9]|\\[A-Za-z]", exact):
+            raise Unread("an approximation alone")
         value = exact.strip()
     if quantity.percent and not gold.percent and prompt and not _PERCENT.search(prompt):
         return replace(quantity, value=rf"{value}\%", percent=False)  # 17% is 0.17, not 17
@@ -241,7 +243,7 @@ def _grade_parsed(parsed: "Parsed", gold: "Parsed", prompt: str, percent: tuple[
 
     if not gold.value.free_symbols and not re.search("[0-9]", parsed.text) and parsed.value.free_symbols:
         return unparsed("the gold answer is numeric, and the answer holds no number")
-    if parsed.text.startswith("[") and "," not in parsed.text and not gold.text.startswith("["):
+    if re.match(r"\[(?!\\begin)[^,]*\Z", parsed.text) and not gold.text.startswith("["):
         return unparsed("square brackets around one value")
     if lists_values(parsed, gold):
         return unparsed("the answer lists several values, and the gold answer is one")

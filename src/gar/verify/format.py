@@ -4,7 +4,8 @@ With the format none a response is read in this order. The first step that finds
 
 1. Thinking: left out, so that a draft is never the answer. If it never closes, there is no answer.
 2. Tag: the last tagged answer, <answer>7</answer> or <SOLUTION>7</SOLUTION>. It is read on like a response.
-3. Box or announcement: the \boxed{} or the line that announces an answer (`Answer: 7`), whichever ends last.
+3. Box or announcement: the \boxed{} or the line that announces an answer (`Answer: 7`), whichever ends last. If the
+   next words take it back (`Wait, that is wrong`), the rest is read by step 4.
 4. Last sentence: the last one that is not polite: the last side of its equation, or its only value.
 """
 
@@ -20,7 +21,10 @@ from gar.verify.sentences import sentence_value
 from gar.verify.words import DATA
 
 DEFAULT_TAGS = Tags()
-_END_TOKEN = re.compile(r"\s*(?:<\|(?!/)[A-Za-z_0-9]{1,30}\|>|</s>|<eos>|<end_of_turn>|<[｜|]end▁of▁sentence[｜|]>)\Z")
+_MARKERS = {marker for part in ("thinking", "answer") for pair in DATA[part]["pairs"] for marker in pair}
+_END_TOKEN = re.compile(
+    r"\s*(?P<name><\|(?!/)[A-Za-z_0-9]{1,30}\|>|</s>|<eos>|<end_of_turn>|<[｜|]end▁of▁sentence[｜|]>)\Z"
+)
 _ADJECTIVES = r"(?:(?:the|my|our|final|correct|right|best|overall|numerical|answer)\s+)*"
 _NOUN = r"(?:answers?|respuesta(?: final| correcta)?|antwort|réponse|risposta|resposta|ответ)"
 # A line that begins with the name of an answer, in any heading, list or bold, and may hold nothing else.
@@ -34,17 +38,18 @@ _IN_SENTENCE = re.compile(
     rf"(?<![/0-9])(?<!per )(?!answers *=)\b{_NOUN}\b\**(?:,? (?:to|of|for|is given by) [^.:;!?\n]{{0,120}}?)??\** *"
     r"(?:(?:is|was|will be|would be|should be|must be|comes to|equals|es|ist|lautet|est|è|é)\b"
     r"(?: (?:option|choice)(?= *\**\(?[A-J]\b))?|[:=→])"
-    r"|(?:答案|答え|정답)(?:应该|就)?(?:是|为|：|:|は|은|는)"
+    r"|(?:答案|答え|정답)(?:应该|就)?(?:是|为|选|：|:|は|은|는)|故选[:：]?"
     r"""|["'](?:final_)?answer["'] *:""",
     re.IGNORECASE,
 )
 # Found faster than the two: what they hold, in lower case.
 _NAME = re.compile(
-    "[\"'](?:final_)?answer[\"']|answer|####|a:|option|choice|respuesta|antwort|réponse|risposta|resposta|ответ|答案|答え|정답"
+    "[\"'](?:final_)?answer[\"']|answer|####|a:|option|choice|respuesta|antwort|réponse|risposta|resposta|ответ|答案|答え|정답|故选"
 )
 _JSON_VALUE = re.compile(r"""(?P<quote>["'])(?P<text>.*?)(?<!\\)(?P=quote)|(?P<bare>\[[^]]*\]|[^,}\n]*)""")
 _POLITE_START = r"(?i:[^\w\n]*(?:" + "|".join(map(re.escape, DATA["polite"]["starts"])) + r")\b)"
 _POLITE = re.compile(_POLITE_START)
+_TAKEN_BACK = re.compile(rf"\W*(?:{'|'.join(map(re.escape, DATA['taken_back']['starts']))})(?!\w)", re.IGNORECASE)
 # Not after a single letter (`C. 12 km`), unless something polite follows.
 _SENTENCE_END = re.compile(
     rf"(?<=[.!?])[*$)\"]*\s+(?={_POLITE_START})|(?<=[.!?])(?<!\b[A-Za-z]\.)(?<!\b[DMS][rst]\.)(?<!Mrs\.)(?<!\.\.)"
@@ -90,7 +95,8 @@ def parse_response(
         Both facts. A badly formatted response may still have an answer, unless its thinking part was never closed.
     """
     text = text.rstrip()
-    while text.endswith(">") and (token := _END_TOKEN.search(text, max(0, len(text) - 40))):
+    markers = _MARKERS | {tags.think_close.lower(), tags.answer_close.lower()}
+    while (token := _END_TOKEN.search(text, max(0, len(text) - 40))) and token["name"].lower() not in markers:
         text = text[: token.start()].rstrip()
     outside = outside_thinking(text, tags, starts_inside=prefilled_think)
     reason = ""
@@ -141,11 +147,10 @@ def _free_answer(text: str, tags: Tags) -> str | None:
     box = boxed_answer(text, lists)
     # One box decides if nothing after it announces an answer. Of several an announcement may name one.
     announced = _announced(text, since=lists[0][-1][3] if len(lists) == 1 else 0)
-    if box and announced:
-        return max(announced, box, key=lambda answer: answer[1])[0]
-    if found := announced or box:
+    found = max(filter(None, (announced, box)), key=lambda answer: answer[1], default=None)
+    if found and not _TAKEN_BACK.match(text, found[1]):
         return found[0]
-    return tagged or _last_sentence(text) or None
+    return _last_sentence(text[found[1] :]) if found else tagged or _last_sentence(text) or None
 
 
 def _announced(text: str, since: int) -> tuple[str, int] | None:
@@ -207,8 +212,8 @@ def _last_sentence(text: str) -> str:
     line = lines[-1].strip() if lines else text
     if len(line) > MAX_ANSWER_CHARS:
         return line
-    sentences = [sentence.strip() for sentence in _SENTENCE_END.split(line) if not _POLITE.match(sentence)]
-    last = sentences[-1] if sentences else line
+    sentences = [part for part in _SENTENCE_END.split(line) if _LETTER.search(part) and not _POLITE.match(part)]
+    last = sentences[-1].strip() if sentences else line
     if not re.search("[A-Za-z]{2}", last):
         return last
     return (sentence_value(without_marks(last)) or last).replace(r"\$", "$").removesuffix(".")

@@ -35,6 +35,7 @@ _LEAD = re.compile(
 )
 _EXCLAMATION = re.compile(r"(?<=[0-9])(\**)!+(\**)\Z")
 _RUN_TOGETHER = re.compile("[0-9] +[0-9]+-[A-Za-z]|^[^'\"]*[0-9]'")  # 12 200-page books, 7'
+_TWICE = re.compile(r"([0-9][0-9,]*) *\(([^()]*)\)")  # 90 (ninety)
 _LITTLE = {"or", "and", "no", "if", "is"}
 _NEUTRAL_PHRASES = re.compile("|".join(rf"\b{phrase}\b" for phrase in DATA["neutral"]["phrases"]), re.IGNORECASE)
 _POWER = re.compile(r"(?: +(?:[mshgLK]|mol)(?= *\^))? *\^ *\{? *-?[0-9] *\}?|[23](?![0-9.,/])")  # of a unit
@@ -111,6 +112,8 @@ def read_quantity(text: str, nouns: frozenset[str] | None = frozenset(), *, lett
         Unread: It does not state one value.
     """
     text = _INCH.sub(r"\1inch", _spelled_out(without_lead(text)))
+    if (twice := _TWICE.match(text)) and _spelled_out(twice[2]).strip() == twice[1].replace(",", ""):
+        text = text.replace(twice[0], twice[1], 1)
     words = list(words_in(text, letters=letters))
     spans = [(0, len(text))] if letters and not words else contents(text, words)
     if len(spans) != 1 or _RUN_TOGETHER.search(text):

@@ -29,6 +29,7 @@ _RESTATES = re.compile(
 _PREMISE = re.compile(r"\W*(?:since|because|although|though)\b[^,]*(?:,[^,0-9]*)?\Z", re.IGNORECASE)
 _VERB = re.compile(r"[a-z]{2,}(?:ed|[^siu]s)")
 _TIMES = {"half", "twice", "double", "triple", "thrice"}  # the answer
+_FEWER = re.compile(r"[ *$)]*(?:[a-z]+ )?(?:fewer|less)\b")  # a noun may be between
 _BE = {"is", "are", "was", "were", "be", "been"}
 _TOUCHING = re.compile(r"[ )*$]*(?P<joined>and (?:an? )?)?(?P<word>[a-z]*)")
 
@@ -43,7 +44,7 @@ def read_answer(text: str, nouns: frozenset[str], *, letters: bool) -> Quantity:
         return read_quantity(text, nouns, letters=letters)
     except Unread as error:
         stated = sentence_value(text)
-        if stated is None:
+        if stated is None or (letters and not text.endswith(stated)):  # x^2 for some x
             raise error
         return read_quantity(stated, nouns, letters=letters)
 
@@ -68,7 +69,7 @@ def sentence_value(text: str) -> str | None:
         return None
     start, end = spans[0]
     before, value, after = text[:start], text[start:end], text[end:]
-    if re.search(r"[0-9] *[*×+] *[0-9]", value):  # arithmetic without its result
+    if re.search(r"[0-9] *[*×+] *[0-9]", value) or _FEWER.match(after):  # arithmetic without its result
         return None
     subject = before.split()
     stated = _is_stated(before) and (len(subject) > 1 or re.search(r"(?::|\b(?:is|are)) *$", before) is not None)

@@ -33,43 +33,20 @@ def lower_words(text: str) -> list[str]:
     return _LOWER.findall(_MONTH.sub("", text).lower())
 
 
-def _spellings() -> dict[str, Unit]:
-    """Each spelling of a unit, and what it is a product of."""
-    units: dict[str, Unit] = {}
-    for entry in DATA["units"]["names"].replace("\n", "|").strip("|").split("|"):
-        name, *spellings = entry.split()
-        for spelling in (name, *spellings):
-            if "/" in spelling or "*" in spelling:
-                units |= dict.fromkeys((name, *spellings), _product(spelling, units))
-            else:
-                units.setdefault(spelling, {name: 1})
-    return units
-
-
-def _product(text: str, units: dict[str, Unit]) -> Unit:
-    over, _, under = text.partition("/")
-    powers = Counter(over.split("*"))
-    powers.subtract([under] if under else [])
-    return {next(iter(units.get(name, {name: 1}))): power for name, power in powers.items()}
-
-
-_UNITS = _spellings()
+# Each spelling of a unit, and the powers of what it is a product of. The first entry of a spelling counts.
+_NAMES = [entry.split() for entry in DATA["units"]["names"].replace("\n", "|").strip("|").split("|")]
+_UNITS: dict[str, Unit] = {spelling: {names[0]: 1} for names in reversed(_NAMES) for spelling in names}
+for spellings, powers in DATA["products"].items():
+    _UNITS |= dict.fromkeys(spellings.split(), powers)
 
 
 def unit_named(word: str) -> Unit | None:
     """The unit that a word names, in any of its spellings. None if it names none."""
     word = re.sub(r"^US\s*(?=.)", "", re.sub(r"^\^?\\circ\s*", "°", word)).lstrip("\\")
-    if len(word) > 1:
-        word = word.rstrip(".") if word not in _UNITS else word
-    if word in _UNITS:
-        return _UNITS[word]
-    if len(word) < 3:
-        return None
-    word = word.lower()
-    for name in dict.fromkeys((word, word.removesuffix("s"), word.removesuffix("es"))):
-        if name in _UNITS and len(name) > 2:
-            return _UNITS[name]
-    return None
+    bare = word.rstrip(".")
+    low = bare.lower()
+    longer = (name for name in (low, low.removesuffix("s"), low.removesuffix("es")) if len(name) > 2)
+    return next((_UNITS[name] for name in (word, bare, *longer) if name in _UNITS), None)
 
 
 def read_unit(text: str, start: int) -> tuple[Unit, int]:

@@ -1,7 +1,7 @@
 """`grade_answer`: what is never read, what needs no parser, and gold answers that cannot be parsed."""
 
 from gar.types import Status
-from gar.verify.answers import MAX_ANSWER_CHARS, grade_answer, grade_exactly
+from gar.verify.answers import MAX_ANSWER_CHARS, Graded, grade_answer, grade_exactly
 
 HOSTILE = {
     "9" * 1_000_000: "1000000 characters",
@@ -16,7 +16,7 @@ HOSTILE = {
 def test_grade_exactly_refuses_hostile_answers_unread() -> None:
     for answer, detail in HOSTILE.items():
         graded = grade_exactly(answer, "7")
-        assert graded is not None
+        assert isinstance(graded, Graded)
         assert (graded.status, detail in graded.detail) == (Status.UNPARSED, True), detail
 
 
@@ -25,7 +25,7 @@ NO_FRACTIONS = ["1/0", r"\frac{1}{0}", "0.5", "1/2/3", r"\frac{1}{2}x", "1/2 or 
 
 def test_grade_exactly_leaves_to_the_parser_what_it_does_not_read() -> None:
     undecided = [(r"\frac{7}{2}", answer) for answer in NO_FRACTIONS]
-    assert [answer for gold, answer in undecided if grade_exactly(answer, gold) is not None] == []
+    assert [answer for gold, answer in undecided if isinstance(grade_exactly(answer, gold), Graded)] == []
 
 
 def test_grade_answer_gold_that_cannot_be_parsed_is_an_error() -> None:

@@ -2,15 +2,15 @@
 
 from gar.types import Status
 from gar.verify import parse_response
-from gar.verify.answers import grade_exactly
+from gar.verify.answers import grade_answer
 from gar.verify.choices import chosen_letters, is_choice
 
 
-def test_grade_exactly_choice_with_the_text_that_it_has_in_the_prompt() -> None:
+def test_grade_answer_choice_with_the_text_that_it_has_in_the_prompt() -> None:
     prompt = "What happens? (B) It melts (C) No reaction   occurs, or so A said (D) Perhaps"
     for answer in ("C. No reaction occurs", "(C) no reaction occurs, or so A said", r"\textbf{(C) }No reaction occurs"):
-        graded = [grade_exactly(answer, gold, prompt) for gold in ("C", r"\textbf{(C) }No reaction occurs", "D")]
-        assert [outcome and outcome.status for outcome in graded] == [Status.OK, Status.OK, Status.WRONG]
+        graded = [grade_answer(answer, gold, prompt) for gold in ("C", r"\textbf{(C) }No reaction occurs", "D")]
+        assert [outcome.status for outcome in graded] == [Status.OK, Status.OK, Status.WRONG]
 
 
 RESPONSES = [

@@ -77,7 +77,8 @@ def grade_answer(answer: str, gold: str, prompt: str = "") -> Graded:
         OK or WRONG. UNPARSED where the answer cannot be read as exactly one value, or names several choices. ERROR
         where the gold answer cannot be parsed or the comparison failed, with the error's kind and text.
     """
-    return grade_exactly(answer, gold, prompt) or _grade_expression(answer, read_gold(gold), prompt)
+    read = grade_exactly(answer, gold, prompt)
+    return read if isinstance(read, Graded) else _grade_expression(read, read_gold(gold), prompt)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,8 +118,8 @@ def read_gold(gold: str) -> Gold:
     )
 
 
-def grade_exactly(answer: str, gold: str, prompt: str = "") -> Graded | None:
-    """The verdict of `grade_answer` if it needs no parser, else None. Takes microseconds. Safe in any thread."""
+def grade_exactly(answer: str, gold: str, prompt: str = "") -> Graded | Quantity:
+    """The verdict of `grade_answer`, or the stated value if it needs the parser. Microseconds. Safe in any thread."""
     if not gold.strip():
         return failed("the gold answer is empty")
     if len(answer) > MAX_ANSWER_CHARS:
@@ -141,14 +142,14 @@ def grade_exactly(answer: str, gold: str, prompt: str = "") -> Graded | None:
             return right_if(letters == chosen_letters(read.text, read.text))
         return unparsed(f"names several choices: {', '.join(letters)}" if letters else "names no choice")
     special = compare_notations(without_lead(answer), read.value)
-    return _grade_stated(answer, read, prompt) if special is None else special
+    return special or _read_value(answer, read, prompt)
 
 
-def _grade_stated(answer: str, gold: Gold, prompt: str) -> Graded | None:
-    """The verdict on the value that an answer states, or why it states none. None if it needs the parser."""
+def _read_value(answer: str, gold: Gold, prompt: str) -> Graded | Quantity:
+    """The verdict on the value that an answer states, or why it states none, or the value."""
     if gold.words:
-        same = without_lead(answer).casefold().split() == gold.text.casefold().split()
-        return right_if(True) if same else None
+        text = without_lead(answer)
+        return right_if(True) if text.casefold().split() == gold.text.casefold().split() else Quantity(text)
     try:
         quantity = _quantity(answer, gold, prompt)
     except Unread as error:
@@ -158,7 +159,7 @@ def _grade_stated(answer: str, gold: Gold, prompt: str) -> Graded | None:
         return wrong("another unit than the gold answer has")
     if _same_notation(quantity.value) == _same_notation(gold.value) and quantity.percent == gold.percent:
         return right_if(True)
-    return _grade_number(quantity, gold, prompt)
+    return _grade_number(quantity, gold, prompt) or quantity
 
 
 def _quantity(answer: str, gold: Gold, prompt: str) -> Quantity:
@@ -214,12 +215,11 @@ def _same_notation(text: str) -> str:
     return _IDLE_SPACE.sub("", text)
 
 
-def _grade_expression(answer: str, gold: Gold, prompt: str) -> Graded:
+def _grade_expression(quantity: Quantity, gold: Gold, prompt: str) -> Graded:
     from gar.verify.expressions import parse  # imports SymPy: only where it is needed
 
-    answer = _tidy(answer)
-    quantity = Quantity(without_lead(answer)) if gold.words else _quantity(answer, gold, prompt)
-    if gold.words and (changing := _CHANGING & {word[0].lower() for word in words_in(answer)} - {*gold.words}):
+    words = {word[0].lower() for word in words_in(quantity.value)}
+    if gold.words and (changing := _CHANGING & words - {*gold.words}):
         return unparsed(f"the answer does not state one value: {min(changing)!r}")
     if bool(_ELLIPSIS.search(quantity.value)) != bool(_ELLIPSIS.search(gold.value)):
         return unparsed("what an ellipsis leaves out cannot be compared")

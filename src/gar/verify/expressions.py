@@ -103,18 +103,14 @@ def equal(answer: Parsed, gold: Parsed, percent: tuple[bool, bool] = (False, Fal
         return equal_values(answer_number, gold_number, percent, decimal="." in answer.text + gold.text)
     if percent[0] != percent[1]:
         return False
-    answer_value, gold_value = _values(answer.value, gold.value)
-    forms = _comparable((answer_value, answer.text), (gold_value, gold.text))
-    if forms != (answer_value, gold_value):
-        answer, gold = Parsed(answer.text, forms[0]), Parsed(gold.text, forms[1])
-        answer_value, gold_value = forms
+    answer_value, gold_value = _comparable(answer, gold)
     if _is_number(answer_value) and _is_number(gold_value):
         return _equal_numbers(answer_value, gold_value)
     if isinstance(answer_value, _BRACKETED) and not _is_list(answer):
         ordered = (sympy.Tuple, sympy.Interval) if isinstance(answer_value, FiniteSet) else ()
         if isinstance(gold_value, (sympy.Expr, *ordered)):
             return False  # a set or an interval is no number, and a set of two numbers is no interval
-    if not math_verify.verify(gold.value, answer.value, timeout_seconds=0, raise_on_error=True):
+    if not math_verify.verify(gold_value, answer_value, timeout_seconds=0, raise_on_error=True):
         return False
     return all(_equal_numbers(a, b) for a, b in _pairs(answer_value, gold_value))
 
@@ -139,19 +135,24 @@ def _is_list(parsed: Parsed) -> bool:
     return isinstance(value, FiniteSet) and not braced
 
 
-def _comparable(answer: tuple[Any, str], gold: tuple[Any, str]) -> tuple[Any, Any]:
-    """Values in one form: a column beside a tuple, inequalities as sets, and named unknowns in order."""
-    values = [answer[0], gold[0]]
-    matrices = [isinstance(value, sympy.MatrixBase) for value in values]
-    if matrices[0] != matrices[1]:
-        values = [sympy.Tuple(*value) if getattr(value, "shape", (0, 0))[1] == 1 else value for value in values]
-    kinds = [isinstance(value, sympy.And) for value in values]
-    if kinds[0] != kinds[1] or any(isinstance(value, sympy.Set) for value in values):
-        values = [_solutions(value, text) for value, (_, text) in zip(values, (answer, gold), strict=True)]
-    equations = [member for member in _members(values[1]) if isinstance(member, sympy.Eq)]
-    if len({equation.lhs for equation in equations}) > 1 and not values[0].has(sympy.Eq):
-        values[1] = sympy.Tuple(*(equation.rhs for equation in equations))
-    return values[0], values[1]
+def _comparable(answer: Parsed, gold: Parsed) -> tuple[Any, Any]:
+    """Both values in one form: without a name (`x = 7`), a column as a tuple, an inequality as a set of numbers."""
+    value, gold_value = answer.value, gold.value
+    if not is_equation(gold_value) or (not is_equation(value) and is_assignment_relation(gold_value)):
+        value, gold_value = _right_hand_side(value), _right_hand_side(gold_value)
+    if isinstance(value, sympy.MatrixBase) != isinstance(gold_value, sympy.MatrixBase):
+        value, gold_value = _without_column(value), _without_column(gold_value)
+    kinds = isinstance(value, sympy.And), isinstance(gold_value, sympy.And)
+    if kinds[0] != kinds[1] or isinstance(value, sympy.Set) or isinstance(gold_value, sympy.Set):
+        value, gold_value = _solutions(value, answer.text), _solutions(gold_value, gold.text)
+    equations = [member for member in _members(gold_value) if isinstance(member, sympy.Eq)]
+    if len({equation.lhs for equation in equations}) > 1 and not value.has(sympy.Eq):
+        gold_value = sympy.Tuple(*(equation.rhs for equation in equations))  # a = 2, b = -3
+    return value, gold_value
+
+
+def _without_column(value: Any) -> Any:
+    return sympy.Tuple(*value) if isinstance(value, sympy.MatrixBase) and value.cols == 1 else value
 
 
 def _solutions(value: Any, text: str) -> Any:
@@ -187,13 +188,6 @@ def _equal_numbers(answer: Any, gold: Any) -> bool:
 def _exact(value: Any) -> Any:
     """A value with its decimals as they were written, instead of the nearest binary numbers."""
     return value.xreplace({decimal: sympy.Rational(str(decimal)) for decimal in value.atoms(sympy.Float)})
-
-
-def _values(answer: Any, gold: Any) -> tuple[Any, Any]:
-    """Both values without the left-hand side of an equation, as math-verify does: `6+1 = 7` for 7, 7 for `x = 7`."""
-    if is_equation(answer):
-        return (answer if is_equation(gold) else _right_hand_side(answer)), gold
-    return answer, _right_hand_side(gold) if is_assignment_relation(gold) else gold
 
 
 def _right_hand_side(value: Any) -> Any:

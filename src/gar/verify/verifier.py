@@ -159,10 +159,11 @@ class Verifier:
     ) -> list[Graded]:
         """Compare answers that are extracted: equal ones once, and in the pool only those that need a parser."""
         items = [(answer or "", gold, prompt) for answer, gold, prompt in zip(answers, golds, prompts, strict=True)]
-        graded = {item: grade_exactly(*item) if item[0] else NO_ANSWER for item in set(items)}
-        unclear = [item for item in dict.fromkeys(items) if graded[item] is None]
+        read = {item: grade_exactly(*item) if item[0] else NO_ANSWER for item in dict.fromkeys(items)}
+        graded = {item: outcome for item, outcome in read.items() if isinstance(outcome, Graded)}
+        unclear = [item for item in read if item not in graded]
         graded.update(zip(unclear, self._pool.run(unclear), strict=True))
-        return [outcome for item in items if (outcome := graded[item]) is not None]
+        return [graded[item] for item in items]
 
 
 def custom_grader(grader: Grader | str) -> Callable[[str, str], Graded]:

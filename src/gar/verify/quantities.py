@@ -194,7 +194,7 @@ def _unit_after(rest: str, nouns: frozenset[str] | None, *, letters: bool, plain
             nouns is None or _is_noun(word, nouns) or (plain and not unit and _is_plural(word))
         ):
             unit = {word.removesuffix("s"): 1}
-        else:
+        elif not (word == "of" and unit):  # 3 bolts of fiber
             _judge(word, nouns or frozenset())
         place = match.end()
 

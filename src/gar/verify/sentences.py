@@ -27,6 +27,7 @@ _RESTATES = re.compile(
 )
 # A premise whose conclusion holds no number.
 _PREMISE = re.compile(r"\W*(?:since|because|although|though)\b[^,]*(?:,[^,0-9]*)?\Z", re.IGNORECASE)
+_IF_EQUAL = re.compile(r"\A[^=]*\bif (?:(?!\bthen\b)[^,=])*=")  # the equation is the condition
 _VERB = re.compile(r"[a-z]{2,}(?:ed|[^siu]s)")
 _TIMES = {"half", "twice", "double", "triple", "thrice"}  # the answer
 _FEWER = re.compile(r"[ *$)]*(?:[a-z]+ )?(?:fewer|less)\b")  # a noun may be between
@@ -58,7 +59,7 @@ def sentence_value(text: str) -> str | None:
     words = lower_words(text)
     chain = _EQUALS.search(text) is not None
     leave_open = WORDS["guesses"] if chain else DOUBTS
-    if "?" in text or ".." in text or not leave_open.isdisjoint(words):
+    if "?" in text or ".." in text or not leave_open.isdisjoint(words) or _IF_EQUAL.match(text):
         return None
     if chain:
         return _chain_value(text)

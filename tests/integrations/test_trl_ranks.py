@@ -122,7 +122,7 @@ def test_rank_that_dies_ends_the_job_with_a_sentence_and_the_run_resumes_equal(t
     assert ended.returncode == 0, ended.stderr
     members = open_run(whole.path).rollouts(["group_index", "response_index"], [1]).to_pylist()
     assert [row["response_index"] for row in members] == [*range(8)] * 3  # the middle group lies on both ranks
-    ended = launched(*TRAIN, *under, "cut", PYTHONPATH=path, METRICS=str(cut.metrics_path))
+    ended = launched(*TRAIN, *under, "cut", PYTHONPATH=path, METRICS=str(cut.path / "metrics.jsonl"))
     assert ended.returncode != 0
     assert "exitcode  : -9" in ended.stderr
     assert "rank      : 1" in ended.stderr

@@ -20,8 +20,8 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from gar import GARScorer, Problem, ResponseGroup
-from gar.data import Sampling, encode_prompt, generate_responses, load_arithmetic
-from gar.models import load_embedded
+from gar.data import encode_prompt, load_arithmetic
+from gar.models import Sampling, generate_responses, load_embedded
 from gar.verify import Verifier
 
 

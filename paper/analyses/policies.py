@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from gar import DataError, DataSettings, Problem, Prompt, RunConfig, SignalSettings, Tags, TokenSequence, make_config
-from gar.data import Sampling, arithmetic, encode_prompt, generate_responses, load_problems, render_problems
-from gar.models import ModelParts, find_parts, load_policy
+from gar.data import arithmetic, encode_prompt, load_problems, render_problems
+from gar.models import ModelParts, Sampling, find_parts, generate_responses, load_policy
 from gar.records import Run, RunFolder, is_run_folder, marked_checkpoints, open_run
 from gar.scoring import Reader, ResponseGroup, SpanRule, context_of, ends_in_thinking_tag, judge, token_pieces
 from gar.verify import Verifier

@@ -4,8 +4,9 @@ from dataclasses import replace
 from typing import Any, cast
 
 from gar import Anchor, DataError, Problem
-from gar.data import Sampling, encode_prompt, generate_responses
+from gar.data import encode_prompt
 from gar.integrations.trl import RunParts
+from gar.models import Sampling, generate_responses
 from gar.scoring import judge
 
 

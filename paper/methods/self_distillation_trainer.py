@@ -23,10 +23,10 @@ from gar import (
     ResponseVerifier,
     RewardSettings,
 )
-from gar.data import EMBEDDED_TASKS, check_prompts, encode_prompt
+from gar.data import EMBEDDED_TASKS, encode_prompt
 from gar.integrations.trl import TRL, RolloutBatch, RunParts, StepTimer, check_batch, trl_arguments
 from gar.methods import METHODS
-from gar.models import is_adapted
+from gar.models import check_prompts, is_adapted
 from gar.records import RolloutRecord
 from gar.scoring import Step, judge, plan_shaping
 from paper.methods.frozen import frozen_copy

@@ -16,7 +16,7 @@ from gar.evaluation.folder import EvaluationFolder
 from gar.evaluation.generate import ENGINES, TransformersEngine, batch_seed, generate, plan_batches
 from gar.evaluation.job import GenerateJob
 from gar.models.embedded import load_embedded
-from gar.rollouts.generate import Sampling
+from gar.models.generate import Sampling
 from gar.settings import ModelSettings
 from tests.evaluation.published import ROWS
 from tests.support.errors import raises

@@ -9,7 +9,7 @@ from rich.console import Console
 from gar.data.prompts import format_instruction
 from gar.errors import PreflightError
 from gar.evaluation.preflight import CORRECT, CUT_OFF, preflight, render
-from gar.rollouts.generate import Sampling
+from gar.models.generate import Sampling
 from gar.settings import PreflightSettings
 from gar.types import ResponseFormat, Status, Tags, Verdict
 from tests.support.errors import raises

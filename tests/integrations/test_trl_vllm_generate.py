@@ -12,8 +12,8 @@ from accelerate import Accelerator
 from gar.errors import DataError, ModelError
 from gar.integrations.trl.sampling import sample_on_main
 from gar.models.embedded import load_embedded
+from gar.models.generate import Sampling, generate_responses
 from gar.response import Response
-from gar.rollouts.generate import Sampling, generate_responses
 from tests.support.errors import raises
 from tests.support.ranks import run_ranks
 

@@ -194,8 +194,8 @@ class _Guide(_Prompts):
             raise ConfigError("--wording needs {prompt} and {beginning}.")
         check_model_name(self.model)
         from gar.evaluation.evaluate import num_correct, sample_groups
+        from gar.models.generate import Sampling
         from gar.models.load import load_policy
-        from gar.rollouts.generate import Sampling
         from gar.verify import Verifier
 
         problems = self.load()

@@ -14,18 +14,14 @@ if TYPE_CHECKING:
     from gar.data.prompts import render_problems
     from gar.data.rows import iter_rows
     from gar.reader import encode_prompt
-    from gar.rollouts.generate import Sampling, check_prompts, generate_responses
     from gar.settings import EMBEDDED_TASKS
 else:
     __getattr__, __dir__ = lazy_names(__name__)
 
 __all__ = [
     "EMBEDDED_TASKS",
-    "Sampling",
     "arithmetic",
-    "check_prompts",
     "encode_prompt",
-    "generate_responses",
     "guided_copy",
     "iter_rows",
     "load_arithmetic",

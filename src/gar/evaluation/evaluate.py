@@ -10,11 +10,11 @@ from transformers import PreTrainedModel
 
 from gar.errors import DataError
 from gar.evaluation.metrics import mean, pass_at_k
+from gar.models.generate import Sampling, generate_responses
 from gar.reader import encode_prompt, ends_in_thinking_tag, judge, token_pieces
 from gar.records.files import canonical_hash
 from gar.records.rollouts import SampleRecord, response_record
 from gar.response import Response
-from gar.rollouts.generate import Sampling, generate_responses
 from gar.settings import EvaluateSettings
 from gar.types import Problem, ResponseFormat, ResponseVerifier, Status, Tags
 

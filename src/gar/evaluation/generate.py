@@ -23,11 +23,11 @@ from gar.evaluation.folder import EvaluationFolder
 from gar.evaluation.job import GenerateJob
 from gar.extras import install_command
 from gar.models.embedded import model_path
+from gar.models.generate import Sampling, generate_responses
 from gar.models.load import load_policy
 from gar.reader import context_of, special_ids, without_trailing_special
 from gar.records.checkpoints import check_saved_model
 from gar.response import Response, TokenSequence
-from gar.rollouts.generate import Sampling, generate_responses
 from gar.scoring.model import choose_device, tokenizer_hash, weights_hash
 from gar.types import Tags
 

@@ -19,8 +19,8 @@ from gar.data.prompts import format_instruction
 from gar.errors import PreflightError
 from gar.evaluation.evaluate import num_correct, sample_groups
 from gar.evaluation.metrics import mean
+from gar.models.generate import Sampling
 from gar.response import Response
-from gar.rollouts.generate import Sampling
 from gar.settings import PreflightSettings
 from gar.types import Problem, ResponseVerifier, Status, prompt_text
 

@@ -1,4 +1,4 @@
-"""Language models: load one, find its head and backbone."""
+"""Language models: load one, find its head and backbone, sample responses."""
 
 from typing import TYPE_CHECKING
 
@@ -8,15 +8,19 @@ if TYPE_CHECKING:
     from gar.models.adapters import is_adapted
     from gar.models.embedded import embedded_path, load_embedded, model_path
     from gar.models.families import ModelParts, evaluation_mode, find_parts
+    from gar.models.generate import Sampling, check_prompts, generate_responses
     from gar.models.load import load_policy, load_tokenizer, quiet_libraries
 else:
     __getattr__, __dir__ = lazy_names(__name__)
 
 __all__ = [
     "ModelParts",
+    "Sampling",
+    "check_prompts",
     "embedded_path",
     "evaluation_mode",
     "find_parts",
+    "generate_responses",
     "is_adapted",
     "load_embedded",
     "load_policy",

@@ -29,10 +29,10 @@ from gar.integrations.trl.arguments import check_problems, sampling_of
 from gar.integrations.trl.ranks import is_main, on_main
 from gar.methods import METHODS
 from gar.models.adapters import check_adapter, lora_config
+from gar.models.generate import Sampling, check_prompt_lengths
 from gar.models.load import load_policy
 from gar.reader import Reader, context_of
 from gar.records import RunFolder, canonical_hash
-from gar.rollouts.generate import Sampling, check_prompt_lengths
 from gar.scoring.anchors import check_anchors
 from gar.settings import DataSettings, PreflightSettings
 from gar.step import Shaping

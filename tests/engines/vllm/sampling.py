@@ -6,7 +6,7 @@ from pathlib import Path
 
 from gar.evaluation.generate import TransformersEngine, VllmEngine
 from gar.evaluation.job import GenerateJob
-from gar.rollouts.generate import Sampling
+from gar.models.generate import Sampling
 from gar.settings import ModelSettings
 from tests.engines.vllm import shim  # noqa: F401  it changes vLLM
 

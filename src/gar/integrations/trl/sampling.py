@@ -22,7 +22,7 @@ from trl.models import unwrap_model_for_generation
 from gar.errors import DataError, GarError, ModelError
 from gar.integrations.trl.ranks import Result, is_main, on_main
 from gar.models.families import is_sharded
-from gar.rollouts.generate import generation_state
+from gar.models.generate import generation_state
 
 Written = list[int] | None
 """The tokens of a response. None if the model's probabilities are NaN."""
@@ -145,7 +145,7 @@ def vllm_generate(vllm: Any) -> Iterator["VllmGenerate"]:
 
 
 class VllmGenerate:
-    """`generate` of transformers, as far as `gar.rollouts.generate` calls it.
+    """`generate` of transformers, as far as `gar.models.generate` calls it.
 
     All ranks call it with the same arguments and random state, and each vLLM writes a share of the responses. Each
     response has its seed, so that the number of ranks does not change it.

@@ -14,10 +14,10 @@ from transformers import GenerationConfig, PreTrainedTokenizerFast, Qwen3ForCaus
 from trl import GRPOTrainer
 
 from gar.errors import DataError, ModelError
+from gar.models import generate
+from gar.models.generate import Sampling, generate_responses
 from gar.reader import encode_prompt
 from gar.response import Response, TokenSequence
-from gar.rollouts import generate
-from gar.rollouts.generate import Sampling, generate_responses
 from tests.support.errors import raises
 from tests.support.tiny import tiny_qwen3, word_tokenizer
 

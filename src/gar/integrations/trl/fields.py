@@ -119,10 +119,11 @@ def check_trackers(config: RunConfig) -> None:
 
     Their own checks come after the imports, and the last one with the trainer.
     """
-    chosen, known = config.trl.get("report_to"), _known_trackers()
+    chosen = config.trl.get("report_to")
     for name in chosen if isinstance(chosen, list) else [chosen]:
         if name in (None, "none", "all"):
             continue
+        known = _known_trackers()
         if known and name not in known:
             text = f"expected none or some of {', '.join(known)}.{did_you_mean(str(name), known)}"
         else:

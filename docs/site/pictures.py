@@ -268,9 +268,10 @@ def _committed_scores(comparison: str, rows: Mapping[str, Sequence[str]]) -> dic
     if comparison not in NAMES:
         return {}
     found = read_results(comparison)
+    measured = {label: [run.sets["test"] for run in found.of_row(label).values()] for label in found.against}
     scores = {
-        label: [statistics.fmean(run.sets["test"].pass_at(1)) for run in found.of_row(label).values()]
-        for label in found.against
+        label: [statistics.fmean(part.num_correct.values()) / part.num_samples for part in parts]
+        for label, parts in measured.items()
     }
     there = {name: [scores[label] for label in labels if label in scores] for name, labels in rows.items()}
     return {name: max(lists, key=statistics.fmean) for name, lists in there.items() if lists}

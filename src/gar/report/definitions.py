@@ -29,7 +29,7 @@ DEFINITIONS = {
     "numbers: in the first and the last tenth of the steps.",
     "alignment spread": "The alignments of all recorded right responses in up to 40 windows of steps: the median, and "
     "a band that leaves out the lowest and the highest tenth. In a wide band right responses differ, and the bonus "
-    "tells them apart. Of the first seed of each group of runs.",
+    "separates them. Of the first seed of each group of runs.",
     "zero-std groups": "In a zero-std group all rewards are equal, so nothing is learned from it. First, and dashed, "
     "by the outcome alone, then with GAR's bonus. Between the lines: groups that gain a signal from the bonus.",
     "seconds per step": "Median wall time of an optimizer step, generation and scoring included.",

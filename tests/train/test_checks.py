@@ -50,6 +50,8 @@ def test_check_before_loading_names_packages_that_are_missing(monkeypatch):
     text = mistakes({"trl": {"use_vllm": True}, "adapter": {"rank": 8}})
     assert "adapter.rank is 8, expected False: peft is not installed: pip install '.[peft]'" in text
     assert "pip install '.[vllm]'" in mistakes({"trl": {"use_vllm": True}})
+    text = mistakes({"trl": {"report_to": ["none", "wandb"]}}, "trl.report_to")
+    assert text == "trl.report_to is wandb, and it is not installed: pip install wandb"
 
 
 def test_check_before_loading_tells_every_missing_thing_at_once(tmp_path, monkeypatch):

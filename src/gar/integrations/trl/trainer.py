@@ -6,7 +6,7 @@ function, so that TRL's tables, logs and weights work as usual. `contract` check
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Self, cast
+from typing import Any, ClassVar, Self, cast
 
 import torch
 from torch import Tensor
@@ -82,8 +82,9 @@ class GARTrainer(ResumableTrainer):
     """
 
     _name = "GAR"
-    _tag_names = ["trl", "gar"]  # noqa: RUF012 - the names that TRL's model card reads
-    _paper = {  # noqa: RUF012 - the same
+    # TRL's model card reads these two.
+    _tag_names: ClassVar = ["trl", "gar"]
+    _paper: ClassVar = {
         "title": "GAR: Gradient-Aligned Reward",
         "id": "2609.03342",
         "citation": "@misc{gar2026, title = {GAR: Gradient-Aligned Reward}, eprint = {2609.03342}}",

@@ -149,11 +149,15 @@ def test_curves_of_seeds_are_means_with_the_range_of_seeds_and_long_ones_keep_th
         run.metrics = [{**row, "reward": factor * row["step"]} for row in run.metrics]
     (line,) = make_report(runs, ReportOptions()).charts[0].series
     assert (line.label, line.steps) == ("gar-grpo, 2 seeds", [1, 2, 3])
-    assert (line.values, line.low, line.high) == ([2, 4, 6], [1, 2, 3], [3, 6, 9])
+    assert (line.values, line.bands) == ([2, 4, 6], [([1, 2, 3], [3, 6, 9])])
     runs[0].metrics = [{"step": step, "reward": None if step == 2 else step / 2} for step in range(1, 3001)]
     line = make_report(runs[:1], ReportOptions()).charts[0].series[0]
-    assert (line.steps[0], line.steps[-1], len(line.steps), len(line.values), len(line.low)) == (1, 3000, *[1000] * 3)
-    assert (line.low[0], line.values[-1], line.high[-1]) == (0.5, 1462.5, 1500)  # the last 151 steps
+    assert (line.steps[0], line.steps[-1], len(line.steps), len(line.values), len(line.bands[0][0])) == (
+        1,
+        3000,
+        *[1000] * 3,
+    )
+    assert (line.bands[0][0][0], line.values[-1], line.bands[0][1][-1]) == (0.5, 1462.5, 1500)  # the last 151 steps
 
 
 def test_expert_solutions_come_from_the_runs_own_source_or_the_named_one(tmp_path):
@@ -199,7 +203,9 @@ def test_the_spread_is_of_all_scored_right_responses_by_steps(tmp_path):
     (line,) = chart.series
     assert (len(line.steps), line.steps[-1]) == (40, 100)  # the last window: 99 and 100
     last = np.array([(step + i) / 1000 for step in (99, 100) for i in range(11)])
-    assert (line.low[-1], line.values[-1], line.high[-1]) == pytest.approx(np.quantile(last, (0.1, 0.5, 0.9)))
+    (low, high), (quarter, three) = line.bands
+    shown = [edge[-1] for edge in (low, quarter, line.values, three, high)]
+    assert shown == pytest.approx(np.quantile(last, (0.1, 0.25, 0.5, 0.75, 0.9)))
 
 
 def test_a_run_without_alignment_has_no_spread(tmp_path):

@@ -16,7 +16,7 @@ _MOST_POINTS = 1000
 _DIGITS = 5
 _MOST_WINDOWS = 40
 """Points of the spread, each of the responses of some steps."""
-_QUANTILES = {"low": 0.1, "values": 0.5, "high": 0.9}
+_QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
 
 _PANELS = (
     Panel("reward", "Reward", "mean over responses"),
@@ -74,8 +74,7 @@ def _chart(groups: Groups, panel: Panel) -> Chart:
                     dashed=dashed,
                     steps=table.index.tolist(),
                     values=_plain(table["mean"]),
-                    low=[] if dashed else _plain(table["min"]),
-                    high=[] if dashed else _plain(table["max"]),
+                    bands=[] if dashed else [(_plain(table["min"]), _plain(table["max"]))],
                 )
             )
     return Chart(title=panel.title, unit=panel.unit, from_zero=panel.smallest == 0, series=series)
@@ -98,7 +97,7 @@ def _plain(values: Any) -> list[float | None]:
 
 
 def _alignment_spread(groups: Groups) -> Chart:
-    """Median and central 80% of the recorded alignments of right responses, of the first run of each group."""
+    """Median and two bands of the recorded alignments of right responses, of the first run of each group."""
     series = []
     for number, (label, (run, *_)) in enumerate(groups.items()):
         table: Any = run.rollouts(["step", "eligible", "alignment"]).to_pandas() if run.num_rows else pd.DataFrame()
@@ -107,9 +106,16 @@ def _alignment_spread(groups: Groups) -> Chart:
         windows = np.array_split([*run.num_rows], min(len(run.num_rows), _MOST_WINDOWS))
         last = np.array([window[-1] for window in windows])
         scored = table[right]["alignment"].groupby(last[np.searchsorted(last, table[right]["step"])])
-        spread = {name: _plain(scored.quantile(share).reindex(last)) for name, share in _QUANTILES.items()}
-        color = COLORS[number % len(COLORS)]
-        series.append(Series(label=label, color=color, dashed=False, steps=last.tolist(), **spread))
-    return Chart(
-        title="Alignment spread", unit="median and central 80% of right responses", from_zero=False, series=series
-    )
+        low, quarter, median, three, high = (_plain(scored.quantile(share).reindex(last)) for share in _QUANTILES)
+        series.append(
+            Series(
+                label=label,
+                color=COLORS[number % len(COLORS)],
+                dashed=False,
+                steps=last.tolist(),
+                values=median,
+                bands=[(low, high), (quarter, three)],  # at two ends, the second fills the first
+            )
+        )
+    unit = "median, central half and central 80% of right responses"
+    return Chart(title="Alignment spread", unit=unit, from_zero=False, series=series)

@@ -28,8 +28,9 @@ DEFINITIONS = {
     "vectors point the same way, 0 if they are orthogonal. Means are over the right responses that were scored. Two "
     "numbers: in the first and the last tenth of the steps.",
     "alignment spread": "The alignments of all recorded right responses in up to 40 windows of steps: the median, and "
-    "a band that leaves out the lowest and the highest tenth. In a wide band right responses differ, and the bonus "
-    "separates them. Of the first seed of each group of runs.",
+    "a light band that leaves out the lowest and the highest tenth, and a dark one with the central half. In a wide "
+    "band right responses differ, and the bonus separates them. If the dark band fills the light one, they are at two "
+    "ends. Of the first seed of each group of runs.",
     "zero-std groups": "In a zero-std group all rewards are equal, so nothing is learned from it. First, and dashed, "
     "by the outcome alone, then with GAR's bonus. Between the lines: groups that gain a signal from the bonus.",
     "seconds per step": "Median wall time of an optimizer step, generation and scoring included.",

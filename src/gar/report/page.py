@@ -26,15 +26,14 @@ _ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028",
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Series:
-    """One line of a chart with its band. None is a missing value."""
+    """One line of a chart with its bands, each a lower and an upper edge, the widest first. None is a missing value."""
 
     label: str
     color: str
     dashed: bool
     steps: Sequence[int]
     values: Sequence[float | None]
-    low: Sequence[float | None]
-    high: Sequence[float | None]
+    bands: Sequence[tuple[Sequence[float | None], Sequence[float | None]]] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

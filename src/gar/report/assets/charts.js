@@ -24,7 +24,7 @@ function numberText(value) {
 
 function chartFrame(chart) {
   const steps = chart.series.flatMap((line) => line.steps);
-  const values = chart.series.flatMap((line) => [...line.values, ...line.low, ...line.high]).filter((value) => value !== null);
+  const values = chart.series.flatMap((line) => [...line.values, ...line.bands.flat(2)]).filter((value) => value !== null);
   let [low, high] = [Math.min(...values), Math.max(...values)];
   if (chart.from_zero) [low, high] = [Math.min(0, low), Math.max(0, high)];
   const room = (high - low || Math.abs(high) || 1) * 0.05;
@@ -60,12 +60,11 @@ function path(points) {
 
 function lineShapes(line, frame) {
   const point = (values) => line.steps.map((step, i) => [frame.x(step), values[i] === null ? null : frame.y(values[i])]);
-  const shapes = [];
-  if (line.low.length) {
-    const known = line.steps.map((_, i) => i).filter((i) => line.low[i] !== null);
-    const edge = [...known.map((i) => [i, line.high[i]]), ...known.reverse().map((i) => [i, line.low[i]])];
-    shapes.push(svg('path', { class: 'band', d: `${path(edge.map(([i, value]) => [frame.x(line.steps[i]), frame.y(value)]))}Z` }));
-  }
+  const shapes = line.bands.map(([low, high]) => {
+    const known = line.steps.map((_, i) => i).filter((i) => low[i] !== null);
+    const edge = [...known.map((i) => [i, high[i]]), ...known.reverse().map((i) => [i, low[i]])];
+    return svg('path', { class: 'band', d: `${path(edge.map(([i, value]) => [frame.x(line.steps[i]), frame.y(value)]))}Z` });
+  });
   shapes.push(svg('path', { class: line.dashed ? 'line dashed' : 'line', d: path(point(line.values)) }));
   if (line.steps.length === 1) shapes.push(svg('circle', { cx: frame.x(line.steps[0]), cy: frame.y(line.values[0]), r: 3, class: 'dot' }));
   return svg('g', { style: { '--own': line.color } }, shapes);
@@ -75,7 +74,8 @@ function readOff(chart, step) {
   return chart.series.map((line) => {
     const i = line.steps.indexOf(step);
     if (i < 0) return null;
-    const band = line.low.length && line.low[i] !== null ? ` (${numberText(line.low[i])} to ${numberText(line.high[i])})` : '';
+    const [low, high] = line.bands[0] ?? [[], []];
+    const band = typeof low[i] === 'number' ? ` (${numberText(low[i])} to ${numberText(high[i])})` : '';
     const name = chart.series.length > 1 ? `${line.label}${line.dashed ? ', outcome alone' : ''} ` : '';
     return `${name}${numberText(line.values[i])}${band}`;
   }).filter(Boolean).join(' · ');
@@ -85,7 +85,8 @@ function readOff(chart, step) {
 function zoomed(chart, from, to) {
   const series = chart.series.map((line) => {
     const inside = (_, i) => line.steps[i] >= from && line.steps[i] <= to;
-    return { ...line, steps: line.steps.filter(inside), values: line.values.filter(inside), low: line.low.filter(inside), high: line.high.filter(inside) };
+    const bands = line.bands.map((edges) => edges.map((edge) => edge.filter(inside)));
+    return { ...line, steps: line.steps.filter(inside), values: line.values.filter(inside), bands };
   }).filter((line) => line.steps.length);
   return series.length ? { ...chart, series } : null;
 }

@@ -51,7 +51,7 @@ def peak_memory(call: Callable[[], Any], device: str = "cpu") -> int | None:
 
 
 def resident_bytes(field: str) -> int | None:
-    """VmRSS (memory now) or VmHWM (its peak). None except on Linux."""
+    """VmRSS (memory now), VmHWM (its peak) or RssFile (pages of mapped files). None except on Linux."""
     path = Path("/proc/self/status")
     lines = path.read_text().splitlines() if path.exists() else []
     return next((1024 * int(line.split()[1]) for line in lines if line.startswith(field)), None)

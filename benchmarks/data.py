@@ -14,7 +14,7 @@ own, with the embedded model:
     prepare  `gar data prepare`, 1,000 problems
 
 Memory is the peak of the resident set, which counts pages of mapped files, for `grpo` and `init` beyond what was in
-use before. Writes results/data-cpu.json.
+use before, with the part that are such pages, which the kernel can take back. Writes results/data-cpu.json.
 """
 
 import argparse
@@ -104,9 +104,14 @@ def trainer_case(name: str, folder: Path) -> dict[str, float]:
     make(few)
     rows = Dataset.from_file(str(folder / "problems.arrow"))
     Path("/proc/self/clear_refs").write_text("5")  # reset the peak
-    before, start = resident_bytes("VmRSS") or 0, time.process_time()
+    before, mapped = resident_bytes("VmRSS") or 0, resident_bytes("RssFile") or 0
+    start = time.process_time()
     make(rows)
-    return {"cpu_seconds": time.process_time() - start, "peak_bytes": (resident_bytes("VmHWM") or 0) - before}
+    return {
+        "cpu_seconds": time.process_time() - start,
+        "peak_bytes": (resident_bytes("VmHWM") or 0) - before,
+        "mapped_bytes": (resident_bytes("RssFile") or 0) - mapped,
+    }
 
 
 def command_case(arguments: list[str]) -> dict[str, float]:
@@ -160,7 +165,8 @@ def measured(case: str, folder: Path) -> list[dict[str, float]]:
 
 def in_words(figures: dict[str, float]) -> str:
     workers = f" and {seconds:.2f} s in workers" if (seconds := figures.get("worker_seconds", 0)) >= 1 else ""
-    return f"{figures['cpu_seconds']:.2f} s{workers} {figures['peak_bytes'] / 2**20:,.0f} MiB"
+    mapped = f", {figures['mapped_bytes'] / 2**20:,.0f} of it mapped" if "mapped_bytes" in figures else ""
+    return f"{figures['cpu_seconds']:.2f} s{workers} {figures['peak_bytes'] / 2**20:,.0f} MiB{mapped}"
 
 
 def inside(case: str, folder: Path) -> None:

@@ -68,12 +68,12 @@ def test_a_table_gives_the_problems_that_its_source_has(write_rows, monkeypatch:
     assert list(table) == expected == list(load_problems(source))
     assert [table[i] for i in range(-5, 5)] == 2 * expected
     assert table[1:3] == expected[1:3]
-    assert table.anchored.tolist() == [0, 2, 3, 4]
+    assert table.anchored.tolist() == [True, False, True, True, True]
     assert table.with_messages == "p-2"
     some = table.chosen(np.array([1, 2, 4]))
     assert list(some) == [expected[i] for i in (1, 2, 4)]
     assert some[-1] == expected[4]
-    assert some.anchored.tolist() == [1, 2]
+    assert some.anchored.tolist() == [False, True, True]
     assert list(some.chosen(np.array([0, 2]))) == [expected[1], expected[4]]
     shown = some.rendered(Renderer(template="boxed", chat=True, all_messages=True))
     assert shown[0].prompt[0]["content"].endswith("boxed{}.")

@@ -62,17 +62,16 @@ def test_anchored_problems_are_found_in_arrow(nothing):
     rows = Dataset.from_list([row(i, expert_solution=full if i % 3 else nothing) for i in range(90)])
     chosen = rows.select([5, 3, 3, 7, 80])
     options = SourceSettings(answer_field="answer", expert_fields=("expert_solution",))
-    assert DatasetProblems(rows, options).anchored.tolist() == [i for i in range(90) if i % 3]
+    assert DatasetProblems(rows, options).anchored.tolist() == [i % 3 > 0 for i in range(90)]
     unnamed = chosen.remove_columns("id")
     found = DatasetProblems(unnamed, options)
-    assert found.anchored.tolist() == [0, 3, 4]
-    assert [bool(problem.anchors) for problem in found] == [True, False, False, True, True]
+    assert found.anchored.tolist() == [bool(problem.anchors) for problem in found] == [True, False, False, True, True]
     assert [problem.id for problem in found[1:3]] == ["row 2", "row 3"]
     nested = Dataset.from_list([{**row(0), "teacher": {"text": "7"}}, {**row(1), "teacher": {"text": nothing or None}}])
     options = SourceSettings(expert_fields=("teacher.text",))
-    assert DatasetProblems(nested, options).anchored.tolist() == [0]
+    assert DatasetProblems(nested, options).anchored.tolist() == [True, False]
     made = rows.with_transform(lambda batch: {**batch, "expert_solution": ["9"] * len(batch["id"])})
-    assert len(DatasetProblems(made, SourceSettings()).anchored) == 90
+    assert DatasetProblems(made, SourceSettings()).anchored.tolist() == [True] * 90
 
 
 def test_a_stream_trains_as_its_data_set_does(policy: Path, tmp_path: Path):

@@ -106,7 +106,7 @@ class ProblemTable(LazyProblems):
     def anchored(self) -> np.ndarray:
         """As `LazyProblems`."""
         mask = filled(self._rows.column("anchors"))
-        return np.flatnonzero(mask if self._chosen is None else mask[self._chosen])
+        return mask if self._chosen is None else mask[self._chosen]
 
     @property
     def with_messages(self) -> str | None:

@@ -1,5 +1,6 @@
 """Problems that stay in Arrow. Each is read on request. Checks of all rows run in Arrow."""
 
+import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, overload
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 SAMPLE = 64
-"""How many rows are read at the start, evenly spread. More would bring much of a mapped file into memory."""
+"""At most this many rows are read at the start, evenly spread. More would bring much of a mapped file into memory."""
 _BATCH = 1024
 
 
@@ -28,7 +29,7 @@ class LazyProblems(Sequence[Problem]):
     @property
     @abstractmethod
     def anchored(self) -> np.ndarray:
-        """The positions of the problems with an expert solution that is not empty, ascending. Reads no text."""
+        """Which problems have an expert solution that is not empty, [problems]. Reads no text."""
 
     @abstractmethod
     def _read(self, index: int) -> Problem: ...
@@ -57,7 +58,7 @@ class DatasetProblems(LazyProblems):
     def __init__(self, rows: "Dataset", options: SourceSettings):
         self._rows = rows
         self._schema: ColumnSchema = choose_schema(rows[0], options, source="the rows")
-        for index in spread(len(self)):
+        for index in range(0, len(self), max(1, math.ceil(len(self) / SAMPLE))):
             self._read(index)
         self._check_ids()  # first: it needs most memory, and the others bring pages of the file into it
         for column, fault in ((self._schema.prompt, "the prompt is empty"), (self._schema.answer, "")):
@@ -84,12 +85,12 @@ class DatasetProblems(LazyProblems):
 
     @property
     def anchored(self) -> np.ndarray:
-        """As `LazyProblems`. If Arrow does not have the column, all positions."""
+        """As `LazyProblems`. If Arrow does not have the column, all."""
         known = [filled for field in self._schema.anchors if (filled := self._filled(field)) is not None]
         if not known:
             has_column = any(field.partition(".")[0] in self._rows[0] for field in self._schema.anchors)
-            return np.arange(len(self) if has_column else 0)
-        return np.flatnonzero(np.logical_or.reduce(known))
+            return np.full(len(self), has_column)
+        return np.logical_or.reduce(known)
 
     def _filled(self, name: str) -> np.ndarray | None:
         """Which rows have a value that is not empty. None if Arrow does not have the column."""
@@ -115,20 +116,20 @@ class DatasetProblems(LazyProblems):
         return column
 
 
-def spread(count: int, most: int = SAMPLE) -> list[int]:
-    """Up to `most` of the positions below `count`, evenly spread."""
-    return [i * count // most for i in range(most)] if count > most else list(range(count))
-
-
 def filled(column: pa.Array | pa.ChunkedArray) -> np.ndarray:
     """Which values are not null, "" or an empty list, [values]. It reads offsets, no text."""
-    kind = column.type
+    chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+    return np.concatenate([np.empty(0, dtype=bool), *map(_filled, chunks)])
+
+
+def _filled(values: pa.Array) -> np.ndarray:
+    kind = values.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        lengths = pc.binary_length(column)  # pyright: ignore
+        lengths = pc.binary_length(values)  # pyright: ignore
     elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        lengths = pc.list_value_length(column)  # pyright: ignore
+        lengths = pc.list_value_length(values)  # pyright: ignore
     else:
-        return np.asarray(column.is_valid())
+        return np.asarray(values.is_valid())
     return np.asarray(pc.fill_null(pc.greater(lengths, 0), False))  # pyright: ignore
 
 
@@ -141,7 +142,7 @@ def _may_repeat(ids: pa.ChunkedArray) -> bool:
 
 
 def anchored(problems: Sequence[Problem]) -> np.ndarray:
-    """The positions of the problems that have an expert solution, ascending."""
+    """Which problems have an expert solution, [problems]."""
     if isinstance(problems, LazyProblems):
         return problems.anchored
-    return np.array([i for i, problem in enumerate(problems) if problem.anchors], dtype=np.int64)
+    return np.array([bool(problem.anchors) for problem in problems], dtype=bool)

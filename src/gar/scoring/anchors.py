@@ -1,14 +1,16 @@
 """The anchors that a response is compared with: its problem's own, or a control's."""
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import compress, islice
 
 import numpy as np
 import torch
 
 from gar.core import shuffled_groups
-from gar.data.table import anchored, spread
+from gar.data.table import SAMPLE, anchored
 from gar.errors import DataError
 from gar.methods.base import AlignmentSource
 from gar.reader import Reader
@@ -33,7 +35,7 @@ class AnchorReader:
         self._problems, self._reader = problems, reader
         self._partners: np.ndarray | None = None  # of each problem, its own number if it has no anchors
         if source == "shuffled-anchor":
-            owners = torch.from_numpy(anchored(problems))
+            owners = torch.from_numpy(np.flatnonzero(anchored(problems)))
             self._partners = np.arange(len(problems))
             self._partners[owners] = shuffled_groups(owners, torch.Generator().manual_seed(seed)).numpy()
         self._own = lru_cache(_KEPT)(self._read_own)
@@ -69,7 +71,10 @@ def check_anchors(problems: Sequence[Problem], reader: Reader, *, whole: bool = 
         DataError: These are all problems with anchors, and none of their anchors can be scored.
     """
     owners = anchored(problems)
-    sample = [problems[int(owners[i])] for i in spread(len(owners))]
+    num_owners = np.count_nonzero(owners)
+    every = max(1, math.ceil(num_owners / SAMPLE))
+    # Their positions would take eight bytes a problem.
+    sample = [problems[i] for i in islice(compress(range(len(problems)), owners.tobytes()), 0, None, every)]
     read = [reader.anchors(reader.encode(each.prompt), [anchor.text for anchor in each.anchors]) for each in sample]
     faults = Counter(fault.status for anchors in read for fault in anchors.faults)
     if not faults:
@@ -78,6 +83,6 @@ def check_anchors(problems: Sequence[Problem], reader: Reader, *, whole: bool = 
     parts = [f"{count} {_FAULTS.get(status, status)}" for status, count in faults.items()]
     first = next(problem.id for problem, anchors in zip(sample, read, strict=True) if anchors.faults)
     text = f"Of {total} expert solutions read, {', '.join(parts)}, the first of problem {first!r}. They give no bonus."
-    if whole and total == faults.total() and len(sample) == len(owners):
+    if whole and total == faults.total() and len(sample) == num_owners:
         raise DataError(f"no problem has an expert solution that can be scored. {text}", code="no-anchors")
     return text

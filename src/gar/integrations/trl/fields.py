@@ -74,7 +74,7 @@ def check_experts(method: str, problems: Sequence[Problem]) -> None:
     """Raise a `DataError` if no problem has an expert solution."""
     from gar.data.table import anchored  # with pyarrow, which the help does without
 
-    if not len(anchored(problems)):
+    if not anchored(problems).any():
         raise DataError(
             f"{method} needs expert solutions, and none of the {len(problems):,} problems has one. Name their "
             "column with expert_fields (--data.expert_fields), or train with grpo.",

@@ -74,7 +74,7 @@ class ProblemRows:
         self._streams = isinstance(rows, IterableDataset)  # `all` are only the first rows
         self.all, self.training = self._readable(rows)
         """The problems, and TRL's training data."""
-        lacking = len(self.all) - len(anchored(self.all))
+        lacking = len(self.all) - np.count_nonzero(anchored(self.all))
         if 0 < lacking < len(self.all) and not _holds_problems(rows):
             warnings.warn(
                 f"{lacking:,} of {len(self.all):,} rows have no expert solution: their responses earn no bonus.",

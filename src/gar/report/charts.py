@@ -117,5 +117,5 @@ def _alignment_spread(groups: Groups) -> Chart:
                 bands=[(low, high), (quarter, three)],  # at two ends, the second fills the first
             )
         )
-    unit = "median, central half and central 80% of right responses"
+    unit = "of right responses: median, central half, 80%"
     return Chart(title="Alignment spread", unit=unit, from_zero=False, series=series)

@@ -1,7 +1,5 @@
 """Problems in an Arrow file, and the lengths of their prompts."""
 
-import contextlib
-import itertools
 import os
 import pickle
 import sys
@@ -13,15 +11,14 @@ import pytest
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
-from gar.data import load, problems, table
-from gar.data.columns import batch_of, plain_batch
+from gar.data import load, table
 from gar.data.load import ProblemTable, fitting, load_problems, prompt_lengths, store_problems
-from gar.data.problems import SourceRows, iter_problems
+from gar.data.problems import iter_problems
 from gar.data.prompts import Renderer
 from gar.errors import DataError, RecordError
 from gar.models import load_embedded
 from gar.reader import Reader, SpanRule
-from gar.settings import SignalSettings, SourceSettings
+from gar.settings import SignalSettings
 from tests.support.errors import raises
 from tests.support.processes import running
 
@@ -130,7 +127,7 @@ def test_a_failure_leaves_no_file(write_rows, tmp_path, monkeypatch: pytest.Monk
 def test_the_next_run_removes_the_file_of_a_killed_one_and_no_other(write_rows, tmp_path):
     source, folder = write_rows(row(0)), tmp_path / "files"
     folder.mkdir()
-    code = "import sys, time; from gar.data import load; load.plain_batch = lambda *_: time.sleep(600)"
+    code = "import sys, time; from gar.data import load; load.batch_of = lambda *_: time.sleep(600)"
     reading = f"{code}; load.store_problems(sys.argv[1], folder=load.Path(sys.argv[2]))"
     with running([sys.executable, "-c", reading, source, str(folder)]) as process:
         while not (left := list(folder.iterdir())) and process.poll() is None:
@@ -187,68 +184,6 @@ def test_prompts_over_the_limit_are_left_out(write_rows):
     assert fitting(lengths, 6).tolist() == [0, 2]
     with pytest.raises(DataError, match="the shortest of 4 has 5, the median 6"):
         fitting(lengths, 4)
-
-
-ODD = [
-    "",
-    " \u2003\n",
-    None,
-    7,
-    18.0,
-    True,
-    2**70,
-    ["a", 2],
-    "\ud800",
-    "1 #### 1,000",
-    "x \\boxed{3}",
-    {"b": "c"},
-    TALK,
-]
-SCHEMAS = {
-    "gar": ("prompt", "answer", "expert_solution"),
-    "numina-1.5": ("problem", "answer", "solution"),
-    "numina-cot": ("problem", "solution"),
-    "gsm8k": ("question", "answer"),
-}
-
-
-def by_itself(rows: SourceRows, numbered: list[tuple[int, dict[str, object]]]) -> object:
-    """The problems that rows give one by one. None if one is bad or dropped."""
-    dropped: list[object] = []
-    try:
-        found = list(rows.problems(numbered, on_drop=lambda *reason: dropped.append(reason)))
-    except DataError:
-        return None
-    return None if dropped else batch_of(found)
-
-
-@pytest.mark.parametrize("schema", SCHEMAS)
-def test_columns_give_what_each_row_gives_by_itself(schema: str):
-    columns = SCHEMAS[schema]
-    text = "\u2003so \\boxed{4} #### 4\n"
-    plain = [dict.fromkeys(columns, text) | {"id": f"p-{i}", "question_type": "MCQ"} for i in range(3)]
-    cases = [plain, [*plain, {"id": "p"}], [plain[0] | {"id": 5}, plain[1] | {"id": "5"}]]
-    for column, value in itertools.product((*columns, "id", "source", "question_type", "problem_is_valid"), ODD):
-        cases += [[*plain, plain[2] | {column: value}], [each | {column: value} for each in plain]]
-    same = 0
-    for case, fields in itertools.product(cases, [(), ("source",), ("source", columns[-1]), ("b.c",)]):
-        numbered, rows = (
-            list(enumerate(case, start=1)),
-            SourceRows("d/rows.jsonl", SourceSettings(expert_fields=fields)),
-        )
-        with contextlib.suppress(DataError):
-            batch = plain_batch(numbered, rows.schema(case[0]), "d/rows.jsonl")
-            assert batch is None or batch == by_itself(rows, numbered)
-            same += batch is not None
-    assert 60 < same < 0.6 * 4 * len(cases)
-
-
-@pytest.mark.parametrize("schema", SCHEMAS)
-def test_rows_of_texts_are_not_read_one_by_one(write_rows, monkeypatch: pytest.MonkeyPatch, schema: str):
-    rows = [dict.fromkeys(SCHEMAS[schema], "\\boxed{4} #### 4") | {"id": i} for i in range(5)]
-    rows[1].pop("expert_solution", None)
-    monkeypatch.setattr(problems, "read_problem", lambda *_, **__: pytest.fail("a row was read by itself"))
-    assert len(stored(write_rows(*rows))) == 5
 
 
 def test_faults_are_named_in_the_order_of_their_rows(write_rows):

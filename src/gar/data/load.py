@@ -6,7 +6,6 @@ in use. Nothing is left of the file. If a process is killed before, the next run
 
 import fcntl
 import os
-import sys
 import tempfile
 import weakref
 from collections import Counter
@@ -14,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,15 +21,14 @@ import pyarrow.compute as pc
 from tqdm import tqdm
 from xxhash import xxh3_128
 
-from gar.data.columns import SCHEMA, Digest, batch_of, plain_batch, problem_at, prompt_bytes
-from gar.data.problems import OnDrop, SourceRows, iter_problems, no_problems, repeated_id
+from gar.data.columns import SCHEMA, Digest, batch_of, problem_at, prompt_bytes
+from gar.data.problems import OnDrop, iter_problems, no_problems, repeated_id
 from gar.data.prompts import Renderer
-from gar.data.rows import Row
 from gar.data.table import LazyProblems, filled
 from gar.errors import DataError
 from gar.reader import Reader
 from gar.records.files import system_errors
-from gar.settings import DEFAULT_SOURCE, EMBEDDED_TASKS, SourceSettings
+from gar.settings import DEFAULT_SOURCE, SourceSettings
 from gar.types import Problem
 
 _BATCH = 4096
@@ -221,21 +219,9 @@ def _write(path: Path, batches: Iterator[pa.RecordBatch]) -> tuple[str, np.ndarr
 
 def _batches(source: str, options: SourceSettings, most: int | None, on_drop: OnDrop) -> Iterator[pa.RecordBatch]:
     """Up to `most` problems of a source, some at a time. Reads no row after the last one."""
-    if source in EMBEDDED_TASKS:
-        generated = islice(iter_problems(source, options), most)
-        while some := list(islice(generated, _BATCH)):
-            yield batch_of(some)
-        return
-    rows, left = SourceRows(source, options), sys.maxsize if most is None else most
-    while left and (entries := rows.take(min(left, _BATCH))):
-        batch = None
-        if not any(isinstance(entry, DataError) for entry in entries):
-            numbered = cast("list[tuple[int, Row]]", entries)
-            batch = plain_batch(numbered, rows.schema(numbered[0][1]), source)
-        if batch is None:
-            batch = batch_of(list(rows.problems(entries, on_drop=on_drop)))
-        left -= len(batch)
-        yield batch
+    found = islice(iter_problems(source, options, on_drop=on_drop), most)
+    while some := list(islice(found, _BATCH)):
+        yield batch_of(some)
 
 
 def prompt_lengths(problems: ProblemTable, render: Renderer, reader: Reader, *, enough: float) -> np.ndarray:

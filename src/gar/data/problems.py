@@ -7,8 +7,7 @@ its responses earn no bonus.
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import islice
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast, get_args
 
@@ -23,9 +22,6 @@ from gar.types import Anchor, Problem, Prompt, prompt_text
 
 OnDrop = Callable[[str, str], None]
 """Called with the place of a dropped row, and the reason."""
-RowEntry = tuple[int, Row] | DataError
-"""A row with its number, or why it cannot be read."""
-_TAKEN = 256
 
 
 def iter_problems(
@@ -44,84 +40,35 @@ def iter_problems(
         generated = load_arithmetic(cast(Split, options.split), cast("SolutionMethod | None", options.subset))
         yield from ((f"{source} {problem.id}", problem) for problem in generated)
         return
-    rows = SourceRows(source, options)
-    while entries := rows.take(_TAKEN):
-        yield from rows.problems(entries, on_error=on_error, on_drop=on_drop)
-
-
-class SourceRows:
-    """The rows of a source in their order, and the problems that they give. Arguments as in `iter_problems`."""
-
-    def __init__(self, source: str, options: SourceSettings = DEFAULT_SOURCE):
-        expect(source, str, "source", "the name of a file, a folder or a data set on the Hub", error=DataError)
-        self.source, self._options = source, options
-        self._schema: ColumnSchema | None = None
-        self._columns: dict[str, None] = {}  # in order of appearance
-        self._entries = self._read()
-        self._end: DataError | None = None
-
-    def _read(self) -> Iterator[RowEntry]:
-        errors: list[DataError] = []
-        rows = _rows(self.source, self._options, errors.append)
-        name = source_name(self.source)
+    expect(source, str, "source", "the name of a file, a folder or a data set on the Hub", error=DataError)
+    name, schema, columns = source_name(source), None, dict[str, None]()  # in order of appearance
+    rows = _rows(source, options, on_error)
+    for number, row in tqdm(rows, desc=f"reading {name}", unit=" rows", delay=2, disable=None):
+        if row.keys() != columns.keys():
+            columns.update(dict.fromkeys(row))
+        schema = schema or choose_schema(row, options, source=source)  # the first row decides
+        place = row_place(source, number)
         try:
-            for numbered in tqdm(rows, desc=f"reading {name}", unit=" rows", delay=2, disable=None):
-                yield from errors
-                errors.clear()
-                if numbered[1].keys() != self._columns.keys():
-                    self._columns.update(dict.fromkeys(numbered[1]))
-                yield numbered
+            item = read_problem(row, schema, place=place, default_id=f"{name}-{number}", default_source=name)
         except DataError as error:
-            self._end = error
-        yield from errors
+            on_error(error)
+            continue
+        if isinstance(item, str):
+            on_drop(place, item)
+        else:
+            yield place, item
+    _check_columns(source, columns, options.expert_fields)
 
-    def take(self, most: int) -> list[RowEntry]:
-        """The next rows with their numbers, or the errors of those that cannot be read. [] if there are no more.
 
-        A `DataError` for the whole source is raised when the rows before it are taken.
-        """
-        taken = list(islice(self._entries, most))
-        if not taken:
-            self._check_end()
-        return taken
-
-    def _check_end(self) -> None:
-        source, columns, fields = self.source, self._columns, self._options.expert_fields
-        if self._end is not None:
-            raise self._end
-        if not columns:
-            raise DataError(f"{source}: no rows. Was the file written to the end, and is it the right one?")
-        if fields and not any(has_column(columns, field) for field in fields):
-            raise DataError(
-                f"{source}: no row has a column {' or '.join(map(repr, fields))}, named in expert_fields "
-                f"(--expert-fields). Found {', '.join(map(repr, columns))}." + did_you_mean(fields[0], columns)
-            )
-
-    def schema(self, row: Row) -> ColumnSchema:
-        """The schema of all rows. The first one decides. A `DataError` if none fits."""
-        self._schema = self._schema or choose_schema(row, self._options, source=self.source)
-        return self._schema
-
-    def problems(
-        self, entries: Iterable[RowEntry], *, on_error: OnError = raise_error, on_drop: OnDrop
-    ) -> Iterator[tuple[str, Problem]]:
-        """The problems of rows. `on_error` and `on_drop` as in `iter_problems`."""
-        name = source_name(self.source)
-        for entry in entries:
-            if isinstance(entry, DataError):
-                on_error(entry)
-                continue
-            number, row = entry
-            schema, place = self.schema(row), row_place(self.source, number)
-            try:
-                item = read_problem(row, schema, place=place, default_id=f"{name}-{number}", default_source=name)
-            except DataError as error:
-                on_error(error)
-                continue
-            if isinstance(item, str):
-                on_drop(place, item)
-            else:
-                yield place, item
+def _check_columns(source: str, columns: Collection[str], fields: Sequence[str] | None) -> None:
+    """Raise a `DataError` if a source has no row, or if no row has one of the expert fields that the user named."""
+    if not columns:
+        raise DataError(f"{source}: no rows. Was the file written to the end, and is it the right one?")
+    if fields and not any(has_column(columns, field) for field in fields):
+        raise DataError(
+            f"{source}: no row has a column {' or '.join(map(repr, fields))}, named in expert_fields "
+            f"(--expert-fields). Found {', '.join(map(repr, columns))}." + did_you_mean(fields[0], columns)
+        )
 
 
 def schema_of(source: str, options: SourceSettings = DEFAULT_SOURCE) -> ColumnSchema:

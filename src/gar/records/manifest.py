@@ -128,7 +128,7 @@ class Manifest:
 
         The line repeats the facts of the files in `again`. Files in `gone` are listed no more.
         """
-        files: dict[str, FileFacts | None] = dict.fromkeys(gone)
+        files: Files = dict.fromkeys(gone)
         files |= {name: self.entries[name] for name in again}
         files |= {name: _read_facts(self.folder / name)[0] for name in map(self._name, paths)}
         if files:
@@ -185,8 +185,8 @@ class Manifest:
         else:
             same = read_bytes(self.path).splitlines(keepends=True)[:end]
         numbered = enumerate(filter(None, rest), start=len(same) + 1)
-        written = [Line(number, known.id, files, b"", files) for number, files in numbered]
-        content = b"".join([*same, *(line_text(line.number, line.id, line.files) for line in written)])
+        written = [Line(number=number, id=known.id, files=files) for number, files in numbered]
+        content = b"".join([*same, *map(line_text, written)])
         write_atomic(self.path, content)
         kept = [*lines[: len(same)], *written]
         self._read = kept, _Known(self._stamp(), len(content), known.id, number=len(kept))
@@ -290,7 +290,7 @@ class Manifest:
     def _list(self, files: Files) -> None:
         """Add a line, whole or not at all."""
         known, self._read = self._now, None
-        text = line_text(known.number + 1, known.id, files)
+        text = line_text(Line(number=known.number + 1, id=known.id, files=files))
         append_bytes(self.path, text, at=known.end)
         for name in [name for name, facts in files.items() if facts != known.files.get(name)]:
             self._sound.pop(name, None)
@@ -304,12 +304,8 @@ class Manifest:
             lines, known = self._lines()
             self._cached = replace(known, files={}, inside=defaultdict(dict))
             self._sound.clear()
-            latest: dict[str, Line] = {}  # by file, in the order of lines
             for line in lines[: _end(lines, self._until)]:
-                for name in line.names:
-                    latest.pop(name, None)
-                    latest[name] = line
-            self._cached.take({name: line.files[name] for name, line in latest.items()})
+                self._cached.take(line.files)
         return self._cached
 
     def _lines(self) -> tuple[list[Line], _Known]:
@@ -378,6 +374,6 @@ def _end(lines: list[Line], until: str | None) -> int:
     if until is None:
         return len(lines)
     for number, line in zip(range(len(lines), 0, -1), reversed(lines), strict=True):
-        if any(name.startswith(until) and line.files[name] is not None for name in line.names):
+        if any(name.startswith(until) and facts is not None for name, facts in line.files.items()):
             return number
     return 0

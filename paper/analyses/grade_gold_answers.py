@@ -16,10 +16,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
+import pandas as pd
 
 from gar import Status, Verdict
+from gar.evaluation import print_tables
 from gar.verify import Verifier
 
 KNOWN_BAD = {
@@ -117,27 +117,25 @@ def grade(verifier: Verifier, given: list[Attempt]) -> list[Verdict]:
     return verifier.verify([rf"\boxed{{{attempt.answer}}}" for attempt in given], [attempt.gold for attempt in given])
 
 
-def print_table(title: str, given: list[Attempt], verdicts: list[Verdict], console: Console) -> None:
-    """Print the statuses of the answers of each kind."""
+def status_table(given: list[Attempt], verdicts: list[Verdict]) -> pd.DataFrame:
+    """The statuses of the answers of each kind."""
     counts: defaultdict[str, Counter[Status]] = defaultdict(Counter)
     for attempt, verdict in zip(given, verdicts, strict=True):
         counts[attempt.kind][verdict.status] += 1
-    table = Table(title=title, title_justify="left")
-    for heading in ("answer", *Status):
-        table.add_column(heading, justify="right" if heading in list(Status) else "left")
-    for kind, of_kind in counts.items():
-        table.add_row(kind, *(str(of_kind[status]) for status in Status))
-    console.print(table)
+    rows = [[kind, *(of_kind[status] for status in Status)] for kind, of_kind in counts.items()]
+    return pd.DataFrame(rows, columns=["answer", *Status])
 
 
-def print_odd(given: list[Attempt], verdicts: list[Verdict], expected: set[Status], console: Console) -> None:
-    """Print every answer with an unexpected status, one line for each problem and status."""
+def odd_lines(given: list[Attempt], verdicts: list[Verdict], expected: set[Status]) -> list[str]:
+    """The answers with an unexpected status, a line for each problem and status."""
     odd: defaultdict[tuple[str, str, Status], list[str]] = defaultdict(list)
     for attempt, verdict in zip(given, verdicts, strict=True):
         if verdict.status not in expected:
             odd[attempt.problem, " ".join(attempt.gold.split()), verdict.status].append(attempt.kind)
-    for (problem, gold, status), kinds in odd.items():
-        console.print(f"{problem}  {status}  {gold[:_MAX_DETAIL]!r}: {', '.join(kinds)}", markup=False, soft_wrap=True)
+    return [
+        f"{problem}  {status}  {gold[:_MAX_DETAIL]!r}: {', '.join(kinds)}"
+        for (problem, gold, status), kinds in odd.items()
+    ]
 
 
 def main() -> None:
@@ -148,18 +146,14 @@ def main() -> None:
     arguments = parser.parse_args()
     golds = read_golds(arguments.csv)
     right, wrong = attempts(golds)
-    console = Console(highlight=False)
     with Verifier(format="boxed", timeout_seconds=arguments.timeout_seconds) as verifier:
         for title, given, expected in (
             (f"{len(golds)} gold answers, in forms that are right", right, {Status.OK}),
             (f"{len(golds)} gold answers, in forms that are wrong", wrong, {Status.WRONG, Status.UNPARSED}),
         ):
             verdicts = grade(verifier, given)
-            print_table(title, given, verdicts, console)
-            print_odd(given, verdicts, expected, console)
-    console.print("\nKnown bad cells:")
-    for problem, why in KNOWN_BAD.items():
-        console.print(f"{problem}  {golds.get(problem, '')!r}: {why}", markup=False)
+            print_tables({title: status_table(given, verdicts)}, odd_lines(given, verdicts, expected))
+    print_tables({}, [f"known bad: {problem}  {golds.get(problem, '')!r}: {why}" for problem, why in KNOWN_BAD.items()])
 
 
 if __name__ == "__main__":

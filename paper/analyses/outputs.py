@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
-from rich.console import Console
-from rich.measure import measure_renderables
-from rich.table import Table
 
 from gar.analysis import MUTED, save_figure
+from gar.evaluation import print_tables
 from gar.records import write_atomic, write_parquet
 
 Cell = str | int | float | None
@@ -24,10 +23,6 @@ COLUMN_WIDTH = 3.35
 MARKERS = ("o", "s", "^", "D", "v", "P")
 """A marker for each of the colors: a figure survives a gray printer."""
 
-_LONGEST_NUMBER = 32
-"""Characters of a number with its interval. A longer cell is a sentence."""
-_NARROWEST = 24
-"""Least characters of a column of sentences."""
 _CAPTION_CHARACTERS_PER_INCH = 19
 """At 6.5 points. Ordinary text has 21, which leaves a margin."""
 
@@ -101,36 +96,9 @@ def present(output: Output, folder: str | Path) -> None:
         RecordError: A file cannot be written.
     """
     paths = write_output(output, folder)
-    console = Console(highlight=False)
-    table = render_output(output)
-    Console(highlight=False, width=max(console.width, _whole_width(table))).print(table)
-    for note in output.notes:
-        console.print(f"- {note}", style="yellow", markup=False, soft_wrap=True)
-    for path in paths:
-        console.print(str(path), soft_wrap=True, markup=False)
-
-
-def _whole_width(table: Table) -> int:
-    """The smallest width at which no number and no name is broken. Columns of sentences fold."""
-    console = Console(width=10_000)
-    fixed = [
-        measure_renderables(console, console.options, [*column.cells, column.header]).maximum
-        for column in table.columns
-        if column.no_wrap
-    ]
-    return sum(fixed) + _NARROWEST * (len(table.columns) - len(fixed)) + 3 * len(table.columns) + 1
-
-
-def render_output(output: Output) -> Table:
-    """The table for a terminal: names and sentences to the left, numbers to the right."""
-    table = Table(title=output.title, title_justify="left")
-    for i, heading in enumerate(output.headings):
-        sentences = any(len(_text(row[i])) > _LONGEST_NUMBER for row in output.rows)
-        justify = "left" if i == 0 or sentences else "right"
-        table.add_column(heading, justify=justify, overflow="fold", no_wrap=not sentences)
-    for row in output.rows:
-        table.add_row(*(_text(cell) for cell in row))
-    return table
+    rows = [[_text(cell) for cell in row] for row in output.rows]
+    print_tables({output.title: pd.DataFrame(rows, columns=[*output.headings])}, output.notes)
+    print(*paths, sep="\n")
 
 
 def _text(cell: Cell) -> str:

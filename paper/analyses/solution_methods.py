@@ -13,11 +13,11 @@ import statistics
 from collections import Counter, defaultdict
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
+import pandas as pd
 
 from gar import Problem, read_config
 from gar.comparison import planned_runs, read_comparison
+from gar.evaluation import print_tables
 from gar.records import open_run
 from paper.tasks.chains import ARITHMETIC, ROLES, TASKS, ChainTask, parse_solution
 
@@ -58,12 +58,12 @@ def main() -> None:
         shares = method_shares(cell.folder) if (cell.folder / "evaluation" / "after.json").exists() else None
         if shares is not None:
             rows[cell.label].append(shares)
-    table = Table("row", "runs", *SHARES, "expert, range")
+    cells = []
     for label, runs in rows.items():
         means = (f"{statistics.fmean(shares[method] for shares in runs):.2f}" for method in SHARES)
         experts = [shares["expert"] for shares in runs]
-        table.add_row(label, str(len(runs)), *means, f"{min(experts):.2f} to {max(experts):.2f}")
-    Console().print(table)
+        cells.append([label, len(runs), *means, f"{min(experts):.2f} to {max(experts):.2f}"])
+    print_tables({source: pd.DataFrame(cells, columns=["row", "runs", *SHARES, "expert, range"])}, [])
 
 
 if __name__ == "__main__":

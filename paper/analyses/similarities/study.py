@@ -84,7 +84,7 @@ def signals_output(study: SignalStudy) -> Output:
     return Output(
         name="signals",
         title=f"Share of pairs ranked correctly, {study.policy}: {study.num_problems:,} problems",
-        headings=("", *(column.replace(": ", ":\n") for column in columns), "least"),
+        headings=("", *columns, "least"),
         rows=rows,
         data=bench.data,
         figure=signals_figure(study),

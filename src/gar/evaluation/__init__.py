@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from gar.evaluation.metrics import pass_at_k
     from gar.evaluation.paired import contrasts, problem_counts
     from gar.evaluation.statistics import holm_adjusted, mean_and_sd, minimum_detectable_effect, paired_t_p_value
-    from gar.evaluation.text_tables import markdown_text, p_text
+    from gar.evaluation.text_tables import markdown_text, p_text, print_tables
 else:
     __getattr__, __dir__ = lazy_names(__name__)
 
@@ -21,5 +21,6 @@ __all__ = [
     "p_text",
     "paired_t_p_value",
     "pass_at_k",
+    "print_tables",
     "problem_counts",
 ]

@@ -1,11 +1,14 @@
-"""Shared by the benchmarks: facts about the machine, peak memory, a median with its spread, JSON output."""
+"""Shared by the benchmarks: the machine, clocks and peak memory, a process of its own, medians, tables, JSON."""
 
 import json
+import multiprocessing
 import os
 import platform
 import statistics
 import sys
+import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -57,9 +60,37 @@ def resident_bytes(field: str) -> int | None:
     return next((1024 * int(line.split()[1]) for line in lines if line.startswith(field)), None)
 
 
+def in_a_process(call: Callable[..., Any], *arguments: Any) -> Any:
+    """The result of a function of a module, in a new process."""
+    with ProcessPoolExecutor(max_workers=1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(call, *arguments).result()
+
+
+def clock(device: str) -> float:
+    """CPU seconds of this process. On a GPU seconds, once all that was started has ended."""
+    if device != "cuda":
+        return time.process_time()
+    torch.cuda.synchronize()
+    return time.perf_counter()
+
+
 def spread(values: Sequence[float]) -> dict[str, float]:
     """Median, smallest and largest."""
     return {"median": statistics.median(values), "min": min(values), "max": max(values)}
+
+
+def shown(ratio: dict[str, float], form: str = ".2f") -> str:
+    """A `spread` as text: the median, and the ends in brackets."""
+    return f"{ratio['median']:{form}} ({ratio['min']:{form}} to {ratio['max']:{form}})"
+
+
+def print_rows(title: str, headings: Sequence[str], rows: Sequence[Sequence[Any]], notes: Sequence[str] = ()) -> None:
+    """Print a table. The first column names the rows."""
+    import pandas as pd  # here, as it would count in what is measured
+
+    from gar.evaluation import print_tables
+
+    print_tables({title: pd.DataFrame(rows, columns=[*headings])}, notes)
 
 
 def write_json(path: Path, result: dict[str, Any]) -> None:

@@ -29,9 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import math_verify
-from common import machine, spread, write_json
-from rich.console import Console
-from rich.table import Table
+from common import machine, print_rows, spread, write_json
 
 from gar import Status
 from gar.verify import Verifier
@@ -215,26 +213,24 @@ def _time_with_endless(verifier: Verifier, answers: Sequence[Answer], number: in
 
 
 def print_result(result: dict[str, Any]) -> None:
-    table = Table(title="Grading, against math-verify in one process", title_justify="left")
-    for heading in ("answers", "way", "CPU s", "faster", "wall s", "faster", "right"):
-        table.add_column(heading, justify="left" if heading in ("answers", "way") else "right", no_wrap=True)
+    rows = []
     for which, by_name in result["seconds"].items():
         num = result["settings"]["num_answers"][which]
         for name, seconds in by_name.items():
             ratios = result["times_as_fast_as_math_verify"][which].get(name)
             cells = [text for clock in CLOCKS for text in (
                 f"{seconds[clock]:.1f}", f"{ratios[clock]['median']:.2f}" if ratios else "1")]  # fmt: skip
-            table.add_row(f"{num} {which}", name, *cells, f"{result['right_verdicts'][which][name] / num:.1%}")
-    console = Console(highlight=False, width=100)
-    console.print(table)
-    ratio, added = result["with_endless_ratio"], result["added_by_endless_seconds"]
-    console.print(
+            right = f"{result['right_verdicts'][which][name] / num:.1%}"
+            rows.append([f"{num} {which}", name, *cells, right])
+    ratio, added, start = result["with_endless_ratio"], result["added_by_endless_seconds"], result["start_seconds"][TWO]
+    notes = [
         f"With {NUM_ENDLESS} endless answers among them ({SETS[0]}, 2 workers): {ratio['median']:.2f} times as long "
         f"({ratio['min']:.2f} to {ratio['max']:.2f}), {added['median']:.1f} s more; their own limits are "
-        f"{result['endless_limit_seconds']:.0f} s."
-    )
-    start = result["start_seconds"][TWO]
-    console.print(f"Start of two workers: {start['cpu']:.1f} s of CPU time, {start['wall']:.1f} s by the clock.")
+        f"{result['endless_limit_seconds']:.0f} s.",
+        f"Start of two workers: {start['cpu']:.1f} s of CPU time, {start['wall']:.1f} s by the clock.",
+    ]
+    headings = ["answers", "way", "CPU s", "faster", "wall s", "faster", "right"]
+    print_rows("Grading, against math-verify in one process", headings, rows, notes)
 
 
 def main() -> None:

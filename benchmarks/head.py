@@ -22,8 +22,6 @@ import argparse
 import json
 import os
 import statistics
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -32,7 +30,7 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from common import machine, peak_memory, spread, write_json
+from common import in_a_process, machine, peak_memory, print_rows, shown, spread, write_json
 from torch import Tensor
 
 from gar.core import cpu_has_bfloat16_products, gradient_activation_means
@@ -234,7 +232,7 @@ def measure(
         },
         "peak_bytes": {
             name: peak_memory(partial(way, case), device) if device == "cuda"
-            else own_memory(name, shape, dtype, device, tokens)
+            else in_a_process(own_memory, name, shape, dtype, device, tokens)
             for name, way in ways.items()
         },
         "not_run": missing,
@@ -247,39 +245,25 @@ def tokens_of(shape: str, dtype: torch.dtype, device: str) -> int:
 
 
 def own_memory(name: str, shape: str, dtype: torch.dtype, device: str, tokens: int) -> int | None:
-    """Memory of a way beyond its arguments on a CPU, in a separate process."""
-    command = [sys.executable, __file__, "--memory-of", name, "--shape", shape, "--device", device]
-    command += ["--dtype", str(dtype).removeprefix("torch."), "--tokens", str(tokens)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return json.loads(done.stdout)
-
-
-def print_memory_of(name: str, shape: str, dtype: torch.dtype, device: str, tokens: int) -> None:
+    """Memory of a way beyond its arguments, on one thread."""
+    torch.set_num_threads(1)
     case = make_case(shape, dtype, device, tokens)
     way = all_ways(case)[name]
     way(make_case("64x1000", dtype, device, 32))
-    print(json.dumps(peak_memory(lambda: way(case), device)))
+    return peak_memory(lambda: way(case), device)
 
 
 def print_table(result: dict[str, Any]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    title = f"{result['shape']}, {result['dtype']}, {result['tokens']} tokens"
-    table = Table("way", "seconds", "two products' time / its own", "MB beside arguments", "1 - cos", title=title)
+    rows = []
     for name, median in result["seconds"].items():
-        ratio = result["time_of_two_products_over_its_own"][name]
         error, memory = result["one_minus_cosine"].get(name), result["peak_bytes"][name]
-        table.add_row(
-            name, f"{median:.3g}", f"{ratio['median']:.2f} ({ratio['min']:.2f} to {ratio['max']:.2f})",
-            "-" if memory is None else f"{memory / 1e6:.0f}", "-" if error is None else f"{error:.0e}",
-        )  # fmt: skip
-    console = Console(width=110)
-    console.print(table)
-    for name, ratio in result["seconds_over_ours"].items():
-        console.print(f"{name}: {ratio['median']:.3f} ({ratio['min']:.3f} to {ratio['max']:.3f}) of ours' seconds")
-    for name, reason in result["not_run"].items():
-        console.print(f"{name} did not run: {reason}", markup=False)
+        ratio = shown(result["time_of_two_products_over_its_own"][name])
+        memory, error = "-" if memory is None else f"{memory / 1e6:.0f}", "-" if error is None else f"{error:.0e}"
+        rows.append([name, f"{median:.3g}", ratio, memory, error])
+    headings = ["way", "seconds", "two products' time / its own", "MB beside arguments", "1 - cos"]
+    notes = [f"{name}: {shown(ratio, '.3f')} of ours' seconds" for name, ratio in result["seconds_over_ours"].items()]
+    notes += [f"{name} did not run: {reason}" for name, reason in result["not_run"].items()]
+    print_rows(f"{result['shape']}, {result['dtype']}, {result['tokens']} tokens", headings, rows, notes)
 
 
 def keep(result: dict[str, Any], out: Path) -> None:
@@ -300,12 +284,9 @@ def main() -> None:
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--ways", nargs="+", default=(), help="only these, by name, and the two products")
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--memory-of", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     dtypes = [getattr(torch, name) for name in arguments.dtype or ["float32", "bfloat16"]]
-    if arguments.memory_of:
-        return print_memory_of(arguments.memory_of, arguments.shape, dtypes[0], arguments.device, arguments.tokens)
     out = arguments.out or Path(f"results/head-{'forms-' if arguments.ways else ''}{arguments.device}.json")
     for shape in SHAPES if arguments.shape == "all" else [arguments.shape]:
         for dtype in dtypes:
@@ -313,7 +294,6 @@ def main() -> None:
             result = measure(shape, dtype, arguments.device, tokens, arguments.rounds, arguments.ways)
             print_table(result)
             keep(result, out)
-    return None
 
 
 if __name__ == "__main__":

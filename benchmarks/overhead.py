@@ -9,13 +9,11 @@ method are the result.
 """
 
 import argparse
-import multiprocessing
 import os
 import resource
 import statistics
 import sys
 import tempfile
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +21,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
-from common import machine, spread, write_json
-from rich.console import Console
-from rich.table import Table
+from common import in_a_process, machine, print_rows, shown, spread, write_json
 from transformers import PrinterCallback
 from trl import GRPOConfig
 
@@ -79,12 +75,6 @@ def measure(method: str, steps: int, problems: int, updates: int) -> dict[str, A
     }
 
 
-def measure_apart(*arguments: Any) -> dict[str, Any]:
-    """`measure` in a new process."""
-    with ProcessPoolExecutor(max_workers=1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        return pool.submit(measure, *arguments).result()
-
-
 def summary_of(rounds: list[dict[str, Any]], first: list[dict[str, Any]]) -> dict[str, Any]:
     """Medians over rounds, and ratios to the first method's run of the same round."""
     pairs = list(zip(rounds, first, strict=True))
@@ -99,22 +89,21 @@ def summary_of(rounds: list[dict[str, Any]], first: list[dict[str, Any]]) -> dic
 
 
 def print_result(result: dict[str, Any]) -> None:
-    methods = result["methods"]
-    first = next(iter(methods))
-    table = Table(title=f"Seconds per step, GAR's share of them, peak memory; ratios to {first}")
-    for heading in ("method", "s/step", "ratio", "GAR", "MiB", "ratio"):
-        table.add_column(heading, justify="left" if heading == "method" else "right", no_wrap=True)
+    methods, rows = result["methods"], []
     for method, summary in methods.items():
-        step, memory, share = summary["step_ratio"], summary["memory_ratio"], summary["shares"].get("gar")
-        table.add_row(
-            method,
-            f"{summary['seconds']['step']:.3f}",
-            f"{step['median']:.2f} ({step['min']:.2f} to {step['max']:.2f})",
-            f"{share['median']:.1%}" if share else "-",
-            f"{summary['peak_bytes'] / 2**20:.0f}",
-            f"{memory['median']:.2f}",
+        share = summary["shares"].get("gar")
+        rows.append(
+            [
+                method,
+                f"{summary['seconds']['step']:.3f}",
+                shown(summary["step_ratio"]),
+                f"{share['median']:.1%}" if share else "-",
+                f"{summary['peak_bytes'] / 2**20:.0f}",
+                f"{summary['memory_ratio']['median']:.2f}",
+            ]
         )
-    Console().print(table)
+    title = f"Seconds per step, GAR's share of them, peak memory; ratios to {next(iter(methods))}"
+    print_rows(title, ["method", "s/step", "ratio", "GAR", "MiB", "ratio"], rows)
 
 
 def main() -> None:
@@ -132,7 +121,7 @@ def main() -> None:
     rounds: dict[str, list[dict[str, Any]]] = {method: [] for method in arguments.methods}
     for _ in range(arguments.rounds):
         for method, measured in rounds.items():
-            measured.append(measure_apart(method, *sizes))
+            measured.append(in_a_process(measure, method, *sizes))
     first = rounds[arguments.methods[0]][1:]
     methods = {method: summary_of(measured[1:], first) for method, measured in rounds.items()}
     torch.set_num_threads(1)

@@ -7,12 +7,11 @@ adapter of rank 16, forward and backward.
 """
 
 import argparse
-import time
 from collections.abc import Callable
 from typing import Any
 
-import common  # noqa: F401  makes paper importable
 import torch
+from common import clock
 
 from gar import ModelSettings
 from gar.models import load_policy
@@ -22,9 +21,9 @@ from paper.tasks.word_problems import load_word_problems
 def seconds(part: Callable[[], Any]) -> float:
     """CPU seconds of the second of two calls. The first takes memory for the first time."""
     part()
-    start = time.process_time()
+    start = clock("cpu")
     part()
-    return time.process_time() - start
+    return clock("cpu") - start
 
 
 def measure(model: Any, tokenizer: Any, batch: int, tokens: int) -> dict[str, float]:

@@ -17,17 +17,16 @@ Writes results/records-cpu.json.
 """
 
 import argparse
-import json
 import os
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from common import machine, resident_bytes, write_json
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+from common import in_a_process, machine, resident_bytes, write_json
 
 from gar import Status
 from gar.records import (
@@ -113,15 +112,7 @@ def measured(name: str, path: Path) -> dict[str, float]:
     return {"cpu_seconds": time.process_time() - start, "peak_bytes": (resident_bytes("VmHWM") or 0) - before}
 
 
-def in_a_process(name: str, path: Path) -> dict[str, float]:
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    command = [sys.executable, __file__, "--inside", name, str(path)]
-    return json.loads(subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE).stdout)
-
-
 def main() -> None:
-    if sys.argv[1:2] == ["--inside"]:
-        return print(json.dumps(measured(sys.argv[2], Path(sys.argv[3]))))
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, nargs="+", default=[1_000, 10_000, 100_000])
     parser.add_argument("--responses", type=int, default=64)
@@ -140,7 +131,7 @@ def main() -> None:
                 "bytes": sum(path.stat().st_size for path in files),
                 "manifest_bytes": (folder / "run/manifest.jsonl").stat().st_size,
             }
-            readings = {name: in_a_process(name, folder / "run") for name in READINGS}
+            readings = {name: in_a_process(measured, name, folder / "run") for name in READINGS}
         results[str(steps)] = {"files": sizes, "seconds": seconds, "readings": readings}
         print(f"{steps:,} steps of {arguments.responses} responses, a checkpoint every {arguments.save_steps}")
         print(f"  files       {sizes['number']:,}, {sizes['bytes'] / 1e6:,.0f} MB", end=", ")

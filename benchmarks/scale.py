@@ -13,13 +13,12 @@ points. Writes results/scale-DEVICE.json.
 import argparse
 import os
 import statistics
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
-from common import machine, write_json
+from common import clock, machine, print_rows, write_json
 from torch import Tensor
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
@@ -102,18 +101,6 @@ def anchors(device: str, number: int) -> Callable[[], Any]:
     return call
 
 
-def seconds(call: Callable[[], Any], device: str) -> float:
-    if device == "cuda":
-        torch.cuda.synchronize()
-        start = time.perf_counter()
-        call()
-        torch.cuda.synchronize()
-        return time.perf_counter() - start
-    start = time.process_time()
-    call()
-    return time.process_time() - start
-
-
 def line(xs: list[int], ys: list[float]) -> dict[str, float]:
     """Least squares, and how straight and how proportional the points are."""
     mean_x, mean_y = statistics.fmean(xs), statistics.fmean(ys)
@@ -138,9 +125,10 @@ def run(device: str, rounds: int) -> dict[str, Any]:
     for number in range(rounds + 1):  # the first is a warm-up
         for name, points in cases.items():
             for x, call in points.items():
-                taken = seconds(call, device)
+                start = clock(device)
+                call()
                 if number:
-                    times[name][x].append(taken)
+                    times[name][x].append(clock(device) - start)
     result = {}
     for name, points in times.items():
         medians = {x: statistics.median(values) for x, values in points.items()}
@@ -149,16 +137,13 @@ def run(device: str, rounds: int) -> dict[str, Any]:
 
 
 def print_table(result: dict[str, Any]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table("varied", "R^2", "proportional part", "seconds at each")
+    rows = []
     for name, fit in result["varied"].items():
         points = ", ".join(f"{x}: {y:.3g}" for x, y in fit["seconds"].items())
         proportional = fit["proportional_part_at_the_largest"]
         straight = f"{fit['r_squared']:.3f}" if proportional > FLAT else "-"
-        table.add_row(name, straight, f"{proportional:.2f}", points)
-    Console(width=110).print(table)
+        rows.append([name, straight, f"{proportional:.2f}", points])
+    print_rows("Cost by size", ["varied", "R^2", "proportional part", "seconds at each"], rows)
 
 
 def main() -> None:

@@ -28,9 +28,7 @@ from typing import Any
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import torch
-from common import machine, resident_bytes, spread, write_json
-from rich.console import Console
-from rich.table import Table
+from common import machine, print_rows, resident_bytes, shown, spread, write_json
 from torch import Tensor
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
@@ -197,20 +195,15 @@ def largest_difference(expected: Sequence[float], actual: Sequence[float]) -> fl
 
 
 def print_result(result: dict[str, Any]) -> None:
-    settings = result["settings"]
-    table = Table(title=f"{settings['responses']} responses, {settings['response_tokens']} tokens")
-    for heading in ("way", "tokens/s", "ratio to one by one", "padded", "peak MiB"):
-        table.add_column(heading, justify="left" if heading == "way" else "right", no_wrap=True)
+    settings, rows = result["settings"], []
     for name, speed in result["tokens_per_second"].items():
-        ratio = result["ratio_to_one_by_one"][name]
         label = f"batched, {name}" + (", default" if name == str(DEFAULT) else "") if name.isdigit() else name
         padded = f"{result['padded_fraction'][name]:.1%}" if name.isdigit() else "-"
         peak = f"{result['peak_bytes'][name] / 2**20:.0f}" if name in result["peak_bytes"] else "-"
-        ratios = f"{ratio['median']:.2f} ({ratio['min']:.2f} to {ratio['max']:.2f})"
-        table.add_row(label, f"{speed:.0f}", ratios, padded, peak)
-    console = Console()
-    console.print(table)
-    console.print(f"Largest difference of two alignments: {result['largest_alignment_difference']:.1e}")
+        rows.append([label, f"{speed:.0f}", shown(result["ratio_to_one_by_one"][name]), padded, peak])
+    title = f"{settings['responses']} responses, {settings['response_tokens']} tokens"
+    notes = [f"Largest difference of two alignments: {result['largest_alignment_difference']:.1e}"]
+    print_rows(title, ["way", "tokens/s", "ratio to one by one", "padded", "peak MiB"], rows, notes)
 
 
 def main() -> None:

@@ -22,14 +22,13 @@ import argparse
 import copy
 import os
 import statistics
-import time
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, get_args
 
 import torch
 import torch.nn.functional as F
-from common import machine, peak_memory, spread, write_json
+from common import clock, machine, peak_memory, print_rows, shown, spread, write_json
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 from transformers import Qwen3Config, Qwen3ForCausalLM
@@ -102,16 +101,10 @@ class Bench:
         width = config.num_attention_heads * config.head_dim
         return ModelShape(parameters, config.num_hidden_layers, width, config.hidden_size, config.vocab_size)
 
-    def clock(self) -> float:
-        if self.device == "cuda":
-            torch.cuda.synchronize()
-            return time.perf_counter()
-        return time.process_time()
-
     def timed(self, section: Callable[[], Any]) -> Any:
-        start = self.clock()
+        start = clock(self.device)
         result = section()
-        self.signal_seconds += self.clock() - start
+        self.signal_seconds += clock(self.device) - start
         return result
 
     # The step.
@@ -238,13 +231,13 @@ def run(
     sections: dict[str, list[float]] = {name: [] for name in ways}
     for number in range(rounds + (device == "cuda")):  # a GPU's first round is its warm-up
         for name, way in ways.items():
-            bench.signal_seconds, start = 0.0, bench.clock()
+            bench.signal_seconds, start = 0.0, clock(device)
             way()
             if number >= (device == "cuda"):
-                seconds[name].append(bench.clock() - start)
+                seconds[name].append(clock(device) - start)
                 sections[name].append(bench.signal_seconds)
             print(
-                f"round {number}, {name}: {bench.clock() - start:.1f} s, {bench.signal_seconds:.2f} s for the signal",
+                f"round {number}, {name}: {clock(device) - start:.1f} s, {bench.signal_seconds:.2f} s for the signal",
                 flush=True,
             )
     shape = bench.shape()
@@ -266,24 +259,17 @@ def run(
 
 
 def print_table(result: dict[str, Any]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    title = f"{result['model']}, {result['dtype']}, a plain step of {result['plain_step_seconds']:.1f} s"
-    table = Table("way", "share of the step", "counted", "measured / counted", "with generation", title=title)
+    rows = []
     for name, share in result["share_of_the_step"].items():
         counted = result["predicted_share"].get(name)
-        table.add_row(
-            name, f"{share['median']:.2%} ({share['min']:.2%} to {share['max']:.2%})",
-            *(("-", "-") if counted is None else (f"{counted:.2%}", f"{share['median'] / counted:.2f}")),
-            f"{share['median'] * (1 - GENERATION_SHARE):.2%}",
-        )  # fmt: skip
-    console = Console(width=110)
-    console.print(table)
-    whole = result["difference_of_whole_steps_captured"]
-    console.print(f"Whole steps, captured less plain: {whole['median']:.2%} ({whole['min']:.2%} to {whole['max']:.2%})")
+        beside = ("-", "-") if counted is None else (f"{counted:.2%}", f"{share['median'] / counted:.2f}")
+        rows.append([name, shown(share, ".2%"), *beside, f"{share['median'] * (1 - GENERATION_SHARE):.2%}"])
+    headings = ["way", "share of the step", "counted", "measured / counted", "with generation"]
+    notes = [f"Whole steps, captured less plain: {shown(result['difference_of_whole_steps_captured'], '.2%')}"]
     if result["peak_bytes"] is not None:
-        console.print(f"Peak: {result['peak_bytes'] / 1e9:.2f} GB, counted {result['counted_bytes'] / 1e9:.2f} GB")
+        notes.append(f"Peak: {result['peak_bytes'] / 1e9:.2f} GB, counted {result['counted_bytes'] / 1e9:.2f} GB")
+    title = f"{result['model']}, {result['dtype']}, a plain step of {result['plain_step_seconds']:.1f} s"
+    print_rows(title, headings, rows, notes)
 
 
 def main() -> None:

@@ -1,6 +1,7 @@
 """Rules that no linter has: one name for one thing, and no test that waits for ever."""
 
 import ast
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,13 @@ def test_a_public_class_has_a_name_that_no_other_class_has():
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places[node.name].add(path)
     assert not {name: where for name, where in places.items() if len(where) > 1}
+
+
+def test_nothing_builds_an_object_past_its_constructor():
+    """A class with a constructor of its own shows what such an object has."""
+    for folder in ("src", "tests", "paper"):
+        for path in (TESTS.parent / folder).rglob("*.py"):
+            assert not re.findall(r"(?<!super\(\))\.__new__\(", path.read_text()), path
 
 
 def endless(source: str) -> Iterator[str]:

@@ -43,12 +43,15 @@ class ProblemTable(LazyProblems):
         path: The file.
         digest: A checksum of its rows.
         prompt_bytes: A number of UTF-8 bytes that no prompt exceeds, however it is normalized, [rows]. -1 if unknown.
+        rows: The rows of the file, if it is open.
     """
 
-    def __init__(self, path: Path, digest: str, prompt_bytes: np.ndarray | None = None):
+    def __init__(
+        self, path: Path, digest: str, prompt_bytes: np.ndarray | None = None, *, rows: pa.Table | None = None
+    ):
         self.path, self.digest = path, digest
         with system_errors(path, "read"):
-            self._rows: pa.Table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
+            self._rows: pa.Table = pa.ipc.open_file(pa.memory_map(str(path))).read_all() if rows is None else rows
         self.prompt_bytes = np.full(len(self._rows), -1) if prompt_bytes is None else prompt_bytes
         self.notes: list[str] = []
         """What was dropped and what lacks an anchor."""
@@ -96,8 +99,8 @@ class ProblemTable(LazyProblems):
         return other
 
     def _copy(self) -> "ProblemTable":
-        other = ProblemTable.__new__(ProblemTable)
-        vars(other).update(vars(self))
+        other = ProblemTable(self.path, self.digest, self.prompt_bytes, rows=self._rows)
+        other.notes, other._chosen, other._render = self.notes, self._chosen, self._render
         return other
 
     @property

@@ -154,17 +154,19 @@ def step_before_training(args: Any, chunks: list[Any], share: dict[str, Any], po
         raise TrainingBegins
 
     class Actor(module.MegatronTrainRayActor):
+        def __init__(self):  # without the model that slime's loads
+            self.args, self.model, self.rollout_data_postprocess = args, chunks, postprocess
+            self.optimizer = self.opt_param_scheduler = None
+            self.weights_backuper, self._active_model_tag = Weights(), "actor"
+
         def compute_log_prob(self, *arguments: Any, store_prefix: str = "") -> Any:
             passes.append(store_prefix)
             return super().compute_log_prob(*arguments, store_prefix=store_prefix)
 
-    actor = object.__new__(Actor)
-    actor.args, actor.model, actor.rollout_data_postprocess = args, chunks, postprocess
-    actor.optimizer = actor.opt_param_scheduler = None
-    actor.weights_backuper, actor._active_model_tag = Weights(), "actor"
     torch._dynamo.config.disable = True  # slime compiles its log-probabilities, which takes a minute on a CPU
     module.Timer().start_time.setdefault("train_wait", 0.0)
     module.train = train
+    actor = Actor()
     try:
         actor.train_actor(0, share)
     except TrainingBegins:
@@ -189,8 +191,7 @@ def through_slime(checkout: str, layout: str) -> dict[str, Any]:
             args = arguments(layout, **changes)
             data = plugin.convert_samples(args, samples())
             raw = {key: data[key] for key in ("tokens", "response_lengths", "prompt")}
-            actor = object.__new__(MegatronTrainRayActor)
-            actor.args = args
+            actor = bare(MegatronTrainRayActor, args=args)
             share = actor._get_rollout_data(split(args, chunks, data))
             passes = step_before_training(args, chunks, share, plugin.postprocess)
             hooks = [module._forward_pre_hooks for chunk in chunks for module in chunk.modules()]
@@ -208,13 +209,21 @@ def split(args: Any, chunks: list[Any], data: dict[str, Any]) -> list[Any]:
     from megatron.core import mpu
     from slime.ray.rollout import RolloutManager
 
-    manager = object.__new__(RolloutManager)
-    manager.args = args
-    manager.train_parallel_config = {
+    config = {
         "dp_size": mpu.get_data_parallel_world_size(), "cp_size": mpu.get_context_parallel_world_size(),
         "vpp_size": len(chunks), "microbatch_group_size_per_vp_stage": 2 if len(chunks) > 1 else 1,
     }  # fmt: skip
-    return manager._split_train_data_by_dp(data)
+    return bare(RolloutManager, args=args, train_parallel_config=config)._split_train_data_by_dp(data)
+
+
+def bare(kind: Any, **values: Any) -> Any:
+    """One of slime's objects with these attributes alone, without what its constructor starts."""
+
+    class Bare(kind):
+        def __init__(self):
+            vars(self).update(values)
+
+    return Bare()
 
 
 def log(args: Any, share: dict[str, Any]) -> dict[str, float]:

@@ -24,15 +24,19 @@ def test_agent_loop_sends_the_policys_mask_to_the_reward_manager(tied):
     config, tokenizer = compose_config(tied, "gar.verify.format=none"), AutoTokenizer.from_pretrained(tied)
     manager = GarRewardManager(config, tokenizer, compute_score=None)
     agents = load_class_from_fqn(AGENT_LOOP_MANAGER)(config, None)
-    worker = object.__new__(agents.agent_loop_workers_class.__ray_metadata__.modified_class)
-    worker.processor, worker.mm_processor_kwargs = None, {}
-    worker.reward_loop_worker_handles = [SimpleNamespace(compute_score=SimpleNamespace(remote=manager.run_single))]
+
+    class Worker(agents.agent_loop_workers_class.__ray_metadata__.modified_class):
+        def __init__(self):  # without the servers that verl's starts
+            self.processor, self.mm_processor_kwargs = None, {}
+            score = SimpleNamespace(remote=manager.run_single)
+            self.reward_loop_worker_handles = [SimpleNamespace(compute_score=score)]
+
     turns = [(tokenizer.encode(text), own) for text, own in TURNS]
     output = AgentLoopOutput(
         prompt_ids=tokenizer.encode("3+4="), response_ids=[token for ids, _ in turns for token in ids],
         response_mask=[own for ids, own in turns for _ in ids], metrics={},
     )  # fmt: skip
-    manager.loop.run_until_complete(worker._compute_score([output], {"reward_model": {"ground_truth": "7"}}))
+    manager.loop.run_until_complete(Worker()._compute_score([output], {"reward_model": {"ground_truth": "7"}}))
     assert output.extra_fields.pop("reward_extra_info")["status"] == "wrong"
     assert output.extra_fields == {}
 

@@ -153,12 +153,13 @@ def _slime_train_data(args: Any, samples: list[Any]) -> dict[str, Any]:
     """The output of slime's own converter, a method of its manager that reads three attributes."""
     from slime.ray.rollout import RolloutManager
 
-    manager_class = RolloutManager.__ray_metadata__.modified_class  # the class below @ray.remote
-    manager = object.__new__(manager_class)
-    manager.args = args
-    manager.custom_reward_post_process_func = None
-    manager.custom_convert_samples_to_train_data_func = None
-    return manager._convert_samples_to_train_data(samples)
+    class _Converter(RolloutManager.__ray_metadata__.modified_class):  # the class below @ray.remote
+        def __init__(self) -> None:  # without the processes that slime's starts
+            self.args = args
+            self.custom_reward_post_process_func = None
+            self.custom_convert_samples_to_train_data_func = None
+
+    return _Converter()._convert_samples_to_train_data(samples)
 
 
 def _check_samples(samples: Sequence[Any], *, needs_anchors: bool) -> None:

@@ -2,7 +2,7 @@ r"""Find the boxes of a text, \boxed{7}, in linear time, and the answer that the
 
 import re
 
-from gar.verify.words import DOUBTS, NEVER, WORDS, lower_words
+from gar.verify.words import DATA, DOUBTS, NEVER, WORDS, lower_words
 
 MAX_ANSWER_CHARS = 2_000  # the longest of IMO-AnswerBench's 400 has under 200
 
@@ -16,6 +16,12 @@ _JOINED = re.compile(
 )
 _NAMED_AFTER = re.compile(
     r"[\s$).\]]*(?:is|was)\s+(?:indeed\s+)?(?:the|our|my)\s+(?:(?:final|correct|right)\s+)*answer\b", re.IGNORECASE
+)
+_NAMED_BEFORE = re.compile(
+    r"(?P<before>.*)\banswers?\b[^.!?\n]{0,80}?(?:\b(?:is|are)\b|[:=])[\s$(\[*\\]*\Z", re.IGNORECASE | re.DOTALL
+)
+_TAKEN_BACK = re.compile(
+    rf"\W{{0,40}}(?:{'|'.join(map(re.escape, DATA['taken_back']['starts']))})(?!\w)", re.IGNORECASE
 )
 # The words that touch a box, across marks of formulas.
 _WORDS_BEFORE = re.compile(r"[A-Za-z' ]*[^\w.,;:!?]*\Z")
@@ -55,13 +61,28 @@ def box_lists(text: str) -> list[list[Box]]:
 
 
 def boxed_answer(text: str, lists: list[list[Box]]) -> tuple[str, int] | None:
-    """The answer in the last of the boxes, or in those that are named the answer, and where it ends."""
+    """The answer in the last of the boxes, or in the last that are named the answer, and where it ends."""
     if not lists:
         return None
-    named = (boxes for boxes in lists if _NAMED_AFTER.match(text, boxes[-1][3]))
-    boxes, stop = next(((boxes, len(text)) for boxes in named), (lists[-1], lists[-1][-1][3]))
+    named = [boxes for boxes in lists if _is_named(text, boxes)]
+    boxes = named[-1] if named and not _is_taken_back_later(text, named[-1][-1][3]) else lists[-1]
     answer = _contents(text, boxes) if len(boxes) > 1 else _in_context(text, boxes[0])
-    return (answer, stop) if answer else None
+    return (answer, boxes[-1][3]) if answer else None
+
+
+def is_taken_back(text: str, start: int) -> bool:
+    """Whether the text from a place on begins by taking back what is before it: `Wait, that is wrong`."""
+    return _TAKEN_BACK.match(text, start) is not None
+
+
+def _is_taken_back_later(text: str, start: int) -> bool:
+    return any(is_taken_back(text, mark.end()) for mark in SENTENCE_MARK.finditer(text, start))
+
+
+def _is_named(text: str, boxes: list[Box]) -> bool:
+    """Whether the words before or after a box name it the answer."""
+    phrase = _NAMED_BEFORE.match(text[max(0, boxes[0][0] - 160) : boxes[0][0]])
+    return bool(_NAMED_AFTER.match(text, boxes[-1][3]) or (phrase and not is_open(phrase["before"])))
 
 
 def is_open(before: str) -> bool:

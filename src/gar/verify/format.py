@@ -14,7 +14,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gar.types import ResponseFormat, Tags
-from gar.verify.boxes import MAX_ANSWER_CHARS, SENTENCE_MARK, box_lists, boxed_answer, is_open, last_boxed
+from gar.verify.boxes import (
+    MAX_ANSWER_CHARS,
+    SENTENCE_MARK,
+    box_lists,
+    boxed_answer,
+    is_open,
+    is_taken_back,
+    last_boxed,
+)
 from gar.verify.markers import last_tagged, outside_thinking
 from gar.verify.quantities import without_mark_at_end, without_marks
 from gar.verify.sentences import sentence_value
@@ -49,9 +57,6 @@ _NAME = re.compile(
 _JSON_VALUE = re.compile(r"""(?P<quote>["'])(?P<text>.*?)(?<!\\)(?P=quote)|(?P<bare>\[[^]]*\]|[^,}\n]*)""")
 _POLITE_START = r"(?i:[^\w\n]*(?:" + "|".join(map(re.escape, DATA["polite"]["starts"])) + r")\b)"
 _POLITE = re.compile(_POLITE_START)
-_TAKEN_BACK = re.compile(
-    rf"\W{{0,40}}(?:{'|'.join(map(re.escape, DATA['taken_back']['starts']))})(?!\w)", re.IGNORECASE
-)
 # Not after a single letter (`C. 12 km`), unless something polite follows.
 _SENTENCE_END = re.compile(
     rf"(?<=[.!?])[*$)\"]*\s+(?={_POLITE_START})|(?<=[.!?])(?<!\b[A-Za-z]\.)(?<!\b[DMS][rst]\.)(?<!Mrs\.)(?<!\.\.)"
@@ -145,12 +150,9 @@ def _think_answer_fault(text: str, tags: Tags, *, prefilled_think: bool) -> str:
 def _free_answer(text: str, tags: Tags) -> str | None:
     tagged = last_tagged(text, tags, known=True)
     text = tagged or text
-    lists = box_lists(text)
-    box = boxed_answer(text, lists)
-    # One box decides if nothing after it announces an answer. Of several an announcement may name one.
-    announced = _announced(text, since=lists[0][-1][3] if len(lists) == 1 else 0)
-    found = max(filter(None, (announced, box)), key=lambda answer: answer[1], default=None)
-    if found and not _TAKEN_BACK.match(text, found[1]):
+    box = boxed_answer(text, box_lists(text))
+    found = _announced(text, since=box[1] if box else 0) or box
+    if found and not is_taken_back(text, found[1]):
         return found[0]
     return _last_sentence(text[found[1] :]) if found else tagged or _last_sentence(text) or None
 

@@ -165,7 +165,7 @@ def _read_value(answer: str, gold: Gold, prompt: str) -> Graded | Quantity:
 def _quantity(answer: str, gold: Gold, prompt: str) -> Quantity:
     quantity = read_answer(answer, _nouns(prompt), letters=gold.letters)
     value = quantity.value
-    if "," in value and "," not in gold.value:
+    if "," in value and (gold.number is not None or "," not in gold.value):
         value = _THOUSANDS.sub(lambda number: number[0].replace(",", ""), value)
     exact, rounded, _ = value.partition(r"\approx")
     if rounded and "." not in gold.value:

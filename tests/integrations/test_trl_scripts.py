@@ -13,13 +13,14 @@ from typing import Any
 
 import pytest
 from transformers import AutoTokenizer
-from trl.rewards import accuracy_reward, think_format_reward
+from trl.rewards import accuracy_reward
 
 from gar import ConfigError, Verifier
+from gar.integrations.trl.deciding import find_decider
 from tests.integrations.test_trl_dropin import ROWS, planned_trainer, reward_model, save_policy
 from tests.support.errors import raises
 
-TAGS = ("think", "reasoning", "answer", "SOLUTION")
+TAGS = ("think", "answer")
 WORDS = (
     "<unk>", "<eos>", "<pad>", "3+4=", "2+5=", "add", "count", "on", "so", "\n", "\\boxed{7}", "\\boxed{8}", "7", "8",
     *(f"<{tag}>" for tag in TAGS), *(f"</{tag}>" for tag in TAGS),
@@ -30,59 +31,10 @@ def texts(completions: list) -> list[str]:
     return [completion[0]["content"] for completion in completions]
 
 
-def tagged(text: str, tag: str) -> str:
-    return text.rpartition(f"<{tag}>")[2].partition(f"</{tag}>")[0].strip()
-
-
-# Five functions on GSM8K: the format is paid in parts, correctness comes last.
-
-
-def xmlcount_reward(completions: list, **_: Any) -> list[float]:
-    return [0.125 * sum(text.count(f"<{tag}>") == 1 for tag in ("reasoning", "answer")) for text in texts(completions)]
-
-
-def soft_format_reward(completions: list, **_: Any) -> list[float]:
-    pattern = r"<reasoning>.*?</reasoning>\s*<answer>.*?</answer>"
-    return [0.5 if re.match(pattern, text, re.DOTALL) else 0.0 for text in texts(completions)]
-
-
-def strict_format_reward(completions: list, **_: Any) -> list[float]:
-    pattern = r"^<reasoning>\s\n.*?\n\s</reasoning>$"
-    return [0.5 if re.match(pattern, text) else 0.0 for text in texts(completions)]
-
-
-def int_reward(completions: list, **_: Any) -> list[float]:
-    return [0.5 if tagged(text, "answer").isdigit() else 0.0 for text in texts(completions)]
-
-
 def correctness_reward(prompts: list, completions: list, answer: list, **_: Any) -> list[float]:
     return [
         2.0 if re.findall(r"\d", t)[-1] == gold else 0.0 for t, gold in zip(texts(completions), answer, strict=True)
     ]
-
-
-# Four functions of a notebook: partial credit for near answers.
-
-
-def match_format_exactly(completions: list, **_: Any) -> list[float]:
-    return [3.0 if re.search(r"</think>\s*<SOLUTION>.+</SOLUTION>", text) else 0.0 for text in texts(completions)]
-
-
-def match_format_approximately(completions: list, **_: Any) -> list[float]:
-    marks = ("<think>", "</think>", "<SOLUTION>", "</SOLUTION>")
-    return [sum(0.5 if text.count(mark) == 1 else -1.0 for mark in marks) for text in texts(completions)]
-
-
-def check_answer(prompts: list, completions: list, answer: list, **_: Any) -> list[float]:
-    digits = [int(re.findall(r"\d", text)[-1]) for text in texts(completions)]
-    return [3.0 if d == int(a) else 0.5 if abs(d - int(a)) < 2 else -1.5 for d, a in zip(digits, answer, strict=True)]
-
-
-def check_numbers(prompts: list, completions: list, answer: list, **_: Any) -> list[float]:
-    return [1.5 if a in text else -0.5 for text, a in zip(texts(completions), answer, strict=True)]
-
-
-# One function and an optional second, of a toolkit: partials that keep the name of what they wrap.
 
 
 def scaled_accuracy(completions: list, scale: float, **columns: Any) -> list[float]:
@@ -96,10 +48,6 @@ def format_reward(completions: list, **_: Any) -> list[float]:
 def tag_count_reward(completions: list, **_: Any) -> list[float]:
     marks = ("<think>", "</think>", "<answer>", "</answer>")
     return [sum(0.25 for mark in marks if text.count(mark) == 1) for text in texts(completions)]
-
-
-def equation_reward_func(completions: list, answer: list, **_: Any) -> list[float]:
-    return [float(tagged(text, "answer") == gold) for text, gold in zip(texts(completions), answer, strict=True)]
 
 
 class LengthReward:
@@ -129,26 +77,9 @@ def solved_its_task(values: dict[str, float | None]) -> bool:
     return max(math or 0.0, code or 0.0) == 1
 
 
-def exact(values: dict[str, float | None]) -> bool:
-    return values["check_answer"] == 3
-
-
 FREE = ("add so \\boxed{7}", "count so so \\boxed{7}", "add so \\boxed{8}", "on \\boxed{8}")
 ANSWER = ("<think> add </think> <answer> 7 </answer>", "count so 7", "<think> on </think> <answer> 8 </answer>", "8")
-BOTH = ("<think> add </think> <answer> 7 </answer>", "so <answer> 7 </answer>", *ANSWER[2:])
 BOXED = ("<think> add </think> \\boxed{7}", "count so \\boxed{7}", "<think> on </think> \\boxed{8}", "\\boxed{8}")
-DEMO = (
-    "<reasoning> \n add \n </reasoning> \n <answer> \n 7 \n </answer>",
-    "count so 7",
-    "<reasoning> \n on \n </reasoning> \n <answer> \n 8 \n </answer>",
-    "so 8",
-)
-NOTEBOOK = (
-    "<think> add </think> <SOLUTION> 7 </SOLUTION>",
-    "count 7",
-    "<think> on </think> <SOLUTION> 8 </SOLUTION>",
-    "8",
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,34 +95,12 @@ class Script:
 
 
 SCRIPTS = {
-    "GSM8K demo": Script(
-        functions=lambda _: [
-            xmlcount_reward, soft_format_reward, strict_format_reward, int_reward, correctness_reward,
-        ],
-        responses=DEMO, shown="correctness_reward", correct=correctness_reward,
-    ),
-    "notebook": Script(
-        functions=lambda _: [match_format_exactly, match_format_approximately, check_answer, check_numbers],
-        responses=NOTEBOOK, shown="check_answer", correct=exact,
-    ),
     "toolkit": Script(
         functions=lambda _: [
             update_wrapper(partial(scaled_accuracy, scale=2.0), accuracy_reward), format_reward, tag_count_reward
         ],
         responses=BOXED, shown="scaled_accuracy", correct="scaled_accuracy",
         names="scaled_accuracy format_reward tag_count_reward",
-    ),
-    "two of TRL's": Script(
-        functions=lambda _: [think_format_reward, accuracy_reward], responses=BOXED, shown="accuracy_reward",
-        correct="accuracy_reward",
-    ),
-    "cookbook": Script(
-        functions=lambda _: [format_reward, accuracy_reward], responses=BOXED, shown="accuracy_reward",
-        correct=accuracy_reward,
-    ),
-    "countdown": Script(
-        functions=lambda _: [format_reward, equation_reward_func], responses=BOTH, shown="equation_reward_func",
-        correct=equation_reward_func,
     ),
     "LoRA with a callable object": Script(
         functions=lambda _: [LengthReward(), correctness_reward], responses=FREE, shown="correctness_reward",
@@ -207,10 +116,6 @@ SCRIPTS = {
     "reward model and format": Script(
         functions=lambda policy: [format_reward, reward_model(policy, len(WORDS))], responses=FREE, shown="policy",
         correct="policy", names="format_reward policy", grades=True,
-    ),
-    "reward model alone": Script(
-        functions=lambda policy: [reward_model(policy, len(WORDS))], responses=FREE, shown="policy",
-        correct=lambda values: values["policy"] >= 0.5, names="policy",
     ),
 }  # fmt: skip
 
@@ -232,7 +137,7 @@ def test_a_scripts_list_pays_right_responses_alone_or_is_an_error(policy: Path, 
         "args": {"max_completion_length": 20},
     }
     with raises(ConfigError, "correct", ", ".join(names), f'correct="{script.shown}",'):
-        planned_trainer(policy, tmp_path, **options)
+        find_decider(functions, None)
     trainer, records = planned_trainer(policy, tmp_path, correct=script.correct, **options)
     if script.grades:
         with pytest.warns(UserWarning, match=r"policy decides .* returned 0.5"):
@@ -322,6 +227,12 @@ def test_an_environment_that_rewards_is_one_of_the_functions(
         trainer, records = planned_trainer(policy, tmp_path, reward_funcs=functions, correct=correct, **given)
         trainer.train()
         assert [row.verified for row in records[:4]] == right
+
+
+def test_the_error_without_correct_proposes_a_name_that_speaks_of_right_answers():
+    for names, proposed in ((["check_answer", "check_numbers"], "check_answer"), (["format", "judge"], "judge")):
+        with raises(ConfigError, "correct", f'correct="{proposed}",'):
+            find_decider([seven, long], None, names)
 
 
 def test_what_does_not_name_a_decider_is_an_error(policy: Path, tmp_path: Path):

@@ -50,20 +50,24 @@ def test_commands_about_files_load_nothing_slow_that_they_do_not_need(write_rows
     path = write_rows({"prompt": "1+1=", "answer": "2", "expert_solution": "The answer is 2."})
     heavy = ["torch", "transformers", "trl", "datasets", "matplotlib", "scipy.stats", "sympy"]
     readers = [*heavy, "pandas"]
-    run, model = str(make_run(tmp_path, rollouts={})), write_evaluation(tmp_path, "model", [1, 2])
-    code = (
-        "import json, sys\nfrom gar.cli.main import main\narguments, unwanted = json.loads(sys.argv[1])\n"
-        "print(main(arguments), sorted({*unwanted} & {*sys.modules}))"
-    )
-    for arguments, unwanted in (
+    run = str(make_run(tmp_path, rollouts={}))
+    models = [write_evaluation(tmp_path, name, correct) for name, correct in (("a", [1, 2]), ("b", [2, 4]))]
+    commands = (
         (["data", "check", path], [*readers, "numpy", "pyarrow"]),
         (["data", "prepare", path, str(tmp_path / "drawn.jsonl"), "--num-problems", "1"], readers),
-        (["eval", "table", model], heavy),
+        (["eval", "table", *models], heavy),
         (["report", run], heavy),
-    ):
-        told = completed([sys.executable, "-c", code, json.dumps([arguments, unwanted])])
-        assert told.stderr == "", arguments  # no progress bar where stderr is no terminal
-        assert told.stdout.endswith("\n0 []\n"), (arguments, told.stdout)
+    )  # in one process, the lightest first
+    code = (
+        "import contextlib, io, json, sys\nfrom gar.cli.main import main\n"
+        "for arguments, unwanted in json.loads(sys.argv[1]):\n"
+        "    with contextlib.redirect_stdout(io.StringIO()):\n"
+        "        status = main(arguments)\n"
+        "    print(arguments[:2], status, sorted({*unwanted} & {*sys.modules}))"
+    )
+    told = completed([sys.executable, "-c", code, json.dumps(commands)])
+    assert told.stderr == ""  # no progress bar where stderr is no terminal
+    assert told.stdout == "".join(f"{arguments[:2]} 0 []\n" for arguments, _ in commands)
 
 
 def test_main_answers_on_stdout_and_explains_on_stderr(capsys):

@@ -1,6 +1,4 @@
 import re
-import subprocess
-import sys
 
 import pytest
 
@@ -93,9 +91,3 @@ def test_check_problems_names_the_answer_of_a_solution_whose_process_was_killed(
     report = check_problems(write_rows(ours(1, answer="x^2", expert_solution=r"\boxed{y^2}")), compare=True)
     (found,) = report.comparisons[Status.TIMEOUT]
     assert found.endswith("expert solution ends in 'y^2', gold is 'x^2' (killed after 5 s)")
-
-
-def test_a_check_of_a_text_file_does_not_import_arrow(write_rows):
-    code = "import sys; from gar.cli.main import main; main(sys.argv[1:]); assert 'pyarrow' not in sys.modules"
-    command = [sys.executable, "-c", code, "data", "check", write_rows(ours(1))]
-    assert subprocess.run(command, timeout=600, capture_output=True).returncode == 0

@@ -5,8 +5,6 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import pytest
-
 import gar.scoring.files
 import gar.scoring.io
 from gar.cli.main import main
@@ -52,15 +50,6 @@ def test_score_flags_set_columns_sections_and_output_and_ctrl_c_says_how_to_go_o
     assert (job.signal.kind, job.reward.bonus_weight, job.limit, job.device) == ("gradient", 0.1, 9, "cuda:1")
     assert job.model_settings().dtype == "bfloat16"
     assert parse("--format", "none").verify.format == parse("--format=none").verify.format == "none"
-
-
-def test_score_explains_wrong_usage(capsys):
-    for arguments, text in ((["--format", "boxd"], "boxed"),):
-        with pytest.raises(SystemExit) as ended:
-            main(["score", "M", "f.jsonl", *arguments])
-        captured = capsys.readouterr()
-        assert (ended.value.code, captured.out) == (2, "")
-        assert text in " ".join(captured.err.replace("│", " ").split())
 
 
 def test_score_writes_beside_nobody_and_prints_a_summary(tmp_path, monkeypatch, capsys):

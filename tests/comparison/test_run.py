@@ -164,10 +164,8 @@ def files(folder: Path) -> dict[str, bytes]:
     ("name", "damage"),
     [
         ("evaluation/after.json", flip),
-        ("evaluation/after.json", Path.unlink),
         ("rollouts/steps-000001-000003.parquet", Path.unlink),
         ("config.yaml", flip),
-        ("run.json", flip),
         ("run.json", Path.unlink),
         ("result.json", flip),
     ],

@@ -46,11 +46,6 @@ def by_all_draws(num_right, wrong_votes, num_abstained, k):
     return sum(shares) / len(shares)
 
 
-def test_majority_at_k_of_all_samples_is_the_plain_vote():
-    votes = {(13, 12): 1.0, (12, 13): 0.0, (12, 12): 0.5}
-    assert {(right, most): majority_at_k(right, (most, 7), 0, right + most + 7) for right, most in votes} == votes
-
-
 @settings(max_examples=300)
 @given(st.integers(0, 40), st.lists(st.integers(1, 40), max_size=20).map(tuple), st.integers(0, 20))
 @example(0, (), 3)

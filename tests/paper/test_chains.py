@@ -2,12 +2,11 @@
 
 import random
 import re
-from collections import Counter
 from dataclasses import replace
 
 import pytest
 
-from gar.data.arithmetic import NUM_PROBLEMS, WORDINGS, running_values
+from gar.data.arithmetic import WORDINGS, running_values
 from gar.errors import DataError
 from gar.types import Problem
 from paper.tasks import make_model
@@ -29,23 +28,7 @@ from tests.support.errors import raises
 
 pytestmark = pytest.mark.paper
 PROBLEM = Problem(id="p", prompt="3+4*7-2=", answer="7")
-SPLITS = tuple(NUM_PROBLEMS)
 ALL_METHODS = tuple(dict.fromkeys(method for task in TASKS.values() for method in task.methods))
-
-
-def test_which_way_swaps_methods_with_the_parity_of_the_first_digit_and_whose_voice_is_in_words():
-    kinds = Counter()
-    for problem in load_task("which-way", "train"):
-        (anchor,) = problem.anchors
-        parsed = parse_solution(anchor.text)
-        assert parsed.method == ("stepwise" if int(problem.prompt[0]) % 2 else "prefix")
-        assert (parsed.values, parsed.answer) == (running_values(problem), problem.answer)
-        kinds[parsed.method, parsed.wording] += 1
-    assert len(kinds) == 4
-    assert min(kinds.values()) > 400  # 2,000 in four equal parts: six standard deviations are 116
-    # The expert of the other task writes in words.
-    parsed = [parse_solution(p.anchors[0].text) for split in SPLITS for p in load_task("whose-voice", split)]
-    assert {(one.method, one.wording) for one in parsed} == {("stepwise", "words")}
 
 
 @pytest.mark.parametrize("name", ["which-way", "whose-voice"])

@@ -8,9 +8,9 @@ from typing import Any
 
 import pandas as pd
 
-from gar.evaluation import markdown_text, mean_and_sd
+from gar.evaluation import markdown_text
 from gar.records import open_run
-from paper.comparisons.results import read_results
+from paper.comparisons.results import mean_text, read_results
 
 WINDOW = 10
 
@@ -35,18 +35,14 @@ def table() -> pd.DataFrame:
         rows.append(
             {
                 "row": label,
-                **{f"pass@{k}": _mean([run.sets["test"].known_rates[k] for run in runs.values()]) for k in (1, 4)},
+                **{f"pass@{k}": mean_text([run.sets["test"].known_rates[k] for run in runs.values()]) for k in (1, 4)},
                 **{
-                    f"all wrong, {name} {WINDOW} steps": _mean([one[name] for one in measured])
+                    f"all wrong, {name} {WINDOW} steps": mean_text([one[name] for one in measured])
                     for name in ("first", "last")
                 },
             }
         )
     return pd.DataFrame(rows)
-
-
-def _mean(values: list[float]) -> str:
-    return "{:.3f} ± {:.3f}".format(*mean_and_sd(values))
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from gar import RecordError
 from gar.comparison import RunResult, check_paired, finished_results, planned_runs, read_comparison
+from gar.evaluation import mean_and_sd
 from gar.records import EvaluatedSet, ProblemCount
 
 HERE = Path(__file__).parent
@@ -169,6 +170,12 @@ def collect(name: str, new: Sequence[RunResult], measured: Mapping[str, Any]) ->
             measured=dict(before.measured) | dict(measured),
         )
     )
+
+
+def mean_text(values: Sequence[float]) -> str:
+    """The mean over seeds with its standard deviation, if there are several."""
+    mean, deviation = mean_and_sd(values)
+    return f"{mean:.3f}" if deviation is None else f"{mean:.3f} ± {deviation:.3f}"
 
 
 def marked(name: str, label: str) -> str:

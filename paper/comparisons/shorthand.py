@@ -1,10 +1,8 @@
 """Experts who write in shorthand: what is counted in a run, tests of three claims, tables. shorthand.md has the design.
 
-python -m paper.comparisons.shorthand                                    # every table
-python -m paper.comparisons.shorthand --figure docs/images/shorthand
+python -m paper.comparisons.shorthand
 """
 
-import argparse
 import json
 import re
 import statistics
@@ -15,23 +13,14 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-import matplotlib
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
 from gar import Problem, read_config
-from gar.analysis import COLORS, INK, MUTED, STYLE, save_figure
 from gar.comparison import check_paired
-from gar.evaluation import (
-    holm_adjusted,
-    markdown_text,
-    mean_and_sd,
-    p_text,
-    paired_t_p_value,
-)
+from gar.evaluation import holm_adjusted, markdown_text, p_text, paired_t_p_value
 from gar.records import open_run
-from paper.comparisons.results import NAMES, Committed, read_results
+from paper.comparisons.results import NAMES, Committed, mean_text, read_results
 from paper.tasks.chains import ARITHMETIC, ROLES, TASKS, WHICH_WAY, ChainTask, parse_solution, write_solution
 from paper.tasks.shorthand import shortened
 
@@ -171,13 +160,11 @@ def score_table(title: str, committed: Committed) -> Titled:
         runs = committed.of_row(label)
         measured = [committed.measured[f"{label}-seed-{seed}"] for seed in runs]
         ones, fours = ([run.sets["test"].known_rates[k] for run in runs.values()] for k in (1, 4))
-        mean, deviation = mean_and_sd(ones)
-        score = f"{mean:.3f}" if deviation is None else f"{mean:.3f} ± {deviation:.3f}"
         cells = [f"{statistics.fmean(one['test'][name] for one in measured):.2f}" for name in KINDS]
         tokens = [
             _mean([one[part]["tokens"] for one in measured if one[part]], 1) for part in ("first", "last", "test")
         ]
-        rows.append([label, str(len(runs)), score, f"{statistics.fmean(fours):.3f}", *cells, *tokens])
+        rows.append([label, str(len(runs)), mean_text(ones), f"{statistics.fmean(fours):.3f}", *cells, *tokens])
     headings = ["row", "seeds", "test pass@1", "pass@4", *KINDS, "tokens, first", "last", "test"]
     return f"{title}, after training", pd.DataFrame(rows, columns=headings)
 
@@ -225,37 +212,12 @@ def sample_table(title: str, committed: Committed) -> Titled:
     return f"{title}, three responses", pd.DataFrame(rows, columns=["row", "problem", "response"])
 
 
-def draw(models: Mapping[str, Committed], stem: Path) -> list[Path]:
-    """Test pass@1 by row: dots are seeds, rings are means, the line is plain GRPO's mean."""
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(8.0, 4.0), layout="constrained")
-        for axes, (model, committed) in zip(
-            figure.subplots(1, len(models), sharey=True, squeeze=False)[0], models.items(), strict=True
-        ):
-            for y, label in enumerate(committed.against):
-                values = [run.sets["test"].known_rates[1] for run in committed.of_row(label).values()]
-                color = COLORS[0] if label.startswith("gar") else INK
-                axes.plot(values, np.full(len(values), y), ".", color=color, alpha=0.45, mew=0)
-                axes.plot(statistics.fmean(values), y, "o", color=color, mfc="none")
-                if label == "grpo":
-                    axes.axvline(statistics.fmean(values), color=MUTED, linewidth=0.8, linestyle="--", zorder=0)
-            axes.set_yticks(range(len(committed.against)), [*committed.against])
-            axes.set_title(model, loc="left")
-            axes.set_xlabel("test pass@1")
-            axes.set_xlim(0, 1)
-        figure.axes[0].invert_yaxis()
-    return save_figure(figure, stem)
-
-
 def _mean(values: Sequence[float], digits: int) -> str:
     return f"{statistics.fmean(values):.{digits}f}" if values else "-"
 
 
 def main() -> None:
-    """Print, draw."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--figure", type=Path, help="where the figure goes, without its ending")
-    options = parser.parse_args()
+    """Print."""
     models = read_models()
     parts = [
         *models.items(),
@@ -263,8 +225,6 @@ def main() -> None:
     ]
     tables = [table(name, found) for name, found in parts for table in (score_table, training_table, sample_table)]
     print(markdown_text(dict([claim_table(models), *tables]), []))
-    if options.figure:
-        draw(models, options.figure)
 
 
 if __name__ == "__main__":

@@ -16,9 +16,9 @@ from matplotlib.figure import Figure
 
 from gar.analysis import COLORS, INK, MUTED, STYLE, save_figure
 from gar.comparison import RunResult, check_paired
-from gar.evaluation import contrasts, markdown_text, mean_and_sd, p_text, problem_counts
+from gar.evaluation import contrasts, markdown_text, p_text, problem_counts
 from paper.analyses.outputs import bare_rows
-from paper.comparisons.results import Committed, marked, notes, read_results
+from paper.comparisons.results import Committed, marked, mean_text, notes, read_results
 
 TASKS = ("chain", "which-way", "whose-voice")
 REFERENCES = ("grpo", "gar-grpo")
@@ -85,10 +85,9 @@ def score_table(name: str, task: Committed, family: Family) -> tuple[str, pd.Dat
     """pass@1 and pass@4, and test pass@1 against both references."""
     rows = []
     for label in task.against:
-        scores = [mean_and_sd(pass_rates(task, label, s, k)) for s, k in (("test", 1), ("harder", 1))]
-        fours = [mean_and_sd(pass_rates(task, label, s, 4))[0] for s in ("test", "harder")]
+        cells = [mean_text(pass_rates(task, label, name, 1)) for name in ("test", "harder")]
+        fours = [statistics.fmean(pass_rates(task, label, name, 4)) for name in ("test", "harder")]
         tests = [_verdict(family.get((name, label, other))) for other in REFERENCES]
-        cells = [f"{mean:.3f}" if sd is None else f"{mean:.3f} ± {sd:.3f}" for mean, sd in scores]
         rows.append([marked(task.name, label), *cells, *(f"{value:.3f}" for value in fours), *tests])
     columns = ["row", "test pass@1", "harder pass@1", "test pass@4", "harder pass@4"]
     headings = [*columns, *(f"test pass@1 against {other}" for other in REFERENCES)]

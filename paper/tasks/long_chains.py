@@ -5,13 +5,11 @@
 `python -m paper.tasks.make_model --task long-chains --out runs/models/long-chains` trains the model that meets them.
 """
 
-import random
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 from gar import Problem
-from gar.data import write_problems
+from gar.data import arithmetic, write_problems
 from paper.tasks.chains import ARITHMETIC
 
 NUM_OPERATIONS = (9, 10, 11, 12)
@@ -24,15 +22,8 @@ _SEED = 91
 @cache
 def long_chains() -> dict[str, list[Problem]]:
     """The problems of every split. They are always the same, and no problem is in two splits."""
-    rng, seen = random.Random(_SEED), set[str]()
-    splits: dict[str, list[Problem]] = {split: [] for split in NUM_PROBLEMS}
-    for split, drawn in splits.items():
-        while len(drawn) < NUM_PROBLEMS[split]:
-            problem = ARITHMETIC.draw(rng, rng.choice(NUM_OPERATIONS))
-            if problem.prompt not in seen:
-                seen.add(str(problem.prompt))
-                drawn.append(replace(problem, id=f"{split}-{len(drawn)}"))
-    return splits
+    operations = dict.fromkeys(NUM_PROBLEMS, NUM_OPERATIONS)
+    return arithmetic.draw_splits(_SEED, ARITHMETIC.draw, NUM_PROBLEMS, operations)
 
 
 def main() -> None:

@@ -10,8 +10,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from gar.evaluation import markdown_text
 
 FILE = Path(__file__).parents[3] / "results" / "signals.parquet"
 TABLES = ("shares", "equal_lengths")
@@ -45,16 +48,15 @@ def write_benches(benches: Mapping[str, Mapping[str, Any]], path: Path = FILE) -
 def table_of(benches: Sequence[Mapping[str, Any]]) -> str:
     """For each similarity and bench, the smallest share over the kinds of each question, in Markdown."""
     asked = [[q for q in QUESTIONS if any(k.startswith(f"{q}:") for k in bench["shares"]["text"])] for bench in benches]
-    lines = [["similarity", *(question for questions in asked for question in questions)]]
-    lines.append(["---"] * len(lines[0]))
+    headings, rows = ["similarity", *(question for questions in asked for question in questions)], []
     for similarity in benches[0]["shares"]:
         cells = [
             min(share["share"] for kind, share in bench["shares"][similarity].items() if kind.startswith(f"{q}:"))
             for bench, questions in zip(benches, asked, strict=True)
             for q in questions
         ]
-        lines.append([similarity, *(f"{cell:.2f}" for cell in cells)])
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+        rows.append([similarity, *(f"{cell:.2f}" for cell in cells)])
+    return markdown_text({"Smallest share of pairs ranked correctly": pd.DataFrame(rows, columns=headings)}, [])
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -71,7 +73,7 @@ def main(arguments: list[str] | None = None) -> None:
     unknown = [name for name in options.names if name not in benches]
     if unknown or not options.names:
         parser.exit(2 if unknown else 0, f"benches: {', '.join(sorted(benches))}\n")
-    print(table_of([benches[name] for name in options.names]))
+    print(table_of([benches[name] for name in options.names]), end="")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """The table of similarities: solution tokens of a response and of an anchor in, one number out.
 
-A new similarity is a function and a line of `SIMILARITIES`. Each one is also tried with the vectors of the policy that
+A new similarity is an entry of `SIMILARITIES`. Each one is also tried with the vectors of the policy that
 the run started from. `CONTROLS` are not. Everything is float64.
 """
 
@@ -77,112 +77,49 @@ def kernel_cosine(one: tuple[Tensor, Tensor], other: tuple[Tensor, Tensor]) -> f
 
 # ----------------------------------------------------------------------------------------------------------- the table
 
-
-def printed(response: SolutionTokens, anchor: SolutionTokens) -> float:
-    """The paper's form: cosine of the means of g_t * h_t."""
-    return mean_cosine(response.products, anchor.products)
-
-
-def gradient(response: SolutionTokens, anchor: SolutionTokens) -> float:
-    """The paper's ablation: cosine of the means of g_t."""
-    return mean_cosine(response.gradients, anchor.gradients)
-
-
-def unit(response: SolutionTokens, anchor: SolutionTokens) -> float:
-    """The paper's form with token vectors of unit length."""
-    return mean_cosine(unit_tokens(response.products), unit_tokens(anchor.products))
-
-
-def unit_gradient(response: SolutionTokens, anchor: SolutionTokens) -> float:
-    """The ablation with token vectors of unit length."""
-    return mean_cosine(unit_tokens(response.gradients), unit_tokens(anchor.gradients))
-
-
-def match_recall(response: SolutionTokens, anchor: SolutionTokens) -> float:
-    """Each anchor token's best cosine with a token of the response, of g_t * h_t."""
-    return best_counterparts(response.products, anchor.products)[0]
-
-
-def match_f(response: SolutionTokens, anchor: SolutionTokens) -> float:
-    """The mean of recall and precision of the match of g_t * h_t."""
-    return sum(best_counterparts(response.products, anchor.products)) / 2
-
-
-def kernel(response: SolutionTokens, anchor: SolutionTokens) -> float:
-    """Normalized kernel of unit gradients and unit hidden states."""
-    return kernel_cosine((response.gradients, response.hidden), (anchor.gradients, anchor.hidden))
-
-
-def ordered(response: SolutionTokens, anchor: SolutionTokens) -> float:
-    """Recall of the best pairing of g_t * h_t that keeps the order of tokens."""
-    return ordered_recall(response.products, anchor.products)
-
-
-def ordered_scaled(response: SolutionTokens, anchor: SolutionTokens) -> float:
-    """The same with each dimension divided by its usual size."""
-    return ordered_recall(response.scaled, anchor.scaled)
-
-
-def gradient_and_unit(response: SolutionTokens, anchor: SolutionTokens) -> float:
-    """Half the sum of two cosines: `gradient` separates methods in other words, `unit` single wrong steps."""
-    return (gradient(response, anchor) + unit(response, anchor)) / 2
-
-
-def gradient_and_ordered(response: SolutionTokens, anchor: SolutionTokens) -> float:
-    """`ordered_scaled` and a quarter of `gradient`."""
-    return ordered_scaled(response, anchor) + gradient(response, anchor) / 4
-
-
-def hidden(response: SolutionTokens, anchor: SolutionTokens) -> float:
-    """Control: cosine of the mean hidden states."""
-    return mean_cosine(response.hidden, anchor.hidden)
-
-
-def ordered_hidden(response: SolutionTokens, anchor: SolutionTokens) -> float:
-    """Control: recall of the best pairing of hidden states that keeps the order of tokens."""
-    return ordered_recall(response.hidden, anchor.hidden)
-
-
-def match_hidden(response: SolutionTokens, anchor: SolutionTokens) -> float:
-    """Control: recall of the match of hidden states."""
-    return best_counterparts(response.hidden, anchor.hidden)[0]
-
-
-def text(response: SolutionTokens, anchor: SolutionTokens) -> float:
-    """Control: similarity of the texts by edits."""
-    return fuzz.ratio(response.text, anchor.text) / 100
-
-
-def length(response: SolutionTokens, anchor: SolutionTokens) -> float:
-    """Control: the shorter number of tokens over the longer one."""
-    return min(len(response), len(anchor)) / max(len(response), len(anchor))
-
-
-def log_probability(response: SolutionTokens, anchor: SolutionTokens) -> float:
-    """Control: the response's mean log-probability, whatever the anchor."""
-    return float(response.log_probs.mean())
-
-
 SIMILARITIES: dict[str, Similarity] = {
-    "as printed": printed,
-    "gradient": gradient,
-    "unit": unit,
-    "unit gradient": unit_gradient,
-    "match, recall": match_recall,
-    "match, F": match_f,
-    "kernel": kernel,
-    "ordered": ordered,
-    "ordered, scaled": ordered_scaled,
-    "gradient + unit": gradient_and_unit,
-    "gradient / 4 + ordered, scaled": gradient_and_ordered,
+    # The paper's form: cosine of the means of g_t * h_t.
+    "as printed": lambda response, anchor: mean_cosine(response.products, anchor.products),
+    # The paper's ablation: cosine of the means of g_t.
+    "gradient": lambda response, anchor: mean_cosine(response.gradients, anchor.gradients),
+    # Both with token vectors of unit length.
+    "unit": lambda response, anchor: mean_cosine(unit_tokens(response.products), unit_tokens(anchor.products)),
+    "unit gradient": lambda response, anchor: mean_cosine(
+        unit_tokens(response.gradients), unit_tokens(anchor.gradients)
+    ),
+    # Each anchor token's best cosine with a token of the response, of g_t * h_t. F: the mean of recall and precision.
+    "match, recall": lambda response, anchor: best_counterparts(response.products, anchor.products)[0],
+    "match, F": lambda response, anchor: sum(best_counterparts(response.products, anchor.products)) / 2,
+    # Normalized kernel of unit gradients and unit hidden states.
+    "kernel": lambda response, anchor: kernel_cosine(
+        (response.gradients, response.hidden), (anchor.gradients, anchor.hidden)
+    ),
+    # Recall of the best pairing of g_t * h_t that keeps the order of tokens.
+    "ordered": lambda response, anchor: ordered_recall(response.products, anchor.products),
+    # The same with each dimension divided by its usual size.
+    "ordered, scaled": lambda response, anchor: ordered_recall(response.scaled, anchor.scaled),
+    # Half the sum of two: the gradient separates methods in other words, unit vectors single wrong steps.
+    "gradient + unit": lambda response, anchor: (
+        (
+            mean_cosine(response.gradients, anchor.gradients)
+            + mean_cosine(unit_tokens(response.products), unit_tokens(anchor.products))
+        )
+        / 2
+    ),
+    "gradient / 4 + ordered, scaled": lambda response, anchor: (
+        mean_cosine(response.gradients, anchor.gradients) / 4 + ordered_recall(response.scaled, anchor.scaled)
+    ),
 }
 CONTROLS: dict[str, Similarity] = {
-    "hidden states": hidden,
-    "match of hidden states": match_hidden,
-    "ordered, of hidden states": ordered_hidden,
-    "text": text,
-    "length": length,
-    "log-probability": log_probability,
+    "hidden states": lambda response, anchor: mean_cosine(response.hidden, anchor.hidden),
+    "match of hidden states": lambda response, anchor: best_counterparts(response.hidden, anchor.hidden)[0],
+    "ordered, of hidden states": lambda response, anchor: ordered_recall(response.hidden, anchor.hidden),
+    # By edits.
+    "text": lambda response, anchor: fuzz.ratio(response.text, anchor.text) / 100,
+    # The shorter number of tokens over the longer one.
+    "length": lambda response, anchor: min(len(response), len(anchor)) / max(len(response), len(anchor)),
+    # The response's mean, whatever the anchor.
+    "log-probability": lambda response, anchor: float(response.log_probs.mean()),
 }
 """Baselines for a similarity."""
 

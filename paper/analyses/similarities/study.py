@@ -6,10 +6,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from matplotlib.figure import Figure
 
 from gar import ConfigError, DataError
 from gar.analysis import INK, paper_figure
+from gar.evaluation import markdown_text
 from paper.analyses.outputs import Output, add_caption
 from paper.analyses.policies import Policy
 from paper.analyses.similarities.bench import Bench, Share, run_bench
@@ -133,16 +135,16 @@ def _page(study: SignalStudy) -> str:
         ("The same, pairs of equal length (within 5%)", bench.equal_lengths, _interval),
         ("Mean similarity of the better and the worse pairs", bench.shares, _means),
     ]
-    parts = [f"# {study.policy}: signals", "Intervals: 95%, by bootstrap over problems."]
+    heading = [f"# {study.policy}: signals", "", "Intervals: 95%, by bootstrap over problems.", ""]
+    shown: dict[str, pd.DataFrame] = {}
     for title, shares, cell in tables:
         first = next(iter(shares.values()))
         columns = [column for column, share in first.items() if share.num_triples]
         if columns:
-            cells = [["", *columns], ["---"] * (len(columns) + 1)]
-            cells.append(["pairs / problems", *(f"{first[c].num_triples} / {first[c].num_problems}" for c in columns)])
-            cells += [[name, *(cell(row[c]) for c in columns)] for name, row in shares.items()]
-            parts.append(f"## {title}\n\n" + "\n".join(f"| {' | '.join(row)} |" for row in cells))
-    return "\n\n".join(parts) + "\n"
+            rows = [["pairs / problems", *(f"{first[c].num_triples} / {first[c].num_problems}" for c in columns)]]
+            rows += [[name, *(cell(row[c]) for c in columns)] for name, row in shares.items()]
+            shown[f"## {title}"] = pd.DataFrame(rows, columns=["", *columns])
+    return markdown_text(shown, [], heading)
 
 
 def _interval(share: Share) -> str:

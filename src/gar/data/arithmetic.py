@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from gar.errors import DataError
 from gar.types import Anchor, Problem
@@ -70,14 +70,19 @@ def _splits(expert: SolutionMethod) -> dict[Split, list[Problem]]:
     return draw_splits(SEED, lambda rng, num_operations: draw_problem(rng, num_operations, "arithmetic", solve))
 
 
-def draw_splits(seed: int, draw: Callable[[random.Random, int], Problem]) -> dict[Split, list[Problem]]:
+def draw_splits(
+    seed: int,
+    draw: Callable[[random.Random, int], Problem],
+    num_problems: Mapping[Any, int] = NUM_PROBLEMS,
+    num_operations: Mapping[Any, Sequence[int]] = NUM_OPERATIONS,
+) -> dict[Any, list[Problem]]:
     """Draw the problems of all splits. `draw` gets the number of operations. No prompt is drawn twice."""
     rng = random.Random(seed)
     seen: set[str] = set()
-    problems: dict[Split, list[Problem]] = {split: [] for split in NUM_PROBLEMS}
+    problems: dict[Any, list[Problem]] = {split: [] for split in num_problems}
     for split, drawn in problems.items():
-        while len(drawn) < NUM_PROBLEMS[split]:
-            problem = draw(rng, rng.choice(NUM_OPERATIONS[split]))
+        while len(drawn) < num_problems[split]:
+            problem = draw(rng, rng.choice(num_operations[split]))
             if problem.prompt not in seen:
                 seen.add(str(problem.prompt))
                 drawn.append(replace(problem, id=f"{split}-{len(drawn)}"))

@@ -52,11 +52,9 @@ def one_family(tasks: Mapping[str, Committed]) -> Family:
         if label not in REFERENCES[: REFERENCES.index(other) + 1]
     ]
     counts = problem_counts(
-        (f"{name} {run.label}", run.seed, name, problem, test.num_samples, num_correct, ())
+        (f"{name} {run.label}", run.seed, name, run.sets["test"])
         for name, task in tasks.items()
         for run in task.results.values()
-        for test in [run.sets["test"]]
-        for problem, num_correct in test.num_correct.items()
     )
     against: dict[str, list[str]] = {}
     for name, label, other in keys:

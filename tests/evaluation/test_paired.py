@@ -12,6 +12,7 @@ from gar.evaluation.statistics import (
     paired_t_p_value,
     sign_flip_p_value,
 )
+from gar.records import EvaluatedSet, ProblemCount
 
 SAMPLES = 100
 REFERENCE = np.random.default_rng(0).integers(20, 60, size=(7, 9))
@@ -21,11 +22,14 @@ COUNTS = REFERENCE + np.array([31, -5, 12, 22, 2, -11, 27])[:, None]
 def counted(**methods):
     """Correct samples [seeds, problems] of each method."""
     return problem_counts(
-        (label, seed, "test", f"q{i}", SAMPLES, int(count), ())
+        (label, seed, "test", EvaluatedSet(pass_at={}, num_samples=SAMPLES, problems=numbered(problems)))
         for label, seeds in methods.items()
         for seed, problems in enumerate(seeds)
-        for i, count in enumerate(problems)
     )
+
+
+def numbered(problems):
+    return [ProblemCount(id=f"q{i}", num_correct=int(count)) for i, count in enumerate(problems)]
 
 
 def compare(counts, reference, **options):

@@ -30,12 +30,11 @@ def comparison_tables(
     sets = next(iter(results.values())).sets if results else {}
     measures: Measures = {set_name: [("pass", k) for k in ks] for set_name in sets}
     counts = problem_counts(
-        (label, seed, set_name, problem, part.num_samples, num_correct, ())
+        (label, seed, set_name, part)
         for label in against
         for seed in seeds
         if (label, seed) in results
         for set_name, part in results[label, seed].sets.items()
-        for problem, num_correct in part.num_correct.items()
     )
     num_tests = sum(map(len, against.values()))
     family = ("set_name", "k")

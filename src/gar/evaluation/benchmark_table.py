@@ -121,11 +121,10 @@ def text_tables(scores: pd.DataFrame, tests: pd.DataFrame) -> dict[str, pd.DataF
 def _counts(models: Sequence[Model]) -> pd.DataFrame:
     """The counts of all evaluations. An evaluation's seed is its place among the model's."""
     return problem_counts(
-        (model.label, seed, name, each.id, part.num_samples, each.num_correct, each.wrong_votes or ())
+        (model.label, seed, name, part)
         for model in models
         for name, runs in model.evaluations.items()
         for seed, part in enumerate(map(_result, runs))
-        for each in part.problems
     )
 
 

@@ -21,6 +21,7 @@ from gar.evaluation.statistics import (
     paired_t_p_value,
     sign_flip_p_value,
 )
+from gar.records import EvaluatedSet
 
 NO_TEST, NOT_SHOWN = "no test: one seed", "no difference shown"
 Measures = Mapping[str, Sequence[tuple[Measure, int]]]
@@ -34,14 +35,17 @@ _COLUMNS = [
 ]  # fmt: skip  # a list of names
 
 
-def problem_counts(rows: Iterable[tuple[str, Any, str, str, int, int, Sequence[int]]]) -> pd.DataFrame:
+def problem_counts(results: Iterable[tuple[str, Any, str, EvaluatedSet]]) -> pd.DataFrame:
     """Counts as `contrasts` takes them, a row for each problem of a set, seed and method.
 
-    Args:
-        rows: label, seed, set name, problem id, samples, correct samples, and the votes for each wrong answer, which
-            only maj@k needs.
+    `results` are label, seed, set name, and the result on that set. Only maj@k needs its votes for wrong answers.
     """
-    return pd.DataFrame(list(rows), columns=_COUNTS)
+    rows = [
+        (label, seed, set_name, each.id, result.num_samples, each.num_correct, each.wrong_votes or ())
+        for label, seed, set_name, result in results
+        for each in result.problems
+    ]
+    return pd.DataFrame(rows, columns=_COUNTS)
 
 
 def contrasts(
@@ -76,8 +80,10 @@ def contrasts(
         NaN marks a test that was not made.
 
     Example:
-        >>> rows = [(name, seed, "test", "q", 4, 1 + seed, ()) for seed in (0, 1, 2) for name in ("grpo", "gar-grpo")]
-        >>> both = contrasts(problem_counts(rows), against={"gar-grpo": ["grpo"]}, measures={"test": [("pass", 1)]})
+        >>> from gar.records import ProblemCount
+        >>> test = EvaluatedSet(pass_at={}, num_samples=4, problems=[ProblemCount(id="q", num_correct=1)])
+        >>> results = [(name, seed, "test", test) for seed in (0, 1, 2) for name in ("grpo", "gar-grpo")]
+        >>> both = contrasts(problem_counts(results), against={"gar-grpo": ["grpo"]}, measures={"test": [("pass", 1)]})
         >>> both[["difference", "p", "p_corrected", "verdict"]].values.tolist()
         [[0.0, 1.0, 1.0, 'no difference shown']]
     """

@@ -107,12 +107,11 @@ def _measures(groups: Groups) -> Measures:
 def _counts(groups: Groups) -> pd.DataFrame:
     """The counts of all groups, before and after training."""
     return problem_counts(
-        (label if moment == "after" else _before(label), str(run.seed), name, problem, part.num_samples, correct, ())
+        (label if moment == "after" else _before(label), str(run.seed), name, part)
         for label, runs in groups.items()
         for run in runs
         for moment, sets in run.evaluations.items()
         for name, part in sets.items()
-        for problem, correct in part.num_correct.items()
     )
 
 

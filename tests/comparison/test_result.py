@@ -69,7 +69,7 @@ def test_a_result_holds_what_the_run_recorded_and_comes_back_from_its_file(plan)
     assert made.curves["gar/alignment_mean"]["value"] == [None, None]
     assert "gar/zero_std_group_fraction_shaped" not in made.curves
     assert finished_result(planned[1]) == made
-    (planned[1].folder / "manifest.jsonl").unlink()  # as a kill between both files leaves it
+    (planned[1].folder / "result.json").unlink()  # as a kill between its line and the file leaves it
     assert finished_result(planned[1]) is None
 
 

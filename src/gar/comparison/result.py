@@ -13,8 +13,8 @@ from gar.comparison.plan import PlannedRun
 from gar.errors import RecordError
 from gar.methods import find_method
 from gar.records import EvaluatedSet, Run, canonical_hash, open_run
-from gar.records.files import checked, json_text, write_atomic
-from gar.records.manifest import DamageError, Manifest
+from gar.records.files import checked, json_text
+from gar.records.manifest import Manifest
 
 CURVES = (
     "reward",
@@ -89,12 +89,7 @@ def finished_result(cell: PlannedRun) -> RunResult | None:
     path = cell.folder / RESULT
     if not os.path.lexists(path):
         return None
-    try:
-        result = checked(RunResult, Manifest(cell.folder).read_json(RESULT), str(path))
-    except DamageError as error:
-        if error.fault.kind == "unlisted":  # a kill came between the file and its line: it is written again
-            return None
-        raise
+    result = checked(RunResult, Manifest(cell.folder).read_json(RESULT), str(path))
     if (result.seed, result.settings_hash) != (cell.seed, canonical_hash(cell.settings)):
         raise RecordError(
             f"{path}: made under other settings than {cell.title}. Remove the folder, and run it again.",
@@ -132,8 +127,7 @@ def write_result(cell: PlannedRun, **usage: Any) -> None:
         curves={name: curve for name in CURVES if (curve := thinned(run.metrics, name))},
         **usage,
     )
-    write_atomic(cell.folder / RESULT, json_text(asdict(result)) + "\n")
-    run.manifest.add(RESULT)
+    run.manifest.replace(RESULT, json_text(asdict(result)).encode() + b"\n")
 
 
 def _prompts_hash(run: Run) -> str:

@@ -1,11 +1,12 @@
 """`run.json`: how a run came about, on which machine, and how it ended."""
 
-import importlib.metadata
 import platform
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
+
+from gar.extras import installed_version
 
 RunStatus = Literal["running", "finished", "failed", "interrupted"]
 
@@ -55,11 +56,4 @@ def error_record(error: BaseException) -> dict[str, Any]:
 
 def package_versions() -> dict[str, str | None]:
     """Python and the packages that decide a run's numbers, with their versions. None for one not installed."""
-    return {"python": platform.python_version()} | {name: _version(name) for name in _PACKAGES}
-
-
-def _version(package: str) -> str | None:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None
+    return {"python": platform.python_version()} | {name: installed_version(name) for name in _PACKAGES}

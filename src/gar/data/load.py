@@ -9,8 +9,9 @@ import os
 import tempfile
 import weakref
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -36,91 +37,86 @@ _ENCODED = 1024
 _PREFIX, _SUFFIX = ".gar-problems-", ".arrow"
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
 class ProblemTable(LazyProblems):
     """Problems in an Arrow file, each read when it is asked for.
 
-    Args:
+    Attributes:
         path: The file.
         digest: A checksum of its rows.
-        prompt_bytes: A number of UTF-8 bytes that no prompt exceeds, however it is normalized, [rows]. -1 if unknown.
-        rows: The rows of the file, if it is open.
+        rows: Its rows.
+        prompt_bytes: A number of UTF-8 bytes that no prompt exceeds, however it is normalized, [problems]. -1 if
+            unknown.
+        positions: The rows of the problems, ascending.
+        notes: What was dropped and what lacks an anchor.
+        render: Makes each problem of the one in the file. None if they are equal.
     """
 
-    def __init__(
-        self, path: Path, digest: str, prompt_bytes: np.ndarray | None = None, *, rows: pa.Table | None = None
-    ):
-        self.path, self.digest = path, digest
+    path: Path
+    digest: str
+    rows: pa.Table
+    prompt_bytes: np.ndarray
+    positions: np.ndarray
+    notes: Sequence[str] = ()
+    render: Renderer | None = None
+
+    @classmethod
+    def open(cls, path: Path, digest: str, prompt_bytes: np.ndarray | None = None) -> "ProblemTable":
+        """All problems of a file."""
         with system_errors(path, "read"):
-            self._rows: pa.Table = pa.ipc.open_file(pa.memory_map(str(path))).read_all() if rows is None else rows
-        self.prompt_bytes = np.full(len(self._rows), -1) if prompt_bytes is None else prompt_bytes
-        self.notes: list[str] = []
-        """What was dropped and what lacks an anchor."""
-        self._chosen: np.ndarray | None = None
-        self._render: Renderer | None = None
+            rows: pa.Table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
+        known = np.full(len(rows), -1) if prompt_bytes is None else prompt_bytes
+        return cls(path=path, digest=digest, rows=rows, prompt_bytes=known, positions=np.arange(len(rows)))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Another process opens the file."""
-        return type(self), (self.path, self.digest)
+        return type(self).open, (self.path, self.digest)
 
     def __len__(self) -> int:
         """Number of problems."""
-        return len(self._rows) if self._chosen is None else len(self._chosen)
+        return len(self.positions)
 
     def _read(self, index: int) -> Problem:
-        row = index if self._chosen is None else int(self._chosen[index])
-        (problem,) = self._made(self._rows.slice(row, 1))
+        (problem,) = self._made(self.rows.slice(int(self.positions[index]), 1))
         return problem
 
     def __iter__(self) -> Iterator[Problem]:
         """The problems in order."""
-        wanted = np.arange(len(self._rows)) if self._chosen is None else self._chosen
         first = 0
-        for batch in self._rows.to_batches():
-            inside = wanted[np.searchsorted(wanted, first) : np.searchsorted(wanted, first + len(batch))] - first
-            chosen = batch if len(inside) == len(batch) else batch.take(pa.array(inside))
-            yield from self._made(chosen)
+        for batch in self.rows.to_batches():
+            start, end = np.searchsorted(self.positions, (first, first + len(batch)))
+            inside = self.positions[start:end] - first
+            yield from self._made(batch if len(inside) == len(batch) else batch.take(pa.array(inside)))
             first += len(batch)
-
-    def chosen(self, positions: np.ndarray) -> "ProblemTable":
-        """Some of these problems, by ascending positions."""
-        fewer = self._copy()
-        fewer._chosen = positions if self._chosen is None else self._chosen[positions]
-        fewer.prompt_bytes = self.prompt_bytes[positions]
-        return fewer
 
     def _made(self, rows: pa.Table | pa.RecordBatch) -> Iterator[Problem]:
         problems = map(problem_at, rows.to_pylist())
-        return problems if self._render is None else map(self._render, problems)
+        return problems if self.render is None else map(self.render, problems)
+
+    def chosen(self, positions: np.ndarray) -> "ProblemTable":
+        """Some of these problems, by ascending positions."""
+        return replace(self, positions=self.positions[positions], prompt_bytes=self.prompt_bytes[positions])
 
     def rendered(self, render: Renderer) -> "ProblemTable":
         """The same problems, each as `render` makes it when it is read."""
-        other = self._copy()
-        other._render = render
-        return other
-
-    def _copy(self) -> "ProblemTable":
-        other = ProblemTable(self.path, self.digest, self.prompt_bytes, rows=self._rows)
-        other.notes, other._chosen, other._render = self.notes, self._chosen, self._render
-        return other
+        return replace(self, render=render)
 
     @property
     def anchored(self) -> np.ndarray:
         """As `LazyProblems`."""
-        mask = filled(self._rows.column("anchors"))
-        return mask if self._chosen is None else mask[self._chosen]
+        return filled(self.rows.column("anchors"))[self.positions]
 
     @property
     def with_messages(self) -> str | None:
         """The id of the first problem with chat messages as its prompt. None if all are text."""
-        prompts = self._rows.column("prompt")
+        prompts = self.rows.column("prompt")
         if not prompts.null_count:
             return None
-        return self._rows.column("id")[int(np.argmin(prompts.is_valid().to_numpy()))].as_py()
+        return self.rows.column("id")[int(np.argmin(prompts.is_valid().to_numpy()))].as_py()
 
     def data_hash(self) -> str:
         """A checksum of the problems and of how they are rendered."""
-        chosen = b"" if self._chosen is None else self._chosen.astype("<i8").tobytes()
-        return xxh3_128(f"{self.digest} {self._render}".encode() + chosen).hexdigest()
+        return xxh3_128(f"{self.digest} {self.render}".encode() + self.positions.astype("<i8").tobytes()).hexdigest()
 
 
 def load_problems(
@@ -169,16 +165,16 @@ def store_problems(
             digest, prompt_bytes = _write(path, batches)
         if not len(prompt_bytes):
             raise no_problems(source, options, counts)
-        table = ProblemTable(path, digest, prompt_bytes)
-        ids = table._rows.column("id")
+        table = ProblemTable.open(path, digest, prompt_bytes)
+        ids = table.rows.column("id")
         if pc.count_distinct(ids).as_py() < len(ids):  # pyright: ignore
-            raise repeated_id(zip(table._rows.column("place").to_pylist(), ids.to_pylist(), strict=True))
+            raise repeated_id(zip(table.rows.column("place").to_pylist(), ids.to_pylist(), strict=True))
     except BaseException:
         path.unlink()
         os.close(handle)
         raise
+    table = replace(table, notes=_notes(table, first, counts))
     weakref.finalize(table, os.close, handle)  # and with it the lock
-    table.notes = _notes(table, first, counts)
     return table
 
 
@@ -201,9 +197,9 @@ def _notes(table: ProblemTable, first: Mapping[str, str], counts: Counter[str]) 
     """What was dropped and what lacks an anchor: the first place of each, and how many."""
     total = len(table) + counts.total()
     notes = [f"{first[reason]}: dropped, {reason} ({count} of {total} rows)." for reason, count in counts.most_common()]
-    lacking = np.flatnonzero(~filled(table._rows.column("anchors")))
+    lacking = np.flatnonzero(~filled(table.rows.column("anchors")))
     if len(lacking):
-        place, id = (table._rows.column(name)[int(lacking[0])].as_py() for name in ("place", "id"))
+        place, id = (table.rows.column(name)[int(lacking[0])].as_py() for name in ("place", "id"))
         missing = f"no expert solution ({len(lacking)} of {len(table)} lack one)"
         notes.append(f"{place}: problem {id!r} has {missing}.")
     return notes

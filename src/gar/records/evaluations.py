@@ -6,7 +6,7 @@
       set.json          benchmark, prompt, model and sampling: written first, and never changed
       problems.jsonl    the problems with their prompts
       responses.jsonl   a line for each response: text, tokens, stop reason, seed (append-only)
-      samples.parquet   every response with its verdict, see `gar.records.samples`
+      samples.parquet   every response with its verdict, see `gar.records.rollouts`
       metrics.json      the numbers, and the counts of each problem
       manifest.jsonl    the finished files, with size and checksum, see `gar.records.manifest`
 """

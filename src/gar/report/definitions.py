@@ -50,5 +50,5 @@ DEFINITIONS = {
     "verification ended. Unparsed, timeout and error do not judge the answer. Such a response is not eligible, "
     "and is counted apart from wrong answers.",
     "config hash": "SHA-256 of the resolved settings: equal hashes are equal settings.",
-    "data hash": "SHA-256 of the training problems with their expert solutions.",
+    "data hash": "Checksum of the training problems with their expert solutions.",
 }

@@ -19,7 +19,7 @@ from gar.analysis import INK, MUTED, paper_figure
 from gar.core import unit_rows
 from gar.scoring import signal_means
 from paper.analyses.outputs import COLUMN_WIDTH, Cell, Output, add_caption, present
-from paper.analyses.policies import Policy, SequenceGroup, load_policy_of, read_sequences, sampled_groups
+from paper.analyses.policies import Policy, SequenceGroup, load_policy_of, sampled_groups
 
 Floats = NDArray[np.float64]
 
@@ -107,10 +107,10 @@ def gradient_space(
     if not problems:
         raise DataError(f"no problem '{problem_id}' with an expert solution in {policy.config.data.source}")
     groups = sampled_groups(policy, problems, num_samples=num_samples, seed=seed)
-    spaces = [_space(policy, group) for group in read_sequences(policy, groups)]
+    spaces = [_space(policy, group) for group in groups]
     if not spaces:
         raise DataError(
-            f"{policy.name}: none of {len(groups)} problems has responses and an anchor that can be scored."
+            f"{policy.name}: none of {len(problems)} problems has responses and an anchor that can be scored."
         )
     best = max(spaces, key=_interest)
     if len(spaces) == 1:

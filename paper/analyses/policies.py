@@ -1,7 +1,8 @@
 """A model with the problems it answers, and groups of its responses: fresh ones, or those a run has recorded."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
@@ -9,7 +10,7 @@ from gar import DataError, DataSettings, Problem, Prompt, RunConfig, SignalSetti
 from gar.data import arithmetic, encode_prompt, load_problems, render_problems
 from gar.models import ModelParts, Sampling, find_parts, generate_responses, load_policy
 from gar.records import Run, RunFolder, is_run_folder, marked_checkpoints, open_run
-from gar.scoring import Reader, ResponseGroup, SpanRule, context_of, ends_in_thinking_tag, judge, token_pieces
+from gar.scoring import Reader, SpanRule, context_of, judge
 from gar.verify import Verifier
 from paper.tasks.chains import TASKS, load_task, task_of_all, task_of_model
 
@@ -165,51 +166,33 @@ def _model_path(run: Run | None, config: RunConfig, subject: str) -> tuple[str, 
 
 def sampled_groups(
     policy: Policy, problems: Sequence[Problem], *, num_samples: int, seed: int = 0
-) -> list[ResponseGroup]:
-    """Fresh responses to each problem, verified. A group has the id of its problem."""
+) -> list[SequenceGroup]:
+    """Fresh responses to each problem, verified, with its anchor: those that can be scored.
+
+    A problem without a usable anchor or response is left out.
+    """
+    reader = Reader(policy.tokenizer, policy.span_rule, context=context_of(policy.model.config))
     prompts = [policy.encode(problem.prompt) for problem in problems]
     most = policy.config.trl.get("max_completion_length", 64)
     sampling = Sampling(num_samples=num_samples, max_new_tokens=most, seed=seed)
     written = generate_responses(
         policy.model, policy.tokenizer, prompts, sampling, tags=policy.tags, progress="responses"
     )
-    pieces = token_pieces(policy.tokenizer)
-    prefilled = [ends_in_thinking_tag(ids, pieces, policy.tags) for ids in prompts]
-    asked = [problem for problem in problems for _ in range(num_samples)]
-    given = [replace(one, prefilled=flag) for flag, group in zip(prefilled, written, strict=True) for one in group]
+    read = [reader.read(ids, one.ids) for ids, group in zip(prompts, written, strict=True) for one in group]
     with Verifier.from_settings(policy.config.verify) as verifier:
-        judged = iter(judge(verifier, given, asked))
-    return [
-        ResponseGroup(
-            id=problem.id,
-            prompt=ids,
-            responses=[list(response.sequence.ids) for response in responses],
-            anchors=[anchor.text for anchor in problem.anchors],
-            eligible=[next(judged).is_correct for _ in responses],
-        )
-        for problem, ids, responses in zip(problems, prompts, written, strict=True)
-    ]
-
-
-def read_sequences(policy: Policy, groups: Sequence[ResponseGroup]) -> list[SequenceGroup]:
-    """The responses and anchors that can be scored. Groups without a usable anchor or response are left out."""
-    reader = Reader(policy.tokenizer, policy.span_rule, context=context_of(policy.model.config))
-    by_id = {problem.id: problem for problem in policy.problems}
-    scorable = []
-    for group in groups:
-        prompt_ids = cast(list[int], group.prompt)
-        anchors = reader.anchors(prompt_ids, group.anchors).usable
-        given = [reader.read(prompt_ids, response) for response in group.responses]
-        eligible = group.eligible or [False] * len(given)
-        usable = [(read, bool(right)) for read, right in zip(given, eligible, strict=True) if read.fault is None]
-        if anchors and usable and group.id in by_id:
-            scorable.append(
+        judged = iter(judge(verifier, read, [problem for problem in problems for _ in range(num_samples)]))
+    groups = []
+    for problem, ids in zip(problems, prompts, strict=True):
+        usable = [response for response in islice(judged, num_samples) if response.fault is None]
+        anchors = reader.anchors(ids, [anchor.text for anchor in problem.anchors]).usable
+        if anchors and usable:
+            groups.append(
                 SequenceGroup(
-                    problem=by_id[group.id],
-                    texts=[read.text for read, _ in usable],
-                    sequences=[read.sequence for read, _ in usable],
-                    eligible=[right for _, right in usable],
+                    problem=problem,
+                    texts=[response.text for response in usable],
+                    sequences=[response.sequence for response in usable],
+                    eligible=[response.is_correct for response in usable],
                     anchor=anchors[0],
                 )
             )
-    return scorable
+    return groups

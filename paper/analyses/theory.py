@@ -22,7 +22,7 @@ from gar.analysis import COLORS, INK, MUTED, paper_figure
 from paper.analyses.head_gradients import STEP_SIZE, pair_measures, scale_error, token_gradients
 from paper.analyses.intervals import mean_interval
 from paper.analyses.outputs import Output, add_caption, present
-from paper.analyses.policies import Policy, load_policy_of, read_sequences, sampled_groups
+from paper.analyses.policies import Policy, load_policy_of, sampled_groups
 from paper.analyses.propositions import Proposition, ScoredGroups, cost_proposition, reward_propositions, tally
 from paper.analyses.tangent_kernel import KernelParts, kernel_decomposition
 
@@ -58,7 +58,7 @@ def check_theory(policy: Policy, *, num_problems: int = 40, num_samples: int = 8
         DataError: No problem has an expert solution, or nothing can be scored.
     """
     problems = policy.with_anchors()[:num_problems]
-    groups = read_sequences(policy, sampled_groups(policy, problems, num_samples=num_samples, seed=seed))
+    groups = sampled_groups(policy, problems, num_samples=num_samples, seed=seed)
     if not groups:
         raise DataError(f"{policy.name}: none of {len(problems)} problems has responses that can be scored.")
     plain = policy.parts.logit_softcap is None and policy.parts.logit_scale == 1.0

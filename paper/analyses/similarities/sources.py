@@ -9,7 +9,7 @@ from typing import Any
 
 from gar import DataError, Problem, Prompt
 from gar.data import iter_rows
-from paper.analyses.policies import Policy, read_sequences, sampled_groups
+from paper.analyses.policies import Policy, sampled_groups
 from paper.analyses.similarities.flaws import split_answer, without_annotations
 from paper.analyses.similarities.questions import (
     Questions,
@@ -139,7 +139,7 @@ def sample_questions(questions: Questions, policy: Policy, scope: Scope) -> str:
     before = len(questions.triples)
     soundness = chain_soundness if policy.task else text_soundness
     num_right = 0
-    for group in read_sequences(policy, sampled_groups(policy, problems, num_samples=num_samples, seed=scope.seed)):
+    for group in sampled_groups(policy, problems, num_samples=num_samples, seed=scope.seed):
         right = [text for text, eligible in zip(group.texts, group.eligible, strict=True) if eligible]
         num_right += len(right)
         ask_sampled(questions, group.problem, right, soundness)

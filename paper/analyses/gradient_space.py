@@ -40,7 +40,6 @@ class GradientSpace:
         eligible: Correct and well formatted. The others are gated: no bonus, whatever their alignment.
         texts: The responses.
         shown_fraction: Share of the squared distances from the anchor that the two directions explain.
-        num_without_signal: Responses left out because they have no usable vector.
         notes: What the plane cannot show.
     """
 
@@ -51,7 +50,6 @@ class GradientSpace:
     eligible: NDArray[np.bool_]
     texts: Sequence[str]
     shown_fraction: float
-    num_without_signal: int
     notes: Sequence[str]
 
     @property
@@ -146,7 +144,6 @@ def _space(policy: Policy, group: SequenceGroup) -> GradientSpace:
         eligible=eligible,
         texts=[text for text, use in zip(group.texts, usable, strict=True) if use],
         shown_fraction=shown,
-        num_without_signal=int((~usable).sum()),
         notes=notes,
     )
 

@@ -39,7 +39,6 @@ class Output:
         data: Everything that the figure shows.
         figure: None if there is nothing to draw.
         notes: What the output cannot show, and what is odd about the input.
-        html: A page instead of a figure.
         text: Markdown with more than the table holds.
         numbers: All numbers, for JSON, where the table rounds them.
     """
@@ -51,7 +50,6 @@ class Output:
     data: pa.Table
     figure: Figure | None = None
     notes: Sequence[str] = ()
-    html: str | None = None
     text: str | None = None
     numbers: Mapping[str, Any] | None = None
 
@@ -71,7 +69,7 @@ def bare_rows(axes: Axes) -> None:
 
 
 def write_output(output: Output, folder: str | Path) -> list[Path]:
-    """Write `NAME.parquet`, and where the output has them `NAME.svg`, `.png`, `.html`, `.md` and `.json`.
+    """Write `NAME.parquet`, and where the output has them `NAME.svg`, `.png`, `.md` and `.json`.
 
     Raises:
         RecordError: A file cannot be written.
@@ -82,7 +80,7 @@ def write_output(output: Output, folder: str | Path) -> list[Path]:
     if output.figure is not None:
         paths += save_figure(output.figure, folder / output.name)
     numbers = None if output.numbers is None else json.dumps(output.numbers, indent=1, allow_nan=False) + "\n"
-    for ending, content in (("html", output.html), ("md", output.text), ("json", numbers)):
+    for ending, content in (("md", output.text), ("json", numbers)):
         if content is not None:
             paths.append(folder / f"{output.name}.{ending}")
             write_atomic(paths[-1], content)

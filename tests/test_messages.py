@@ -106,9 +106,6 @@ TRIGGERS: dict[str, Callable[[], object]] = {
     "tags that are parts of each other": partial(checked, verify={"tags": {"think_open": "<t>", "answer_open": "<t>"}}),
     "more samples than there are": partial(checked, evaluate=TOO_FEW),
     "a field that belongs to gar": partial(checked, trl={"output_dir": "x"}),
-    "a batch that groups do not divide": partial(
-        checked, trl={"per_device_train_batch_size": 10, "num_generations": 4}
-    ),
     "three mistakes": partial(checked, data={"source": "a.jsonl"}, evaluate=TOO_FEW, trl={"num_generations": 1}),
     "no configuration file": partial(read_config, "missing.yaml"),
     "a key twice": partial(written, "twice.yaml", "seed: 1\nseed: 2\n", read_config),

@@ -157,11 +157,6 @@ def slime_flag(name: str) -> str:
 
 _RUNS = Condition("one that {engine} runs ({engine.methods})", lambda _, facts: not facts.get("method.lacks"))
 _REPEATS = Condition("two or more", lambda _, facts: not facts["on policy"])
-_WHOLE_GROUPS = Condition(
-    "a multiple of {trl.num_generations} (trl.num_generations)",
-    lambda size, facts: not size % facts["trl.num_generations"],
-)
-_BATCH = "it is trl.per_device_train_batch_size times steps_per_generation times the number of processes"
 _ENOUGH_SAMPLES = Condition(
     "numbers from 1 to {evaluate.num_samples} (evaluate.num_samples)",
     lambda ks, facts: all(1 <= k <= facts["evaluate.num_samples"] for k in ks),
@@ -207,7 +202,6 @@ _TRAIN = (
     Rule("trl.scale_rewards", (None, "group", "batch", "none", True, False)),
     Rule("trl.importance_sampling_level", (None, "token", "sequence")),
     Rule("trl.vllm_mode", (None, "colocate", "server")),
-    Rule("trl.optim", "the optimizers of transformers"),
     Rule("trl.hub_strategy", (None, "end", "every_save"), "gar train uploads no checkpoints", _UPLOADS),
     Rule("trl.num_train_epochs trl.temperature trl.repetition_penalty", bounds("> 0")),
     Rule(
@@ -230,7 +224,6 @@ _TRAIN = (
         for name, (module, command) in PACKAGES.items()
     ),
     Rule("evaluate.pass_at_k", _ENOUGH_SAMPLES, "pass@k needs k responses per problem", {"evaluates": (True,)}),
-    Rule("responses_per_batch", _WHOLE_GROUPS, _BATCH, {"method.samples_groups": (True,)}),
 )
 
 _SLIME = (

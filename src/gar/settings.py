@@ -18,11 +18,6 @@ MethodName = Literal[
     "anchor-shuffled", "anchor-random", "hidden-cosine", "text-similarity", "length", "alignment-only",
 ]  # a line for each kind # fmt: skip
 
-WITHOUT_EXPERTS = (
-    "grpo", "dr-grpo", "dapo", "reinforce-plus-plus", "reinforce-plus-plus-baseline", "maspo", "g2rl",
-)  # fmt: skip
-"""The methods of the package that train without expert solutions."""
-
 EMBEDDED_TASKS = ("arithmetic",)
 """Tasks inside the package, as `data.source` names them. "embedded" is the model for the first."""
 

@@ -8,6 +8,7 @@ from functools import partial
 import pytest
 import torch
 import trl
+from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 from transformers.trainer_utils import HubStrategy
 from trl import GRPOConfig, GRPOTrainer
 from trl.rewards import accuracy_reward
@@ -15,9 +16,9 @@ from trl.trainer import grpo_trainer
 from trl.trainer.utils import RepeatSampler, nanstd
 
 from gar.errors import ConfigError
-from gar.integrations.trl import contract
+from gar.integrations.trl import contract, fields
 from gar.integrations.trl.deciding import reward_name
-from gar.integrations.trl.fields import check_fields, default_of, field_types
+from gar.integrations.trl.fields import TRACKERS, check_fields, field_names
 from gar.rules import RULES
 from tests.support.errors import raises
 
@@ -95,14 +96,21 @@ NAMED = {name for rule in RULES for name in rule.names.split() if name.startswit
 OWNED = {name for rule in RULES if rule.why.startswith("use ") for name in rule.names.split()}
 
 
-def test_fields_are_those_of_the_class():
-    assert field_types().keys() == FIELDS.keys()
+def test_fields_are_those_of_the_class(monkeypatch):
+    assert {*field_names()} == FIELDS.keys()
+    found = field_names()
+    field_names.cache_clear()
+    monkeypatch.setattr(fields, "_CLASSES", (("trl", "nowhere.py", "GRPOConfig"),))
+    assert {*field_names()} == {*found}  # from the class, if its source is arranged otherwise
+    field_names.cache_clear()
     assert NAMED - {"trl.reward_funcs", "trl.dynamic_sampling"} <= {f"trl.{name}" for name in FIELDS}
 
 
+def test_trackers_are_those_of_transformers():
+    assert {*TRACKERS} == INTEGRATION_TO_CALLBACK.keys()
+
+
 def test_defaults_are_those_of_the_class_and_pass():
-    for name in ("learning_rate", "num_generations", "max_completion_length", "temperature", "max_steps"):
-        assert default_of(name) == str(FIELDS[name].default)
     defaults = {name: field.default for name, field in FIELDS.items() if f"trl.{name}" not in OWNED}
     check_fields({name: value for name, value in defaults.items() if isinstance(value, (int, float, str))})
 

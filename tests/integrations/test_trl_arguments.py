@@ -59,6 +59,24 @@ def test_fields_of_a_method_hold_and_the_users_stay(tmp_path: Path):
     assert with_method(args, METHODS["gar-grpo"]) is args
 
 
+def test_what_trl_would_reject_late_or_not_at_all_is_an_error_of_its_setting(tmp_path: Path):
+    for name, value in (
+        ("max_steps", 10.5),
+        ("max_steps", True),
+        ("max_steps", "abc"),
+        ("learning_rate", None),
+        ("bf16", "no"),  # a word, so true, in YAML 1.2
+        ("num_generations", []),
+    ):
+        with raises(ConfigError, f"trl.{name}"):
+            from_command_line(tmp_path, "gar-grpo", **{name: value})
+    for trl in ({"optim": "adamw_troch"}, {"per_device_train_batch_size": 10, "num_generations": 4}):
+        with raises(ConfigError, "config"):
+            from_command_line(tmp_path, "gar-grpo", **trl)
+    accepted = {"save_steps": 0.5, "bf16": None, "scale_rewards": True, "report_to": "none"}
+    from_command_line(tmp_path, "gar-grpo", **accepted)
+
+
 def test_the_embedded_models_have_room_for_prompt_and_response(tmp_path: Path):
     for changes, expected in (
         ({}, 64),

@@ -19,7 +19,7 @@ from gar.methods import (
     outcome_rewards,
     register,
 )
-from gar.settings import WITHOUT_EXPERTS, MethodName, RewardSettings
+from gar.settings import MethodName, RewardSettings
 from tests.methods.conftest import batch_of
 from tests.support.errors import raises
 
@@ -71,7 +71,6 @@ def test_methods_are_named_as_they_name_themselves_and_take_the_same_penalty():
     assert tuple(METHODS) == get_args(MethodName)
     assert all(name == method.name and method.summary for name, method in METHODS.items())
     assert set(METHODS) == {*OUTCOME, *SHAPED_AS_GAR, "g2rl", "alignment-only"}
-    assert {*WITHOUT_EXPERTS} == {name for name, method in METHODS.items() if method.alignment is None}
     batch = batch_of([(True, True, 0.5), (True, False, 0.5), (False, False, 0.5)])
     for method in METHODS:
         parts = shaped(method, batch)

@@ -10,7 +10,7 @@ from pydantic import create_model
 
 from gar.cli.main import choose
 from gar.config import RunConfig, config_type, parse_yaml
-from gar.integrations.trl.fields import default_of, field_types
+from gar.integrations.trl.fields import field_names
 
 ALIASES = {
     "--model": "--model.path",
@@ -124,25 +124,23 @@ class _Default(str):
     """A default, which differs from a value on the command line only by its type."""
 
 
-def _yaml(*, alone: bool) -> Any:
-    """Parse a value as YAML. A flag without a value is true."""
-    spec = tyro.constructors.PrimitiveConstructorSpec(
-        nargs="*" if alone else 1,
+_YAML: Any = Annotated[
+    Any,
+    tyro.constructors.PrimitiveConstructorSpec(
+        nargs="*",
         metavar="YAML",
         instance_from_str=lambda words: parse_yaml(" ".join(words)) if words else True,
         is_instance=lambda value: True,
         str_from_instance=lambda value: [str(value)],
-    )
-    return Annotated[Any, spec]
+    ),
+]
+"""A value in YAML. A flag without a value is true."""
 
 
 def parse_run(arguments: Sequence[str], defaults: RunConfig, *, description: str) -> RunConfig:
     """Parse the settings of `gar train`. Flags override `defaults`, and `--trl.FIELD` sets any field of TRL's."""
     kind = config_type()
-    fields: dict[str, Any] = {
-        name: (_yaml(alone="bool" in kind), _Default(defaults.trl.get(name, default_of(name) or "-")))
-        for name, kind in field_types().items()
-    }
+    fields: dict[str, Any] = {name: (_YAML, _Default(defaults.trl.get(name, "TRL's"))) for name in field_names()}
     trl: Any = create_model("Trl", **fields)
     chosen = parse(
         create_model(kind.__name__, __base__=kind, trl=(trl, trl())),

@@ -1,9 +1,7 @@
 """Checks of a run before anything is loaded. This module imports neither torch nor transformers nor TRL."""
 
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
-from typing import get_args
 
 from gar.config import RunConfig, with_template
 from gar.data.load import load_problems
@@ -11,18 +9,10 @@ from gar.data.problems import evaluation_data
 from gar.data.prompts import edited
 from gar.data.rows import check_hub, check_source
 from gar.errors import ConfigError, DataError, GarError, ModelError, RecordError
-from gar.integrations.trl.fields import (
-    batch_of,
-    check_enough,
-    check_experts,
-    check_fields,
-    check_trackers,
-    missing_packages,
-)
+from gar.integrations.trl.fields import check_fields, check_trackers, missing_packages
 from gar.models.hub import check_model_name, context_before_loading
-from gar.settings import EMBEDDED_TASKS, REGISTERED, WITHOUT_EXPERTS, MethodName
+from gar.settings import EMBEDDED_TASKS
 from gar.train.upload import check_upload
-from gar.types import Problem
 from gar.verify.verifier import custom_grader
 
 
@@ -46,16 +36,12 @@ def check_before_loading(config: RunConfig) -> None:
 
 def _check_rules(config: RunConfig) -> None:
     """The rules of `gar train`."""
-    size, group = batch_of(config.trl)
     evaluate = config.evaluate
     facts = {
         "adapter.rank": config.adapter.rank,
         "evaluates": bool(evaluate.sources),
         "evaluate.pass_at_k": evaluate.pass_at_k,
         "evaluate.num_samples": evaluate.num_samples,
-        "method.samples_groups": config.method in get_args(MethodName),
-        "responses_per_batch": size,
-        "trl.num_generations": group,
     }
     check_fields(config.trl, facts | missing_packages())
 
@@ -75,20 +61,9 @@ def _check_sources(config: RunConfig) -> None:
         if Path(source).is_file():
             limit = min(settings.max_problems or _FIRST_PROBLEMS, _FIRST_PROBLEMS)
             problems = load_problems(source, options=settings, max_problems=limit)
-            if settings is config.data and len(problems) < _FIRST_PROBLEMS:
-                _check_training(config, problems)
-
-
-def _check_training(config: RunConfig, problems: Sequence[Problem]) -> None:
-    """Whether these, which are all training problems, are enough and have what the method needs."""
-    if with_template(config).data.template != "plain":
-        for problem in problems:
-            edited(problem.prompt, str)  # raises if no message is the user's
-    method = REGISTERED.get(config.method)
-    if method is None or method.trainer is None:
-        check_enough(*batch_of(config.trl), len(problems))
-        if config.method not in WITHOUT_EXPERTS if method is None else method.alignment is not None:
-            check_experts(config.method, problems)
+            if settings is config.data and with_template(config).data.template != "plain":
+                for problem in problems:
+                    edited(problem.prompt, str)  # raises if no message is the user's
 
 
 def _check_verifier(config: RunConfig) -> None:

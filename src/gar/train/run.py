@@ -18,9 +18,8 @@ from transformers import PrinterCallback, ProgressCallback
 from gar.config import RunConfig, dump_yaml, with_template
 from gar.data.rows import source_name
 from gar.errors import ConfigError, RecordError
-from gar.integrations.trl.arguments import RunParts, grpo_arguments, in_folder, inexact_resumes
+from gar.integrations.trl.arguments import RunParts, grpo_arguments, in_folder, inexact_resumes, unread_fields
 from gar.integrations.trl.callbacks import RunCallback
-from gar.integrations.trl.fields import unread_fields
 from gar.integrations.trl.ranks import (
     check_ranks,
     check_saves_whole_model,

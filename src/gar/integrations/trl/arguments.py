@@ -6,19 +6,20 @@ A field of the method that the user sets to a different value is an error.
 import copy
 import dataclasses
 import tempfile
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any, cast, get_args, get_type_hints
 
 import torch
-from transformers import GenerationConfig, ProcessorMixin
+from pydantic import TypeAdapter, ValidationError
+from transformers import GenerationConfig, ProcessorMixin, TrainingArguments
 from trl import GRPOConfig
 
 from gar import rules
 from gar.config import RunConfig
-from gar.errors import ConfigError
-from gar.integrations.trl.fields import DEFAULTS, check_enough, check_experts, check_fields
+from gar.data.table import anchored
+from gar.errors import ConfigError, DataError
 from gar.methods import METHODS, Engine, Method
 from gar.methods.base import Estimator, Need
 from gar.reader import Reader
@@ -26,6 +27,20 @@ from gar.records import RolloutRecord
 from gar.settings import section_name
 from gar.step import Shaping, plan_shaping
 from gar.types import Problem, ResponseVerifier
+
+DEFAULTS: dict[str, Any] = {
+    # slime's defaults, the paper's stack: per-sequence mean, no KL, group-normalized (docs/how-it-works.md).
+    "loss_type": "grpo",
+    "scale_rewards": "group",
+    "beta": 0.0,
+    "logging_steps": 1,
+    "save_strategy": "steps",
+    "save_steps": 100,
+    "save_total_limit": 2,
+    "report_to": "none",
+    "project": "gar",
+}
+"""Defaults of `gar train` that differ from TRL's. `GARTrainer` does not touch them."""
 
 TRL = Engine(
     name="TRL",
@@ -76,13 +91,27 @@ def grpo_arguments(config: RunConfig) -> tuple[GRPOConfig, Shaping]:
 
     `in_folder` gives it the run's folder, once that is made. Until then it names one that is there.
     """
-    check_fields(config.trl)
+    _check_types(config.trl)
     method = METHODS[config.method]
     args = with_method(trl_arguments(GRPOConfig, config, tempfile.gettempdir()), method, chosen=config.trl)
     shaping = plan_shaping(TRL, method, dict(config), flags=trl_flags(args), quiet=True)
     if method.check is not None:
         method.check(config, args)
     return args, shaping
+
+
+def _check_types(values: Mapping[str, Any]) -> None:
+    """Raise a `ConfigError` for values of other types than TRL's fields have. Words and mappings are TRL's to check."""
+    types: dict[str, Any] = get_type_hints(GRPOConfig)
+    wrong: list[tuple[str, str]] = []
+    for name, value in values.items():
+        kind = types.get(name, str)
+        if {*(get_args(kind) or (kind,))} <= {int, float, bool, type(None)}:
+            try:
+                TypeAdapter(kind).validate_python(value, strict=True)
+            except ValidationError:
+                wrong.append((f"trl.{name}", f"trl.{name} is {value!r}, expected {getattr(kind, '__name__', kind)}"))
+    rules.raise_all(wrong)
 
 
 def in_folder(args: Any, config: RunConfig, folder: Path) -> Any:
@@ -164,14 +193,31 @@ def check_processor(processing_class: Any) -> None:
 
 def check_batch(args: Any, num_problems: int) -> None:
     """Raise a `DataError` if there are fewer problems than a batch has groups."""
-    check_enough(args.generation_batch_size, args.num_generations, num_problems)
+    size, group = args.generation_batch_size, args.num_generations
+    if num_problems < size // group:
+        raise DataError(
+            f"a batch of {size:,} responses in groups of {group} asks for {size // group:,} problems, got "
+            f"{num_problems:,} in all: TRL would train for no step. Lower trl.per_device_train_batch_size, "
+            "steps_per_generation or gradient_accumulation_steps.",
+            code="few-problems",
+        )
 
 
 def check_problems(args: Any, method: Method, problems: Sequence[Problem]) -> None:
     """Raise a `DataError` if there are too few problems for a batch, or no expert solutions for the method."""
     check_batch(args, len(problems))
-    if method.alignment is not None:
-        check_experts(method.name, problems)
+    if method.alignment is not None and not len(anchored(problems)):
+        raise DataError(
+            f"{method.name} needs expert solutions, and none of the {len(problems):,} problems has one. Name their "
+            "column with expert_fields (--data.expert_fields), or train with grpo.",
+            code="no-anchors",
+        )
+
+
+def unread_fields(values: Mapping[str, Any], read: Collection[str]) -> list[str]:
+    """Fields, as "trl.name", that a method with its own trainer does not read: not in `read`, nor transformers'."""
+    shared = {field.name for field in dataclasses.fields(TrainingArguments)}
+    return [f"trl.{name}" for name in values if name not in shared and f"trl.{name}" not in read]
 
 
 def generation_passes(args: Any) -> int:

@@ -37,11 +37,11 @@ class Grad2RewardTrainer(GARTrainer):
         judged = self._judge.token_rewards(
             [problem.prompt for problem in batch.problems],
             [response.sequence.ids for response in batch.responses],
-            shaped.outcomes[batch.here].to(mask.device),
-            shaped.penalties[batch.here].to(mask.device),
+            shaped.outcomes[batch.step.here].to(mask.device),
+            shaped.penalties[batch.step.here].to(mask.device),
             mask,
         )
-        last = last_token_rewards(batch.further_rewards[batch.here].to(mask.device), mask)
+        last = last_token_rewards(batch.further_rewards[batch.step.here].to(mask.device), mask)
         rewards = judged.rewards * float(self.reward_weights[0]) + last
         agreement = (judged.log_odds > 0).double().where(judged.log_odds.isfinite(), torch.nan)
         self.log_mean("judge_effective_tokens", judged.effective_tokens)
@@ -58,4 +58,4 @@ class Grad2RewardTrainer(GARTrainer):
             eps=shaping.eps,
             min_std=shaping.advantage.min_std,
         )
-        return advantages[batch.here, : mask.shape[1]]
+        return advantages[batch.step.here, : mask.shape[1]]

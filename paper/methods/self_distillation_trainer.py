@@ -209,7 +209,7 @@ class _Recorded(_Trainer):
         prompts = zip(rollouts["prompt_ids"], rollouts["prompt_mask"].bool(), strict=True)
         prompt_ids = [ids[mask].tolist() for ids, mask in prompts]
         endings = [*self.eos_token_ids, self._tokenizer.pad_token_id]
-        batch.read(self._reader, None, prompt_ids, self._get_completion_ids_list(rollouts), None, endings=endings)
+        batch.read(self._reader, {}, prompt_ids, self._get_completion_ids_list(rollouts), None, endings=endings)
         with self._timer.part("verification"):
             batch.responses = judge(self._verifier, batch.responses, batch.problems)
         self._record(batch)

@@ -58,7 +58,7 @@ def through_trl(tokenizer: Any, reader: Reader, verifier: Verifier) -> list[Resp
     problems = render_problems(PROBLEMS, "boxed", tokenizer)
     batch = RolloutBatch(problems=problems, group_index=[*range(len(problems))])
     prompts, ids = [reader.encode(problem.prompt) for problem in problems], [tokenizer.encode(text) for text in TEXTS]
-    batch.read(reader, None, prompts, ids, None, endings=[])
+    batch.read(reader, {}, prompts, ids, None, endings=[])
     return judge(verifier, batch.responses, batch.problems)
 
 

@@ -69,7 +69,7 @@ class NotingTrainer(GARTrainer):
         self._within, batch = "TRL", self._batch
         self.num_forwards.append(len(self.rows["GAR"]) - before)
         self.vectors.append(self._gather(unit_rows(batch.means)))
-        self.num_needed += int(batch.step.needed[batch.here].sum())
+        self.num_needed += int(batch.step.needed[batch.step.here].sum())
         self.num_captured += batch.num_passed
         return rewards
 

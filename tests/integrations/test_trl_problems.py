@@ -12,7 +12,9 @@ from gar.data.table import DatasetProblems
 from gar.errors import ConfigError, DataError
 from gar.integrations.trl import problems
 from gar.integrations.trl.problems import PROBLEM, ProblemRows
-from gar.settings import SourceSettings
+from gar.models.embedded import load_embedded
+from gar.reader import Reader, SpanRule
+from gar.settings import SignalSettings, SourceSettings
 from tests.integrations.test_trl_dropin import ROWS, planned_trainer, policy
 from tests.support.errors import raises
 
@@ -37,6 +39,24 @@ def test_a_large_data_set_is_read_row_by_row(policy: Path, tmp_path: Path, monke
     assert len(read) < 400
     for record in records:
         assert record.problem_id == rows[record.group_index]["id"]
+
+
+def test_anchors_are_read_once_a_group_and_anothers_after_its_own_prompt_as_the_run_renders_it():
+    _, tokenizer = load_embedded()
+    tokenizer.chat_template = "{% if shout %}99{% endif %}{% for m in messages %}{{ m['content'] }}{% endfor %}"
+    rule = SpanRule.from_settings(SignalSettings(span="response"), None, tokenizer)
+    reader = Reader(tokenizer, rule, chat_template_kwargs={"shout": True})
+    messages = [[{"role": "user", "content": text}] for text in ("3+4=", "5+6=")]
+    rows = ProblemRows([row(i, prompt=prompt, expert_solution=f"{i}") for i, prompt in enumerate(messages)], {})
+    given = ([0, 0, 1], [rows.all[i] for i in (0, 0, 1)], [[1], [2], [3]])
+    own = rows.anchors(reader, *given)
+    assert [own[i].usable[0].context_ids for i in (0, 1)] == [[1], [3]]  # the first response's prompt
+    rows.shuffle_anchors(seed=0)
+    (sequence,) = rows.anchors(reader, *given)[0].usable
+    expected = tokenizer.apply_chat_template(messages[1], tokenize=False, shout=True)
+    assert expected == "995+6="
+    assert sequence.context_ids == tokenizer(expected, add_special_tokens=False)["input_ids"]
+    assert tokenizer.decode(sequence.ids) == "1"
 
 
 def test_problems_of_a_data_set_are_checked_in_arrow(monkeypatch: pytest.MonkeyPatch):

@@ -1,59 +1,22 @@
-"""The anchors that a response is compared with: its problem's own, or a control's."""
+"""Whether the expert solutions of a data set can be scored."""
 
 import math
 from collections import Counter
 from collections.abc import Sequence
-from functools import lru_cache
 from itertools import compress, islice
 
 import numpy as np
-import torch
 
-from gar.core import shuffled_groups
 from gar.data.table import SAMPLE, anchored
 from gar.errors import DataError
-from gar.methods.base import AlignmentSource
 from gar.reader import Reader
-from gar.response import Anchors, SignalStatus
+from gar.response import SignalStatus
 from gar.types import Problem
 
-_KEPT = 512
 _FAULTS = {
     SignalStatus.NO_TOKENS: "have no token to score",
     SignalStatus.TOO_LONG: "exceed the model's context with their prompt",
 }
-
-
-class AnchorReader:
-    """Reads the anchors of a data set's problems when a group first needs them, and keeps the last ones.
-
-    Under "shuffled-anchor" each problem with anchors gets the anchors and the prompt of another one, which is the same
-    throughout a run and on every rank.
-    """
-
-    def __init__(self, problems: Sequence[Problem], reader: Reader, *, source: AlignmentSource | None, seed: int):
-        self._problems, self._reader = problems, reader
-        self._partners: np.ndarray | None = None  # of each problem, its own number if it has no anchors
-        if source == "shuffled-anchor":
-            owners = torch.from_numpy(np.flatnonzero(anchored(problems)))
-            self._partners = np.arange(len(problems))
-            self._partners[owners] = shuffled_groups(owners, torch.Generator().manual_seed(seed)).numpy()
-        self._own = lru_cache(_KEPT)(self._read_own)
-        self._of = lru_cache(_KEPT)(self._read_of)
-
-    def anchors(self, number: int, problem: Problem, prompt_ids: Sequence[int]) -> Anchors:
-        """The anchors of a problem, each after the prompt that it answers. `number` is its position."""
-        partner = number if self._partners is None else int(self._partners[number])
-        if partner != number:
-            return self._of(partner)
-        return self._own(tuple(prompt_ids), tuple(anchor.text for anchor in problem.anchors))
-
-    def _read_own(self, prompt_ids: tuple[int, ...], texts: tuple[str, ...]) -> Anchors:
-        return self._reader.anchors(list(prompt_ids), list(texts))
-
-    def _read_of(self, number: int) -> Anchors:
-        problem = self._problems[number]
-        return self._reader.anchors(self._reader.encode(problem.prompt), [anchor.text for anchor in problem.anchors])
 
 
 def check_anchors(problems: Sequence[Problem], reader: Reader, *, whole: bool = True) -> str:

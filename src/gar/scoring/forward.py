@@ -1,6 +1,6 @@
 """Gradient-activation vectors of token sequences under a policy: forward passes in batches, then the core."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -32,12 +32,6 @@ def batches_by_length(
     return batches
 
 
-def num_forwards(parts: ModelParts, sequences: Sequence[TokenSequence], max_batch_tokens: int) -> int:
-    """Number of forward passes that `signal_means` makes."""
-    lengths = [len(_passed_ids(sequence, parts.switch_length)) for sequence in sequences if sequence.positions]
-    return len(batches_by_length(lengths, max_batch_tokens, switch_length=parts.switch_length))
-
-
 def _passed_ids(sequence: TokenSequence, switch_length: float) -> list[int]:
     """A sequence up to the token that predicts its last scored one, still longer than `switch_length` if it was."""
     num_passed = len(sequence.context_ids) + sequence.positions[-1]
@@ -53,6 +47,7 @@ def signal_means(
     settings: SignalSettings,
     *,
     keep_fractions: Sequence[float] | None = None,
+    most: Callable[[int], int] = int,
 ) -> Tensor:
     """Mean gradient-activation vector of each sequence, [sequences, hidden], float32.
 
@@ -64,12 +59,13 @@ def signal_means(
         sequences: Sequences to score. One without scored positions gets a zero row and no forward pass.
         settings: Signal kind and thresholds.
         keep_fractions: p_f of each sequence. None means 1.
+        most: From this rank's number of passes to that of the rank with the most, so that all make equally many.
 
     Raises:
         ValueError: The first token of a sequence is scored but has no context.
     """
     means = torch.zeros(len(sequences), parts.weight.shape[1], device=parts.weight.device)
-    for members, hidden in _hidden_batches(parts, sequences, settings.max_batch_tokens):
+    for members, hidden in _hidden_batches(parts, sequences, settings.max_batch_tokens, most):
         batch = [sequences[i] for i in members]
         keep = None if keep_fractions is None else [keep_fractions[i] for i in members]
         starts = [len(sequence.context_ids) for sequence in batch]
@@ -78,11 +74,16 @@ def signal_means(
 
 
 def step_means(
-    parts: ModelParts, responses: Sequence[TokenSequence], anchors: Sequence[TokenSequence], settings: SignalSettings
+    parts: ModelParts,
+    responses: Sequence[TokenSequence],
+    anchors: Sequence[TokenSequence],
+    settings: SignalSettings,
+    *,
+    most: Callable[[int], int] = int,
 ) -> tuple[Tensor, Tensor]:
     """`signal_means` of responses and of anchors, which share forward passes."""
     keep_fractions = [1.0] * len(responses) + [settings.expert_keep_fraction] * len(anchors)
-    means = signal_means(parts, [*responses, *anchors], settings, keep_fractions=keep_fractions)
+    means = signal_means(parts, [*responses, *anchors], settings, keep_fractions=keep_fractions, most=most)
     return means[: len(responses)], means[len(responses) :]
 
 
@@ -92,7 +93,7 @@ def token_shares(
 ) -> list[list[float]]:
     """Share of each scored token in the alignment of its sequence with its row of `anchors` (unit rows)."""
     shares: list[list[float]] = [[] for _ in sequences]
-    for members, hidden in _hidden_batches(parts, sequences, settings.max_batch_tokens):
+    for members, hidden in _hidden_batches(parts, sequences, settings.max_batch_tokens, int):
         batch = [sequences[i] for i in members]
         values = alignment_shares(
             _scored_tokens(hidden, batch, [len(sequence.context_ids) for sequence in batch]),
@@ -107,20 +108,24 @@ def token_shares(
 
 
 def _hidden_batches(
-    parts: ModelParts, sequences: Sequence[TokenSequence], max_batch_tokens: int
+    parts: ModelParts, sequences: Sequence[TokenSequence], max_batch_tokens: int, most: Callable[[int], int]
 ) -> Iterator[tuple[list[int], Tensor]]:
     """Run forward passes over the sequences with scored positions. Yields their indices and hidden states."""
     _check_predecessors(sequences, [len(sequence.context_ids) for sequence in sequences])
     wanted = [i for i, sequence in enumerate(sequences) if sequence.positions]
     rows = [_passed_ids(sequences[i], parts.switch_length) for i in wanted]
     device = parts.weight.device
+    batches = batches_by_length(list(map(len, rows)), max_batch_tokens, switch_length=parts.switch_length)
+    num_idle = most(len(batches)) - len(batches)
     with evaluation_mode(parts.backbone):
-        for batch in batches_by_length(list(map(len, rows)), max_batch_tokens, switch_length=parts.switch_length):
+        for batch in batches:
             members = [wanted[j] for j in batch]
             input_ids = pad_sequence([torch.tensor(rows[j]) for j in batch], batch_first=True)
             # No attention mask: under causal attention no token sees the padding on its right.
             output = parts.backbone(input_ids=input_ids.to(device), use_cache=False)
             yield members, output.last_hidden_state
+        for _ in range(num_idle):  # passes that another rank makes more than this one
+            parts.backbone(input_ids=torch.zeros(1, 1, dtype=torch.long, device=device), use_cache=False)
 
 
 def means_from_hidden(

@@ -7,8 +7,10 @@ from functools import partial
 from typing import Any, Self, cast
 
 import numpy as np
+import torch
 from datasets import Dataset, IterableDataset
 
+from gar.core import shuffled_groups
 from gar.data.problems import problem_of, problems_of
 from gar.data.schemas import ColumnSchema, choose_schema, column_value
 from gar.data.table import SAMPLE, DatasetProblems, LazyProblems, anchored
@@ -16,6 +18,7 @@ from gar.errors import ConfigError, DataError
 from gar.integrations.trl.arguments import check_problems
 from gar.methods import Method
 from gar.reader import Reader
+from gar.response import Anchors
 from gar.scoring.anchors import check_anchors
 from gar.settings import SourceSettings
 from gar.types import Problem
@@ -72,6 +75,7 @@ class ProblemRows:
                 code="dataset-type",
             )
         self._streams = isinstance(rows, IterableDataset)  # `all` are only the first rows
+        self._partners: np.ndarray | None = None  # of each problem, its own number if it has no anchors
         self.all, self.training = self._readable(rows)
         """The problems, and TRL's training data."""
         lacking = len(self.all) - np.count_nonzero(anchored(self.all))
@@ -102,6 +106,27 @@ class ProblemRows:
         reads = method.alignment is not None
         if reads and (note := check_anchors(self.all, reader, whole=not self._streams)):
             warnings.warn(note, stacklevel=3)
+
+    def shuffle_anchors(self, seed: int) -> None:
+        """From now on, each problem with anchors has those of another one: in a run the same, and on every rank."""
+        owners = torch.from_numpy(np.flatnonzero(anchored(self.all)))
+        self._partners = np.arange(len(self.all))
+        self._partners[owners] = shuffled_groups(owners, torch.Generator().manual_seed(seed)).numpy()
+
+    def anchors(
+        self, reader: Reader, numbers: Sequence[int], problems: Sequence[Problem], prompt_ids: Sequence[Sequence[int]]
+    ) -> dict[int, Anchors]:
+        """The anchors of the groups of a batch, each after the prompt that it answers, by the number of the problem."""
+        found: dict[int, Anchors] = {}
+        for number, problem, ids in zip(numbers, problems, prompt_ids, strict=True):
+            if number in found:
+                continue
+            partner = number if self._partners is None else int(self._partners[number])
+            if partner != number:
+                problem = self.all[partner]
+                ids = reader.encode(problem.prompt)
+            found[number] = reader.anchors(ids, [anchor.text for anchor in problem.anchors])
+        return found
 
     def evaluation(self, rows: Any) -> Any:
         """TRL's evaluation data: a data set or several by name."""

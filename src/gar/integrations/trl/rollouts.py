@@ -1,19 +1,18 @@
 """The state of one generation batch: what is known about each response, from its tokens to its advantage."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from gar.models.families import ModelParts, evaluation_mode
+from gar.models.families import ModelParts
 from gar.reader import Reader
 from gar.records import RolloutRecord
 from gar.records.rollouts import response_record
 from gar.response import Anchors, Response
-from gar.scoring.anchors import AnchorReader
-from gar.scoring.forward import means_from_hidden, num_forwards, step_means
+from gar.scoring.forward import means_from_hidden, step_means
 from gar.settings import SignalSettings
 from gar.step import Step
 from gar.types import Problem, Status, Verdict
@@ -53,15 +52,10 @@ class RolloutBatch:
     def __len__(self) -> int:
         return len(self.problems)
 
-    @property
-    def here(self) -> slice:
-        """Positions of this rank's responses among all ranks' responses."""
-        return self.step.here
-
     def read(
         self,
         reader: Reader,
-        anchors: AnchorReader | None,
+        anchors: Mapping[int, Anchors],
         prompt_ids: Sequence[list[int]],
         completion_ids: Sequence[list[int]],
         token_mask: Any,
@@ -70,11 +64,11 @@ class RolloutBatch:
     ) -> None:
         """Read the responses from their tokens. Those without one of `endings` are truncated.
 
-        `token_mask` is per response, as in `gar.reader.policy_turns`, or None. Without `anchors` they are only counted.
+        `anchors` are by group. `token_mask` is per response, as in `gar.reader.policy_turns`, or None.
         """
         for i, (prompt, ids) in enumerate(zip(prompt_ids, completion_ids, strict=True)):
-            group, problem = self.group_index[i], self.problems[i]
-            found = Anchors.unread(len(problem.anchors)) if anchors is None else anchors.anchors(group, problem, prompt)
+            group = self.group_index[i]
+            found = anchors.get(group) or Anchors.unread(len(self.problems[i].anchors))
             mask = None if token_mask is None else token_mask[i]
             truncated = not ids or ids[-1] not in endings
             read = reader.read(prompt, ids, mask=mask, anchors=found, group_index=group, truncated=truncated)
@@ -130,7 +124,7 @@ class RolloutBatch:
         attended: Sequence[bool] | None = None,
     ) -> None:
         """Compute the needed means from hidden states of the next rows. Skips rows not `attended` (None: all are)."""
-        first, needed = self.num_passed, self.step.needed[self.here].tolist()
+        first, needed = self.num_passed, self.step.needed[self.step.here].tolist()
         self.num_passed += len(hidden)
         members = [i for i in range(first, self.num_passed) if needed[i] and (attended is None or attended[i])]
         if members:
@@ -148,18 +142,11 @@ class RolloutBatch:
         Returns:
             Mean vectors of the step's `sequences` and of its `anchors`.
         """
-        members, anchors = self.step.members, self.step.anchors
-        missing = [i for i in members if not self.has_means[i]]
+        missing = [i for i in self.step.members if not self.has_means[i]]
         sequences = [self.responses[i].sequence for i in missing]
-        count = num_forwards(parts, [*sequences, *anchors], settings.max_batch_tokens)
-        num_idle = most(count) - count
-        self.means[missing], anchor_means = step_means(parts, sequences, anchors, settings)
+        self.means[missing], anchors = step_means(parts, sequences, self.step.anchors, settings, most=most)
         self.has_means[missing] = True
-        # Join the passes that another rank makes more than this one.
-        with torch.no_grad(), evaluation_mode(parts.backbone):
-            for _ in range(num_idle):
-                parts.backbone(input_ids=torch.zeros(1, 1, dtype=torch.long, device=parts.device), use_cache=False)
-        return self.means[members], anchor_means
+        return self.means[self.step.members], anchors
 
     def records(self, *, step: int) -> list[RolloutRecord]:
         """One row per response of this rank."""
@@ -167,7 +154,7 @@ class RolloutBatch:
         norms = self.means.norm(dim=-1).tolist()
         rows = []
         for i, (problem, response) in enumerate(zip(self.problems, self.responses, strict=True)):
-            place, group = self.here.start + i, response.group_index
+            place, group = self.step.here.start + i, response.group_index
             rows.append(
                 RolloutRecord(
                     step=step,

@@ -28,7 +28,7 @@ from gar.models.adapters import sort_targets
 from gar.models.capture import capture_hidden
 from gar.reader import Reader, context_of, judge
 from gar.records import RolloutRecord
-from gar.scoring.anchors import AnchorReader
+from gar.response import Anchors
 from gar.settings import AdvantageSettings, RewardSettings, SignalSettings, WatchdogSettings
 from gar.step import Shaping, Step, plan_shaping
 from gar.types import A_VERIFIER, ResponseVerifier
@@ -230,8 +230,8 @@ class GARTrainer(ResumableTrainer):
             chat_template_kwargs=cast("dict[str, Any]", self.chat_template_kwargs),
         )
         """Reads responses and expert solutions."""
-        source, seed = self._method.alignment, self._config.seed
-        self._anchors = source and AnchorReader(self._problems.all, self.reader, source=source, seed=seed)
+        if self._method.alignment == "shuffled-anchor":
+            self._problems.shuffle_anchors(self._config.seed)
         self._loss_inputs: dict[str, Any] | None = None  # TRL's tensors of the micro-batch in its loss
         self._batch: RolloutBatch | None = None
         self._solutions = SolutionCheck(self._verifier)
@@ -267,7 +267,9 @@ class GARTrainer(ResumableTrainer):
         prompt_ids, completion_ids, token_mask = generated[:3]
         endings = [*self.eos_token_ids, self._tokenizer.pad_token_id]
         with self._timer.part("gar"):
-            anchors = (self._anchors or None) if self._is_training() else None
+            anchors: dict[int, Anchors] = {}  # they are only counted if nothing compares with them
+            if self._is_training() and self._method.alignment is not None:
+                anchors = self._problems.anchors(self.reader, batch.group_index, batch.problems, prompt_ids)
             batch.read(self.reader, anchors, prompt_ids, completion_ids, token_mask, endings=endings)
         with self._timer.part("verification"):
             batch.add_fields(generated[5])
@@ -355,7 +357,7 @@ class GARTrainer(ResumableTrainer):
         groups = batch.step.group_index
         advantages, of = torch.zeros_like(rewards), self.shaping.advantages
         advantages[counted] = of(rewards[counted], groups[counted], token_counts=counts[counted], scale=scale)
-        return advantages[batch.here]
+        return advantages[batch.step.here]
 
     def _report(self, batch: RolloutBatch) -> None:
         """Metrics, the same on every rank, and the records of all ranks on the main process."""

@@ -124,6 +124,11 @@ class Step:
         return needed & (group_sizes(self.group_index, needed) >= 2) if self.shaping.reward.center else needed
 
     @property
+    def needs_vectors(self) -> bool:
+        """Whether a response of any rank needs a vector. Then all ranks take part in making them."""
+        return self.shaping.method.reads_vectors and bool(self.needed.any())
+
+    @property
     def sequences(self) -> list[TokenSequence]:
         """The sequences of the needed responses of this process."""
         return [self.responses[i].sequence for i in self.members]

@@ -71,23 +71,21 @@ def group_extremes(
 def group_standard_deviations(
     values: Shaped[Tensor, " responses"],
     group_index: Int[Tensor, " responses"],
-    mask: Bool[Tensor, " responses"] | None = None,
     *,
     ddof: int,
 ) -> Float64[Tensor, " responses"]:
     """Standard deviation of each response's group, repeated for every member.
 
     Args:
-        values: One number per response. Entries outside `mask` may be anything, NaN included.
+        values: One number per response.
         group_index: Which group a response belongs to.
-        mask: True for the members that count. None counts all.
         ddof: Subtracted from the count in the denominator: 0 population, 1 Bessel.
 
     Returns:
         `sqrt(sum of squared deviations / (size - ddof))`, 0 if `size <= ddof`.
     """
-    squares = _totals(group_deviations(values, group_index, mask).square(), group_index)
-    freedom = (group_sizes(group_index, mask) - ddof).double()
+    squares = _totals(group_deviations(values, group_index).square(), group_index)
+    freedom = (group_sizes(group_index) - ddof).double()
     return torch.where(freedom > 0, (squares / freedom.clamp(min=1)).sqrt(), 0.0)
 
 

@@ -47,7 +47,7 @@ def postprocess(args: Any, rollout_id: int, rollout_data: dict[str, Any]) -> Non
     payloads: list[Response] = rollout_data.pop(PAYLOAD_KEY)
     step = Step(shaping, _responses(rollout_data, payloads), ranks=_DataParallel(rollout_data["tokens"][0].device))
     seen = captured_pass() if capture_of(args) == "logprob" else None
-    vectors, anchors = _means(args, rollout_data, step, seen) if bool(step.needed.any()) else (None, None)
+    vectors, anchors = _means(args, rollout_data, step, seen) if step.needs_vectors else (None, None)
     watchdog = read_settings(args).watchdog
     _watchdog(watchdog.mode, watchdog.steps).watch(rollout_id, step)
     if not mpu.is_pipeline_last_stage(ignore_virtual=True):

@@ -18,7 +18,10 @@ class ResumableTrainer(GRPOTrainer):
     _train_sampler: Any = None  # a stream has none
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        """Save what is under way, too: the sums for the next line of metrics, and rollouts that are not used up."""
+        """Also save what the next steps of an uninterrupted run would use.
+
+        These are the values that the next line of metrics averages, and rollouts with updates still to be made.
+        """
         with library_errors(), lost_rank_named():
             super()._save_checkpoint(model, trial)
         if self.args.save_only_model:

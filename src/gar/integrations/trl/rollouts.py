@@ -1,4 +1,4 @@
-"""The state of one generation batch: what is known about each response, from its tokens to its advantage."""
+"""The responses that TRL samples at one time, on one rank, from their tokens to their advantages."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,7 +20,7 @@ from gar.types import Problem, Status, Verdict
 
 @dataclass(kw_only=True)
 class RolloutBatch:
-    """What TRL's hooks leave for the next ones: this rank's responses in TRL's order, filled in stage by stage.
+    """This rank's responses in TRL's order. Each of TRL's hooks adds what it knows of them for the next one.
 
     Attributes:
         problems: The problem of each response.

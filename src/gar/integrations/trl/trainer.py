@@ -49,9 +49,10 @@ class GARTrainer(ResumableTrainer):
     Args:
         model: As in `GRPOTrainer`: a causal LM, or a Hub id or folder.
         reward_funcs: As in `GRPOTrainer`. With token-level rewards they are paid on the last token.
-        correct: Which of several `reward_funcs` decides what is right: a member or its name, by a value above 0. The
-            bonus has its weight. Or a function of `{name: value or None}` of one response that returns True, False or
-            None. The bonus then has weight 1. A lone reward model needs it too.
+        correct: What decides which responses are right, if `reward_funcs` are several or one reward model. Either one
+            of them or its name: a value above 0 is right, and the bonus has its weight. Or a function that takes the
+            values of one response by name, for example {"accuracy": 1.0, "style": None}, and returns True, False or
+            None. The bonus then has weight 1.
         args: As in `GRPOTrainer`. Fields that belong to the method (`Method.trl`) take its values. The others keep
             TRL's own defaults, which differ from `gar train`: TRL's default loss averages over all tokens of the batch
             ("dapo"), and the paper's is `loss_type="grpo"`.
@@ -61,7 +62,8 @@ class GARTrainer(ResumableTrainer):
             when their group is sampled. An `IterableDataset` needs `args.max_steps`.
         eval_dataset: As in `GRPOTrainer`, with the columns of `train_dataset`. Measured by the outcome alone.
         processing_class: The tokenizer, padding on the left. None loads the model's.
-        verifier: Decides what is right, and which format is required, for example `gar.Verifier()`.
+        verifier: In place of `correct`: judges the text of each response, and requires a format, for example
+            `gar.Verifier()`.
         prompt_field: Other name of the column of the prompt.
         answer_field: Other name of the column of the answer.
         expert_fields: Other names of columns of the expert solution. The first that is not empty counts.
@@ -259,18 +261,21 @@ class GARTrainer(ResumableTrainer):
         return output
 
     def _generate(self, prompts: list) -> tuple:
+        # 1. TRL samples. Its states are kept, if they are those that count.
         wanted = self._is_training() and self._method.reads_vectors
         with self._timer.part("generation"), self._states.while_sampling(wanted=wanted) as states:
             generated = super()._generate(prompts)
         batch = self._batch
         assert batch is not None
         prompt_ids, completion_ids, token_mask = generated[:3]
+        # 2. Responses and anchors are read from their tokens.
         endings = [*self.eos_token_ids, self._tokenizer.pad_token_id]
         with self._timer.part("gar"):
             anchors: dict[int, Anchors] = {}  # they are only counted if nothing compares with them
             if self._is_training() and self._method.alignment is not None:
                 anchors = self._problems.anchors(self.reader, batch.group_index, batch.problems, prompt_ids)
             batch.read(self.reader, anchors, prompt_ids, completion_ids, token_mask, endings=endings)
+        # 3. TRL's functions are called, and the verifier or one of them decides what is right.
         with self._timer.part("verification"):
             batch.add_fields(generated[5])
             batch.columns = super()._calculate_rewards(batch.rows, prompts, generated[3], completion_ids)
@@ -281,6 +286,7 @@ class GARTrainer(ResumableTrainer):
                 batch.responses = judge(self._verifier, batch.responses, batch.problems)
             if self._is_training():
                 self._solutions.look(dict(zip(batch.group_index, batch.problems, strict=True)))
+        # 4. All ranks find out which responses need a vector. Some have one from sampling.
         shaping = self.shaping if self._is_training() else self.shaping.outcome_alone()
         batch.step = Step(
             shaping,
@@ -318,7 +324,7 @@ class GARTrainer(ResumableTrainer):
         batch = self._batch
         if batch is None or batch.num_passed or torch.is_grad_enabled() or not self._states.come_from_pass(model):
             return compute()
-        if not self._wants_vectors(batch):
+        if not batch.step.needs_vectors:
             return compute()
         parts, first_column = self._states.policy.gathered(), input_ids.shape[1] - logits_to_keep
         take = partial(batch.take_hidden, parts, self.shaping.signal, first_column)
@@ -330,24 +336,18 @@ class GARTrainer(ResumableTrainer):
         batch = self._batch
         assert batch is not None
         with self._timer.part("gar"):
-            self._shape(batch)
+            # 1. The vectors that no pass of TRL's has given. Without a need for any, none.
+            vectors = anchors = batch.means[[]] if batch.step.shaping.method.reads_vectors else None
+            if batch.step.needs_vectors:
+                with self._states.own_passes() as parts:
+                    vectors, anchors = batch.compute_missing(parts, self.shaping.signal, self._most)
+            # 2. The rewards of all ranks, in TRL's column of the method.
+            batch.step.finish(vectors, anchors)
             batch.fill_column(self._own_column, self.reward_weights, adds=self._verifier is None)
         if self.log_completions:
             experts = ["\n\n".join(anchor.text for anchor in problem.anchors) for problem in batch.problems]
             self._log_completion_extra("expert solution", experts)
         return batch.columns
-
-    def _wants_vectors(self, batch: RolloutBatch) -> bool:
-        """Whether any rank needs a vector. The others then take part."""
-        return self._is_training() and self._method.reads_vectors and bool(batch.step.needed.any())
-
-    def _shape(self, batch: RolloutBatch) -> None:
-        """Find the rewards of all ranks, from the vectors that the method's arithmetic reads."""
-        vectors = anchors = batch.means[[]] if self._is_training() and self._method.reads_vectors else None
-        if self._wants_vectors(batch):
-            with self._states.own_passes() as parts:
-                vectors, anchors = batch.compute_missing(parts, self.shaping.signal, self._most)
-        batch.step.finish(vectors, anchors)
 
     def _own_advantages(self, batch: RolloutBatch, in_loss: Tensor) -> Tensor:
         counted = ~batch.columns.isnan().all(1).cpu()  # as TRL leaves out what no function has scored

@@ -57,7 +57,7 @@ class GarTrainerSync(PPOTrainerSync):
         limit, end_ids = self.config.data.max_response_length, [self.tokenizer.eos_token_id]
         responses = fetch_responses(real, partition, self._reader, max_response_tokens=limit, end_ids=end_ids)
         step, vectors, anchors = Step(self._shaping, responses), None, None
-        if step.members:
+        if step.needs_vectors:
             anchors = self._anchor_means(step.anchors)
             write_spans(keys, partition, {real[i]: responses[i].sequence for i in step.members})
             batch.extra_info[REQUEST] = signal_request(self._shaping.signal)

@@ -51,6 +51,7 @@ def test_anchors_are_read_once_a_group_and_anothers_after_its_own_prompt_as_the_
     given = ([0, 0, 1], [rows.all[i] for i in (0, 0, 1)], [[1], [2], [3]])
     own = rows.anchors(reader, *given)
     assert [own[i].usable[0].context_ids for i in (0, 1)] == [[1], [3]]  # the first response's prompt
+    assert rows.anchors(reader, *given)[1] is own[1]
     rows.shuffle_anchors(seed=0)
     (sequence,) = rows.anchors(reader, *given)[0].usable
     expected = tokenizer.apply_chat_template(messages[1], tokenize=False, shout=True)

@@ -3,7 +3,7 @@
 import copy
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Self, cast
 
 import numpy as np
@@ -23,6 +23,8 @@ from gar.scoring.anchors import check_anchors
 from gar.settings import SourceSettings
 from gar.types import Problem
 
+_KEPT = 512
+"""Problems whose anchors stay read, for the next pass over a small data set."""
 PROBLEM = "gar_problem"
 """The column with the number of a row and its problem."""
 
@@ -76,6 +78,7 @@ class ProblemRows:
             )
         self._streams = isinstance(rows, IterableDataset)  # `all` are only the first rows
         self._partners: np.ndarray | None = None  # of each problem, its own number if it has no anchors
+        self._read_anchors = lru_cache(_KEPT)(_read_anchors)
         self.all, self.training = self._readable(rows)
         """The problems, and TRL's training data."""
         lacking = len(self.all) - np.count_nonzero(anchored(self.all))
@@ -125,7 +128,7 @@ class ProblemRows:
             if partner != number:
                 problem = self.all[partner]
                 ids = reader.encode(problem.prompt)
-            found[number] = reader.anchors(ids, [anchor.text for anchor in problem.anchors])
+            found[number] = self._read_anchors(reader, tuple(ids), tuple(anchor.text for anchor in problem.anchors))
         return found
 
     def evaluation(self, rows: Any) -> Any:
@@ -169,6 +172,10 @@ def _some(rows: Any) -> Any:
     if isinstance(rows[0], Mapping) and PROBLEM in rows[0]:
         raise DataError(f"the data set has a column '{PROBLEM}', which GARTrainer adds.", code="reserved-column")
     return rows
+
+
+def _read_anchors(reader: Reader, prompt_ids: tuple[int, ...], texts: tuple[str, ...]) -> Anchors:
+    return reader.anchors(prompt_ids, texts)
 
 
 def _holds_problems(rows: Any) -> bool:

@@ -5,14 +5,14 @@ import pytest
 from gar.analysis.card import model_card
 from gar.analysis.summary import nothing_learned, render_summary, summarize, summary_texts
 from gar.config import foreign_problems, make_config, parse_yaml
-from gar.records import RunFolder, open_run
+from gar.records import open_run
 from tests.report.runs import make_run
+from tests.support.runs import begun_run
 
 
 @pytest.mark.parametrize(("scored", "charged"), [(0.0, False), (0.25, True)])
 def test_summary_shows_what_was_recorded_and_charges_a_share_where_there_is_a_signal(tmp_path, scored, charged):
-    run = RunFolder.create(tmp_path, "run")
-    run.write_run(seed=0, command=["gar"], config={}, data_hash=None)
+    run = begun_run(tmp_path)
     run.append_metrics({"step": 1, "time/step_seconds": 0.5, "time/gar_seconds": 0.1, "gar/scored_fraction": scored})
     part = {"num_samples": 8, "problems": [], "pass_at": {"1": 0.625}}
     run.write_json("evaluation/after.json", {"step": 1, "sets": {"test": part}})
@@ -38,8 +38,7 @@ def test_summary_shows_what_was_recorded_and_charges_a_share_where_there_is_a_si
     ],
 )
 def test_a_run_without_a_signal_says_so_with_the_likeliest_cause(tmp_path, metrics, said):
-    run = RunFolder.create(tmp_path, "run")
-    run.write_run(seed=0, command=["gar"], config={}, data_hash=None)
+    run = begun_run(tmp_path)
     for step in (1, 2):
         run.append_metrics({"step": step} | metrics)
     note = nothing_learned(open_run(run.path))
@@ -48,9 +47,8 @@ def test_a_run_without_a_signal_says_so_with_the_likeliest_cause(tmp_path, metri
 
 
 def test_a_run_of_the_embedded_model_on_problems_of_ones_own_names_the_model_as_the_cause(tmp_path):
-    run = RunFolder.create(tmp_path, "run")
     config = make_config({"data": {"source": "mine.jsonl"}}).model_dump(mode="json")
-    run.write_run(seed=0, command=["gar"], config=config, data_hash=None)
+    run = begun_run(tmp_path, config=config)
     run.append_metrics({"step": 1, "gar/eligible_fraction": 0.0, "gar/empty_fraction": 1.0})
     assert nothing_learned(open_run(run.path)).endswith(f"cause: {foreign_problems(make_config(config))}.")
 

@@ -19,10 +19,12 @@ from gar.interrupts import end_with_parent
 from gar.records.lock import writer_lock
 from tests.comparison import stand_in
 from tests.comparison.finished import prepare, result, write_run
+from tests.support.damage import flip
 from tests.support.errors import raises
 from tests.support.files import full_disk
 from tests.support.processes import SECONDS, wait_until
 from tests.support.ranks import FORKSERVER
+from tests.support.runs import contents
 
 ORDER = Path("runs/compare/order.txt")
 
@@ -147,17 +149,9 @@ def test_a_finished_run_gets_its_result_without_its_cost_and_is_not_trained_agai
             LocalPool([None]).start(planned)
 
 
-def flip(path: Path) -> None:
-    """Change one byte."""
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    path.write_bytes(content)
-
-
 def files(folder: Path) -> dict[str, bytes]:
-    """The content of each file by name, less locks and the manifest, which grows."""
-    paths = (path for path in folder.rglob("*") if path.is_file() and path.name not in (".lock", "manifest.jsonl"))
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
+    """Less locks and the manifest, which grows."""
+    return contents(folder, ".lock", "manifest.jsonl")
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from gar.evaluation.scoring import equal_answers, score
 from gar.records import Manifest, open_run
 from gar.types import Problem
 from gar.verify import Verifier
-from tests.support.damage import damages
+from tests.support.damage import damages, flip
 from tests.support.errors import raises
 
 SETTINGS = ScoreSettings(num_workers=1, timeout_seconds=2.0)
@@ -150,9 +150,8 @@ def test_problems_that_no_line_lists_are_an_error(copied):
 def test_a_damaged_file_is_named_by_every_command(copied, file):
     path, expected = copied / file, tabulated(copied)
     content = path.read_bytes()
-    flipped = content[:60] + bytes([content[60] ^ 1]) + content[61:]
     known = damages(Path(file if file != "samples.parquet" else "any"))
-    for name, damage in {**known, "a flipped bit": lambda path: path.write_bytes(flipped)}.items():
+    for name, damage in {**known, "a flipped bit": lambda path: flip(path, 60)}.items():
         damage(path)
         assert is_named(tabulated, copied, file), name
         assert file not in READ_BY_SCORE or is_named(scored, copied, file), name

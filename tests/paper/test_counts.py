@@ -12,6 +12,7 @@ from paper.analyses import solution_methods
 from paper.comparisons import word_compete
 from paper.comparisons.word_problems import quarters
 from tests.support.rows import rollout
+from tests.support.runs import begun_run
 
 pytestmark = pytest.mark.paper
 STEPWISE = "<think> 3 + 4 = 7 then 7 + 2 = 9 </think> <answer> 9 </answer>"
@@ -24,10 +25,7 @@ REDUCTION = "<think>4 * 6 - 5 = 24 - 5 = 19 pens.</think><answer>19</answer>"
 
 @pytest.fixture
 def run(tmp_path: Path) -> RunFolder:
-    folder = RunFolder(tmp_path)
-    config = make_config({"data": {"source": "arithmetic"}}).model_dump(mode="json")
-    folder.write_run(seed=0, command=["gar"], config=config, data_hash=None)
-    return folder
+    return begun_run(tmp_path, config=make_config({"data": {"source": "arithmetic"}}).model_dump(mode="json"))
 
 
 def write_step(run: RunFolder, step: int, *rows: tuple[str, bool, float | None], prompt: str = "") -> None:

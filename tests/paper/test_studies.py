@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 from gar import DataError
 from gar.analysis import paper_figure
 from gar.models.embedded import embedded_path
-from gar.records import RunFolder, open_run
+from gar.records import open_run
 from gar.records.checkpoints import seal_checkpoint
 from paper.analyses import tune_embedded_task
 from paper.analyses.ablation import main as ablation_main
@@ -33,6 +33,7 @@ from paper.tasks.chains import load_task
 from tests.report.runs import make_run
 from tests.support.errors import raises
 from tests.support.rows import rollout
+from tests.support.runs import begun_run
 
 pytestmark = pytest.mark.paper
 
@@ -48,8 +49,7 @@ def test_ablation_and_sensitivity_write_data_and_figure_of_committed_results(tmp
 
 
 def test_policy_of_a_run_without_a_final_model_is_its_newest_whole_checkpoint(tmp_path):
-    run = RunFolder.create(tmp_path, "run")
-    run.write_run(seed=0, command=["gar"], config={"data": {"template": "plain"}}, data_hash=None)
+    run = begun_run(tmp_path, config={"data": {"template": "plain"}})
     for step in (2, 10, 12):
         shutil.copytree(embedded_path(), run.checkpoints / f"checkpoint-{step}")
         if step < 12:

@@ -18,8 +18,10 @@ from gar.records.checkpoints import (
 from gar.records.files import atomic_folder
 from gar.records.manifest import MANIFEST, DamageError
 from gar.records.manifest_lines import parse_line
+from tests.support.damage import edit
 from tests.support.errors import raises
 from tests.support.rows import rollout
+from tests.support.runs import begun_run
 
 STATE = ("model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth", "trainer_state.json")
 
@@ -48,12 +50,6 @@ def sealed(run: RunFolder, *steps: int) -> list[Path]:
     return paths
 
 
-def replace(path: Path, before: str, after: str) -> None:
-    text = path.read_text()
-    assert before in text
-    path.write_text(text.replace(before, after, 1))
-
-
 def names(run: RunFolder) -> set[str]:
     return {path.name for path in run.checkpoints.iterdir()}
 
@@ -74,7 +70,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "optimizer.pt is missing": lambda path: (path / "optimizer.pt").unlink(),
     "model.safetensors is not what was written": lambda path: (path / "model.safetensors").write_text("other"),
     "scaler.pt is not listed": lambda path: (path / "scaler.pt").write_text("stray"),
-    "metrics.jsonl is not what was written": lambda path: replace(path.parents[1] / "metrics.jsonl", "2", "3"),
+    "metrics.jsonl is not what was written": lambda path: edit(path.parents[1] / "metrics.jsonl", "2", "3"),
     "rollouts/steps-000001-000002.parquet is missing": lambda path: rollouts(path, "1-000002").unlink(),
     "rollouts/steps-000002-000003.parquet is not listed": lambda path: rollouts(path, "2-000003").write_bytes(b"stray"),
     "manifest.jsonl:5 is damaged": lambda path: damage_line(path.parents[1] / MANIFEST, -1),
@@ -240,8 +236,7 @@ def test_a_published_folder_replaces_an_earlier_one_whole(tmp_path: Path):
 
 def test_a_checkpoint_of_a_run_with_a_relative_path_is_listed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    run = RunFolder.create("runs", "run")
-    run.write_run(seed=0, command=["gar"], config={}, data_hash=None)
+    run = begun_run(Path("runs"))
     checkpoint = run.checkpoints / "checkpoint-1"
     checkpoint.mkdir(parents=True)
     (checkpoint / "weights").write_text("w")

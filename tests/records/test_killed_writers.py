@@ -12,7 +12,9 @@ import pytest
 from gar.errors import RecordError
 from gar.records import RunFolder, marked_checkpoints, open_run, rollout_files
 from gar.records.checkpoints import find_checkpoint, rotate_checkpoints, seal_checkpoint
+from tests.support.damage import flip
 from tests.support.rows import rollout
+from tests.support.runs import contents
 
 STEPS = 4
 
@@ -110,13 +112,12 @@ def test_a_run_killed_at_any_write_goes_on_and_ends_whole(tmp_path: Path, monkey
     assert at > 45
 
 
-DAMAGES: dict[str, Callable[[bytes], bytes]] = {
-    "empty": lambda content: b"",
-    "half": lambda content: content[: len(content) // 2],
-    "zeros": lambda content: bytes(len(content)),
-    "flip": lambda content: (
-        content[: len(content) // 2] + bytes([content[len(content) // 2] ^ 1]) + content[len(content) // 2 + 1 :]
-    ),
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "empty": lambda path: path.write_bytes(b""),
+    "half": lambda path: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]),
+    "zeros": lambda path: path.write_bytes(bytes(path.stat().st_size)),
+    "flip": flip,
+    "gone": Path.unlink,
 }
 
 
@@ -131,15 +132,15 @@ def test_a_killed_run_with_a_damaged_file_ends_whole_or_is_refused_and_left_alon
         if open_run(killed).last_step == 3 and len(marked_checkpoints(RunFolder(killed))) == 1:
             break
     for path in sorted(path.relative_to(killed) for path in killed.rglob("*") if path.is_file()):
-        for name, damage in {**DAMAGES, "gone": None}.items():
+        for name, damage in DAMAGES.items():
             run = Path(shutil.copytree(killed, tmp_path / f"{path.name} {name}"))
-            (run / path).unlink() if damage is None else (run / path).write_bytes(damage((killed / path).read_bytes()))
-            before = {file: file.read_bytes() for file in run.rglob("*") if file.is_file()}
+            damage(run / path)
+            before = contents(run)
             try:
                 kills.killed(None, run)
             except RecordError:
                 outcomes.append("refused")
-                assert {file: file.read_bytes() for file in run.rglob("*") if file.is_file()} == before, (path, name)
+                assert contents(run) == before, (path, name)
             else:
                 outcomes.append("whole")
                 if path.name != "config.yaml":

@@ -9,6 +9,7 @@ import pytest
 
 from gar.errors import RecordError
 from gar.records.manifest import MANIFEST, DamageError, Manifest
+from tests.support.damage import flip
 from tests.support.errors import raises
 
 NAMES = ("a.json", 'b/größe "c" \\ d.parquet')
@@ -30,12 +31,6 @@ def faults(folder: Path) -> list[tuple[str, str]]:
 
 def lines_of(folder: Path) -> list[bytes]:
     return (folder / MANIFEST).read_bytes().splitlines(keepends=True)
-
-
-def flip(path: Path) -> None:
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    path.write_bytes(content)
 
 
 DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {

@@ -28,6 +28,7 @@ from gar.types import Status
 from tests.support.errors import raises
 from tests.support.files import full_disk
 from tests.support.rows import rollout
+from tests.support.runs import contents
 
 RECORD = rollout(12, index=3, problem_id="train-17", bonus=0.0625, reward=1.0625, advantage=0.5, signal_norm=0.001)
 NOT_SCORED = replace(RECORD, response_index=4, answer=None, alignment=None, signal_norm=None, status=Status.TIMEOUT)
@@ -274,7 +275,7 @@ def test_run_folder_on_a_full_disk_keeps_what_was_written(run):
     run.append_metrics({"step": 1})
     noise = random.Random(0).randbytes(200_000).hex()
     run.write_rollouts([replace(RECORD, step=1, response=noise)])
-    before = {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()}
+    before = contents(run.path)
     for write, name in (
         (lambda: run.write_rollouts([replace(RECORD, step=2, response=noise)]), "rollouts.arrows"),
         (lambda: run.close_rollouts(), "000001-000001.parquet"),
@@ -285,10 +286,10 @@ def test_run_folder_on_a_full_disk_keeps_what_was_written(run):
         with raises(RecordError, "record", f"{name}: ", "Nothing was lost: ") as caught, full_disk():
             write()
         assert caught.value.errno == errno.EFBIG
-    after = {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()}
-    metrics = after.pop(run.path / "metrics.jsonl")
-    assert metrics.startswith(before.pop(run.path / "metrics.jsonl"))
-    assert after.pop(run.manifest.path).startswith(before.pop(run.manifest.path))
+    after = contents(run.path)
+    metrics = after.pop("metrics.jsonl")
+    assert metrics.startswith(before.pop("metrics.jsonl"))
+    assert after.pop("manifest.jsonl").startswith(before.pop("manifest.jsonl"))
     assert run.manifest.faults() == []
     assert after == before
     assert metrics.endswith(b"\n")

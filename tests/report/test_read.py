@@ -13,7 +13,7 @@ from gar.report import ReportOptions
 from gar.report.build import make_report
 from gar.report.runs import missing, read_run
 from tests.report.runs import make_run
-from tests.support.damage import damages
+from tests.support.damage import damages, edit
 from tests.support.errors import raises
 
 
@@ -22,12 +22,6 @@ def test_the_page_says_what_is_missing(tmp_path):
     run = read_run(make_run(tmp_path, "r", status="running", evaluations={"before": [1, 2]}))
     assert "still running (or it was killed): shown is what was written up to step 6" in missing(run)[0]
     assert "no evaluation/after.json" in missing(run)[1]
-
-
-def edit(path, before, after):
-    text = path.read_text()
-    assert before in text
-    path.write_text(text.replace(before, after, 1))
 
 
 def last_lines(run):

@@ -13,6 +13,20 @@ def damages(path: Path) -> Mapping[str, Damage]:
     return _ANY | {".json": _JSON, ".jsonl": _JSONL}.get(path.suffix, {})
 
 
+def flip(path: Path, place: int | None = None) -> None:
+    """Change one bit of a byte, by default of the one in the middle."""
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2 if place is None else place] ^= 1
+    path.write_bytes(content)
+
+
+def edit(path: Path, before: str, after: str) -> None:
+    """Replace a text where it comes first."""
+    text = path.read_text()
+    assert before in text
+    path.write_text(text.replace(before, after, 1))
+
+
 def _written(content: bytes) -> Damage:
     return lambda path: path.write_bytes(content)
 

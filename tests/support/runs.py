@@ -1,11 +1,26 @@
-"""Compare two runs."""
+"""Run folders that have begun, what is in them, and whether two are equal."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import load_file
 
 from gar.records import RunFolder, open_run
+
+
+def begun_run(folder: Path, name: str = "run", config: Mapping[str, Any] | None = None) -> RunFolder:
+    """A run folder as `gar train` leaves it before the first step."""
+    run = RunFolder.create(folder, name)
+    run.write_run(seed=0, command=["gar"], config=dict(config or {}), data_hash=None)
+    return run
+
+
+def contents(folder: Path, *but: str) -> dict[str, bytes]:
+    """Every file below a folder by its path, but for those of these names."""
+    paths = (path for path in folder.rglob("*") if path.is_file() and path.name not in but)
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
 
 
 def assert_equal_runs(found: RunFolder, expected: RunFolder) -> None:

@@ -14,6 +14,7 @@ from gar.records import RunFolder, open_run
 from gar.records.manifest import DamageError
 from gar.settings import ModelSettings
 from gar.train.run import resume, train
+from tests.support.damage import flip
 from tests.support.errors import raises
 from tests.support.runs import assert_equal_runs
 
@@ -42,9 +43,7 @@ SAID: list[str] = []
 @pytest.mark.slow
 def test_an_adapter_or_its_base_with_a_flipped_byte_is_not_loaded(finished: RunFolder, tmp_path: Path):
     run = Path(shutil.copytree(finished.path, tmp_path / "run"))
-    path = run / "adapter" / "adapter_model.safetensors"
-    whole = path.read_bytes()
-    path.write_bytes(whole[:-5] + bytes([whole[-5] ^ 1]) + whole[-4:])
+    flip(run / "adapter" / "adapter_model.safetensors", -5)
     with raises(DamageError, "damage", "adapter/adapter_model.safetensors"):
         load_policy(ModelSettings(path=str(run / "adapter")))
     adapter = Path(shutil.copytree(finished.path / "adapter", tmp_path / "adapter"))

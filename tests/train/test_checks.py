@@ -9,10 +9,10 @@ import pytest
 
 from gar.config import make_config, read_preset
 from gar.errors import GarError
-from gar.records import RunFolder
 from gar.train.checks import check_before_loading
 from tests.support.errors import raises
 from tests.support.processes import completed
+from tests.support.runs import begun_run
 
 HEAVY = {"torch", "transformers", "trl", "datasets"}
 
@@ -110,9 +110,7 @@ def test_mistakes_get_one_line_before_torch_is_imported_and_leave_no_folder(tmp_
     for name, text in FILES.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
-    run = RunFolder.create(tmp_path, "finished")
-    run.write_run(seed=0, command=["gar"], config={}, data_hash="")
-    run.update_run(status="finished")
+    begun_run(tmp_path, "finished").update_run(status="finished")
     there = {*tmp_path.iterdir()}
     code = (
         "import contextlib, io, json, sys\nfrom gar.cli.main import main\nfound = {}\n"

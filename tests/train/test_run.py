@@ -35,9 +35,10 @@ from gar.settings import ModelSettings
 from gar.train.inputs import RunInputs, show
 from gar.train.resume import resume_point, resumed_config, status_of
 from gar.train.run import dry_run
+from tests.support.damage import edit, flip
 from tests.support.errors import raises
 from tests.support.files import write_jsonl
-from tests.support.runs import assert_equal_runs
+from tests.support.runs import assert_equal_runs, begun_run, contents
 from tests.train.conftest import FAST, under
 
 
@@ -69,8 +70,7 @@ def test_a_saved_model_with_a_flipped_byte_gives_no_number(finished: RunFolder, 
     for name in ("model", "checkpoints/checkpoint-4"):
         path = run.path / name
         load_policy(ModelSettings(path=str(path)))
-        whole = (path / "model.safetensors").read_bytes()
-        (path / "model.safetensors").write_bytes(whole[:-5] + bytes([whole[-5] ^ 1]) + whole[-4:])
+        flip(path / "model.safetensors", -5)
         load_policy(ModelSettings(path=str(shutil.copytree(path, tmp_path / f"copy of {path.name}"))))  # is the user's
         for use in (
             lambda path=path: load_policy(ModelSettings(path=str(path))),
@@ -168,8 +168,7 @@ def test_a_full_disk_under_what_libraries_write_is_a_sentence(tmp_path):
     }
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     for name, write in writers.items():
-        run = RunFolder.create(tmp_path, name)
-        run.write_run(seed=0, command=["gar"], config={}, data_hash=None)
+        run = begun_run(tmp_path, name)
         with raises(RecordError), status_of(run, print), run.new_folder("model") as staged:
             resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
             try:
@@ -180,8 +179,7 @@ def test_a_full_disk_under_what_libraries_write_is_a_sentence(tmp_path):
 
 
 def test_a_failed_run_says_why_and_where(tmp_path):
-    folder = RunFolder.create(tmp_path, "run")
-    folder.write_run(seed=0, command=["gar"], config={}, data_hash=None)
+    folder = begun_run(tmp_path)
     folder.append_metrics({"step": 7})
     with pytest.raises(ValueError), status_of(folder, print):  # noqa: PT011
         torch.optim.AdamW([torch.nn.Parameter(torch.ones(1))], lr=-1)
@@ -217,19 +215,6 @@ def resumed(run: RunFolder, capsys: pytest.CaptureFixture[str], *flags: str) -> 
     return status, " ".join((captured.out + captured.err).split())
 
 
-def content(run: RunFolder) -> dict[str, bytes]:
-    """Every file but run.json, which says how the run ended, and its line in the manifest."""
-    written = (run.path / "run.json", run.manifest.path)
-    files = (path for path in run.path.rglob("*") if path.is_file() and path not in written)
-    return {str(path.relative_to(run.path)): path.read_bytes() for path in files}
-
-
-def edit(path: Path, before: str, after: str) -> None:
-    text = path.read_text()
-    assert text.count(before) == 1
-    path.write_text(text.replace(before, after))
-
-
 @pytest.mark.slow
 def test_a_resume_after_damage_ends_like_the_whole_run(finished, trained, capsys):
     (trained.checkpoints / "checkpoint-4" / "optimizer.pt").write_bytes(b"cut")
@@ -253,10 +238,11 @@ def test_records_stay_until_the_checkpoint_is_loaded(trained, capsys):
     (newest / "rng_state.pth").write_bytes(b"no random state")
     (newest / "optimizer.pt").write_bytes(b"no optimizer")
     seal_checkpoint(trained, 4)
-    before = content(trained)
+    ended = ("run.json", "manifest.jsonl")  # they say how the run ended
+    before = contents(trained.path, *ended)
     status, said = resumed(trained, capsys)
     assert (status, "checkpoint-4: cannot be loaded: " in said) == (1, True)
-    assert content(trained) == before
+    assert contents(trained.path, *ended) == before
 
 
 def test_a_line_of_progress_is_one_line_of_a_file(capsys: pytest.CaptureFixture[str]):

@@ -74,9 +74,8 @@ def test_a_wrong_comparison_is_an_error_that_says_where(plan):
         ({"settings": {"reward": {"bonus_wait": 1}}}, "run 'grpo': unknown key 'reward.bonus_wait'. Did you mean"),
         ({"base": {"records": 3}}, "run 'grpo': records: expected a section of settings, got 3"),
     ):
-        with raises(ConfigError) as caught:
+        with raises(ConfigError, None, text):
             plan(**changes)
-        assert text in str(caught.value)
 
 
 def test_a_file_that_is_no_comparison_is_an_error(tmp_path):
@@ -87,6 +86,5 @@ def test_a_file_that_is_no_comparison_is_an_error(tmp_path):
         ("- grpo\n", "expected a mapping with name, base, runs and seeds, got list"),
     ):
         path.write_text(content or "")
-        with raises(ConfigError) as caught:
+        with raises(ConfigError, None, text):
             read_comparison(str(path) if content else "demmo")
-        assert text in str(caught.value)

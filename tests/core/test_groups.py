@@ -1,4 +1,4 @@
-"""Statistics of groups named by an index, against Python's statistics module."""
+"""Statistics of groups named by an index, against Python's statistics module, and a shuffle of groups."""
 
 import math
 import statistics
@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gar.core import group_deviations, group_sizes, group_standard_deviations
+from gar.core import group_deviations, group_sizes, group_standard_deviations, shuffled_groups
 from tests.core.conftest import columns, f64, flags
 
 
@@ -38,3 +38,23 @@ def test_group_statistics_agree_with_pythons(rows):
         assert counted_deviations[i].item() == pytest.approx(expected, abs=1e-11)
         assert population[i] == pytest.approx(statistics.pstdev(mine), rel=1e-9, abs=1e-11)
         assert bessel[i] == pytest.approx(statistics.stdev(mine) if len(mine) > 1 else 0.0, rel=1e-9, abs=1e-11)
+
+
+GROUPS = st.lists(st.integers(-5, 5), max_size=20).map(lambda groups: torch.tensor(groups, dtype=torch.long))
+
+
+@given(groups=GROUPS, seed=st.integers(0, 99), order=st.randoms(use_true_random=False))
+def test_shuffled_groups_are_a_cycle_without_fixed_points(groups, seed, order):
+    found = shuffled_groups(groups, torch.Generator().manual_seed(seed))
+    step = dict(zip(groups.tolist(), found.tolist(), strict=True))
+    rows = groups.tolist() * 2
+    order.shuffle(rows)
+    again = shuffled_groups(torch.tensor(rows, dtype=torch.long), torch.Generator().manual_seed(seed))
+    assert again.tolist() == [step[group] for group in rows]
+    if step:
+        visited, here = [], next(iter(step))
+        while here not in visited:
+            visited.append(here)
+            here = step[here]
+        assert set(visited) == set(step)
+        assert len(step) == 1 or all(step[g] != g for g in step)

@@ -80,10 +80,8 @@ BAD_ROWS = [
 
 def test_load_benchmark_rejects_bad_rows_repeated_ids_and_a_torn_csv(tmp_path):
     for name, row, named in BAD_ROWS:
-        with raises(DataError) as caught:
+        with raises(DataError, None, "rows.jsonl:1: ", named):
             load_benchmark(f"{name}={write_jsonl(tmp_path / 'rows.jsonl', [row])}")
-        assert "rows.jsonl:1: " in str(caught.value)
-        assert named in str(caught.value)
     (tmp_path / "rows.csv").write_text("problem_idx,problem,answer\n1,What?\n")
     write_jsonl(tmp_path / "rows.jsonl", [MATHARENA[0]] * 2)
     for name in ("rows.csv", "rows.jsonl"):
@@ -106,9 +104,8 @@ def test_load_benchmark_rejects_bad_rows_repeated_ids_and_a_torn_csv(tmp_path):
     ],
 )
 def test_load_benchmark_says_what_to_do(spec, error, advice):
-    with raises(error) as caught:
+    with raises(error, None, advice):
         load_benchmark(spec)
-    assert advice in str(caught.value)
 
 
 # Real files.

@@ -13,14 +13,13 @@ from peft import LoraConfig
 
 from gar import GARScorer, ResponseGroup
 from gar.data.arithmetic import load_arithmetic
-from gar.integrations.trl.trainer import GARTrainer
 from gar.models.embedded import load_embedded
 from gar.models.families import find_parts
 from gar.scoring import signal_means
 from gar.settings import SignalSettings
 from gar.verify import Verifier
 from tests.integrations.conftest import TrainerFactory
-from tests.integrations.replay import replay
+from tests.integrations.replay import NotingTrainer, replay
 from tests.models.test_families import SEQUENCES, tiny
 from tests.models.test_sharded import WRAPPINGS, shard
 from tests.scoring.test_scorer import written
@@ -134,23 +133,14 @@ def test_states_of_sampling_give_the_vectors_of_the_models_own_loss(
 ):
     """Real generation on the device, against float64 autograd on the CPU before the first update."""
     model = load_embedded()[0]
-    found: list[tuple] = []
-
-    class Noting(GARTrainer):
-        def _calculate_rewards(self, *args, **kwargs):
-            rewards, batch = super()._calculate_rewards(*args, **kwargs), self._batch
-            sequences = [response.sequence for response in batch.responses]
-            found.extend((s, mean.cpu()) for s, mean in zip(sequences, batch.means, strict=True) if s.positions)
-            return rewards
-
     untouched = copy.deepcopy(model)
     trainer, records = make_trainer(
-        kind=Noting, model=model, method="alignment-only", args={"use_cpu": device == "cpu", **args}
+        kind=NotingTrainer, model=model, method="alignment-only", args={"use_cpu": device == "cpu", **args}
     )
     assert trainer._states.come_from_sampling()
     trainer.train()
     assert trainer.model.device.type == device
-    sequences, means = zip(*found, strict=True)
+    sequences, means = zip(*trainer.means, strict=True)
     distance = largest_distance(torch.stack(means), own_means(untouched, sequences))
     record_property("relative distance", distance)
     assert len(records) == 32

@@ -14,6 +14,7 @@ from gar.core import unit_rows
 from gar.data.arithmetic import load_arithmetic, write_solution
 from gar.integrations.trl.trainer import GARTrainer
 from gar.models.embedded import load_embedded
+from gar.response import TokenSequence
 from gar.types import Problem, ResponseFormat, Status, Tags, Verdict
 from tests.integrations.conftest import SMALL
 
@@ -48,11 +49,12 @@ def is_right(completions: list[str], answer: list[str], **_: Any) -> list[float]
 
 
 class NotingTrainer(GARTrainer):
-    """Notes each step's vectors, what they come from, and the rows of TRL's and GAR's passes without gradients."""
+    """Notes vectors and means of each step, what they come from, and the rows of passes without gradients by origin."""
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
         self.vectors: list[torch.Tensor] = []
+        self.means: list[tuple[TokenSequence, torch.Tensor]] = []
         self.num_forwards: list[int] = []
         self.num_needed = self.num_captured = 0
         self.rows: dict[str, list[int]] = {"TRL": [], "GAR": []}
@@ -69,6 +71,8 @@ class NotingTrainer(GARTrainer):
         self._within, batch = "TRL", self._batch
         self.num_forwards.append(len(self.rows["GAR"]) - before)
         self.vectors.append(self._gather(unit_rows(batch.means)))
+        pairs = zip(batch.responses, batch.means, strict=True)
+        self.means += [(response.sequence, mean.cpu()) for response, mean in pairs if response.num_scored_tokens]
         self.num_needed += int(batch.step.needed[batch.step.here].sum())
         self.num_captured += batch.num_passed
         return rewards

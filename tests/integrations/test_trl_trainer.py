@@ -11,7 +11,6 @@ from trl import GRPOConfig
 from gar.data.arithmetic import load_arithmetic
 from gar.errors import ConfigError
 from gar.integrations.trl.arguments import inexact_resumes
-from gar.integrations.trl.trainer import GARTrainer
 from gar.models.embedded import load_embedded
 from gar.settings import AdvantageSettings, SignalSettings
 from gar.types import Status
@@ -94,18 +93,10 @@ def test_vectors_under_long_rope_do_not_depend_on_the_batch(make_trainer: Traine
     tokenizer = load_embedded()[1]
     sizes = {"vocab_size": len(tokenizer), "eos_token_id": tokenizer.eos_token_id}
     model = tiny("Phi3", **LONG_ROPE | sizes)
-    found: list[tuple] = []
-
-    class Noting(GARTrainer):
-        def _calculate_rewards(self, *args, **kwargs):
-            rewards, batch = super()._calculate_rewards(*args, **kwargs), self._batch
-            sequences = [response.sequence for response in batch.responses]
-            found.extend((s, mean) for s, mean in zip(sequences, batch.means, strict=True) if s.positions)
-            return rewards
-
     args = {"num_iterations": num_iterations, "max_completion_length": 12}
-    make_trainer(kind=Noting, model=copy.deepcopy(model), method="alignment-only", args=args)[0].train()
-    sequences, means = zip(*found, strict=True)
+    trainer, _ = make_trainer(kind=NotingTrainer, model=copy.deepcopy(model), method="alignment-only", args=args)
+    trainer.train()
+    sequences, means = zip(*trainer.means, strict=True)
     assert {sequence.num_tokens > 16 for sequence in sequences} == {True, False}
     assert largest_distance(torch.stack(means), own_means(model, sequences)) < 1e-5
 

@@ -19,6 +19,8 @@ from gar.methods import (
     outcome_rewards,
     register,
 )
+from gar.methods.gar import length_similarity, random_anchor_vectors
+from gar.response import TokenSequence
 from gar.settings import MethodName, RewardSettings
 from tests.methods.conftest import batch_of
 from tests.support.errors import raises
@@ -141,3 +143,27 @@ def test_a_method_that_no_driver_could_serve_is_an_error():
         find_method("mine")
     with raises(ConfigError, "bad-method"):
         find_method(method)
+
+
+# The controls' similarities.
+
+
+def test_random_anchors_are_even_over_the_sphere():
+    rows = random_anchor_vectors(range(5_000), 3, seed=0).double()
+    torch.testing.assert_close(rows.norm(dim=-1), torch.ones(5_000).double(), rtol=1e-6, atol=0)
+    # Mean 0 and second moments 1/3 on the sphere in 3 dimensions; 5,000 rows leave 0.008, five of those allowed.
+    torch.testing.assert_close(rows.mean(0), torch.zeros(3).double(), rtol=0, atol=0.04)
+    torch.testing.assert_close(rows.T @ rows / 5_000, torch.eye(3).double() / 3, rtol=0, atol=0.04)
+
+
+def test_random_anchors_follow_problem_and_seed():
+    found = random_anchor_vectors([3, 7, 3], 5, seed=4)
+    assert torch.equal(found[0], found[2])
+    assert not torch.equal(found[0], found[1])
+    assert not torch.equal(found[0], random_anchor_vectors([3], 5, seed=5)[0])
+    assert random_anchor_vectors([], 5, seed=4).shape == (0, 5)
+
+
+def test_length_similarity_is_min_over_max_of_scored_tokens():
+    sequences = [TokenSequence(context_ids=[1], ids=range(9), positions=range(n)) for n in (3, 4)]
+    assert [length_similarity(a, b, lambda ids: []) for a in sequences for b in sequences] == [1.0, 0.75, 0.75, 1.0]

@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from trl import GRPOConfig
 
+import gar
 from gar.cli.main import main
 from gar.comparison import read_comparison
 from gar.comparison.compare import Comparison
@@ -23,11 +25,13 @@ from gar.data import load_problems
 from gar.errors import GarError
 from gar.evaluation.benchmarks.load import load_benchmark
 from gar.integrations.trl.deciding import find_decider
+from gar.models.embedded import load_embedded
 from gar.records import RunFolder, open_run
 from gar.records.lock import writer_lock
 from gar.records.manifest import Manifest
 from gar.settings import SourceSettings
 from gar.train.checks import check_before_loading
+from gar.types import Problem
 from gar.verify import Verifier
 
 GOLDEN = Path(__file__).parent / "golden" / "messages.txt"
@@ -85,6 +89,26 @@ def command(*words: str) -> None:
     raise GarError(f"status {status}: {said.getvalue().strip()}")
 
 
+def trainer(**values: Any) -> None:
+    model, tokenizer = load_embedded()
+    args = GRPOConfig("out", use_cpu=True, bf16=False, report_to="none")
+    given = {"model": model, "processing_class": tokenizer, "args": args, "train_dataset": [ROW] * 8}
+    gar.GARTrainer(**(given | values))
+
+
+def scores(groups: Any, **values: Any) -> None:
+    gar.GARScorer(*load_embedded(), **values).score(groups)
+
+
+def group(**values: Any) -> Any:
+    given = {"prompt": "1+2=", "responses": ["3", "4"], "anchors": ["3"], "eligible": [True, False]}
+    return gar.ResponseGroup(**(given | values))
+
+
+def verified(*values: Any) -> None:
+    Verifier(format="none").verify(*values)
+
+
 def format_reward() -> None: ...
 
 
@@ -126,6 +150,39 @@ TRIGGERS: dict[str, Callable[[], object]] = {
     "a reward model alone": partial(find_decider, ["org/reward-model"], None),
     "no such reward function": partial(find_decider, [format_reward], accuracy_reward),
     "reward functions of one name": partial(find_decider, [format_reward, format_reward], None),
+    # arguments of the wrong type, at every public entry
+    "expert_fields that is one text": partial(trainer, expert_fields="sol"),
+    "reward= that is a dict": partial(trainer, reward={"bonus_wieght": 1.0}),
+    "signal= that is a dict": partial(trainer, signal={"kind": "gradients"}),
+    "advantage= that is a number": partial(trainer, advantage=1),
+    "verifier= that is a text": partial(trainer, verifier="boxed"),
+    "method= that is a number": partial(trainer, method=3),
+    "train_dataset= that is a path": partial(trainer, train_dataset="ok.jsonl"),
+    "watchdog= that is a text": partial(trainer, watchdog="stop"),
+    "args= that is a dict": partial(trainer, args={"max_steps": 1}),
+    "on_rollouts= that is a text": partial(trainer, on_rollouts="print"),
+    "a problem with a number for its prompt": partial(trainer, train_dataset=[Problem(id="a", prompt=3, answer="1")]),
+    "a problem with a text for its solutions": partial(
+        trainer, train_dataset=[Problem(id="a", prompt="3", answer="1", anchors="ab")]
+    ),
+    "responses that are one text": partial(scores, [group(responses="34")]),
+    "solutions that are one text": partial(scores, [group(anchors="12")]),
+    "a response that is None": partial(scores, [group(responses=["3", None])]),
+    "one group for a list": partial(scores, group()),
+    "a generator of groups": partial(scores, (group() for _ in "ab")),
+    "an iterator of solutions": partial(scores, [group(anchors=iter(["3"]))]),
+    "a group that is a dict": partial(scores, [{"prompt": "1"}]),
+    "a scorer's verifier that is a text": partial(scores, [], verifier="boxed"),
+    "a scorer's reward that is a dict": partial(scores, [], reward={}),
+    "responses to verify that are one text": partial(verified, "7", "7"),
+    "responses to verify that are an iterator": partial(verified, map(str, [7]), ["7"]),
+    "a response to verify that is None": partial(verified, [None], ["7"]),
+    "a gold answer that is a number": partial(verified, ["7"], [7]),
+    "a grader that is a number": partial(Verifier, custom=3),
+    "no worker": partial(Verifier, num_workers=0),
+    "a source that is a number": partial(load_problems, 3),
+    "an unknown key of a section": partial(gar.RewardSettings, bonus_wieght=1),
+    "settings that are a list": partial(make_config, ["a"]),
     # graders
     "no grader": partial(Verifier, custom="nowhere:grade"),
     "a grader without a module": partial(Verifier, custom="grade"),
@@ -162,6 +219,7 @@ def messages() -> Iterator[str]:
         with pytest.raises(GarError) as caught:
             trigger()
         text = re.sub(r"process \d+ on \S+, since [^.]+", "process 1 on here, since now", str(caught.value))
+        text = re.sub(r" at 0x[0-9a-f]+", " at 0x1", text)
         yield f"# {name}\n{type(caught.value).__name__} {caught.value.code}\n{text}\n"
 
 

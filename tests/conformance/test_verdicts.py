@@ -40,7 +40,7 @@ CASES = [
 ]
 PROBLEMS = [Problem(id=str(i), prompt=prompt, answer=answer) for i, (prompt, answer, _, _) in enumerate(CASES)]
 TEXTS, STATUSES = [text for _, _, text, _ in CASES], [status for *_, status in CASES]
-CONFIG = make_config({"verify": {"format": "boxed"}})
+CONFIG = make_config({"verify": {"format": "boxed", "num_workers": 1}})
 
 
 def tokenizer_of(template: str) -> PreTrainedTokenizerFast:

@@ -134,8 +134,8 @@ def test_a_key_that_is_missing_or_of_another_type_is_an_error_that_names_it(make
         rewrite(folder / file, values)
         with raises(RecordError, "damage", file, name, "Was the file changed by hand?"):
             load_model(str(folder))
-        report = make_report([read_run(folder)], ReportOptions())
-        assert f"{file} cannot be read" in report.notes[0]
+    if key in ("sets", "benchmark"):
+        assert f"{file} cannot be read" in make_report([read_run(folder)], ReportOptions()).notes[0]
 
 
 IMPOSSIBLE = {

@@ -243,7 +243,6 @@ def test_a_data_set_of_another_shape_is_an_error(policy: Path, tmp_path: Path):
         (change().to_iterable_dataset().filter(lambda row: False), "no-rows"),
         (None, "dataset-type"),
         ([], "no-rows"),
-        ("problems.jsonl", "data"),
     ):
         with raises(DataError, code):
             planned_trainer(policy, tmp_path, train_dataset=dataset)

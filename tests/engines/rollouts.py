@@ -1,6 +1,5 @@
-"""Groups of responses in slime's format, one of every kind, and their vectors and rewards on one process."""
+"""The groups of `tests/conformance` in slime's format, and their vectors and rewards on one process."""
 
-import random
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,22 +13,11 @@ from gar.response import NO_SEQUENCE, Anchors, Response, TokenSequence
 from gar.rules import LOG_PROB_HOOK, SLIME_HOOKS
 from gar.settings import RewardSettings
 from gar.types import Status, Verdict
-from tests.conformance.groups import make_rollouts
+from tests.conformance.groups import GROUP_SIZE, GROUPS, encode, make_rollouts
 
 VOCAB = 90
 OFF = """normalize_advantages allgather_cp use_rollout_logprobs get_mismatch_metrics keep_old_actor use_critic use_opd
     use_routing_replay"""
-
-# For each group whether it has an anchor, and for each response whether it is verified and well formatted.
-GROUPS = [
-    (True, [(True, True), (True, True), (False, True), (True, True)]),  # mixed
-    (True, [(True, True), (True, True), (True, True), (True, True)]),  # all right
-    (True, [(False, True), (False, True), (False, False), (False, True)]),  # all wrong
-    (True, [(True, True), (False, True), (False, True), (False, True)]),  # one right: nothing to compare it with
-    (False, [(True, True), (True, True), (True, True), (False, True)]),  # no anchor
-    (True, [(True, False), (True, True), (False, False), (True, True)]),  # bad format among right answers
-    (True, [(True, True), (True, True), (True, True), (False, True)]),  # one of the right ones has nothing to score
-]
 
 
 def make_arguments(**changes: Any) -> SimpleNamespace:
@@ -54,7 +42,7 @@ def make_arguments(**changes: Any) -> SimpleNamespace:
         "vocab_size": VOCAB,
         "rollout_temperature": 1.0,
         "rollout_batch_size": len(GROUPS),
-        "n_samples_per_prompt": 4,
+        "n_samples_per_prompt": GROUP_SIZE,
         "global_batch_size": 2 * len(GROUPS),
         "loss_type": "policy_loss",
         "kl_coef": 0.0,
@@ -71,35 +59,23 @@ def make_capturing(**changes: Any) -> SimpleNamespace:
 
 
 def make_data() -> dict[str, Any]:
-    """slime's training data of `GROUPS`, payloads included."""
-    draw = random.Random(3)
-
-    def ids(count: int) -> list[int]:
-        return [draw.randrange(VOCAB) for _ in range(count)]
-
+    """slime's training data of the groups of `tests/conformance`, payloads included."""
     data: dict[str, list] = {key: [] for key in ("tokens", "response_lengths", "rewards", "loss_masks", "prompt")}
-    for group, (has_anchor, responses) in enumerate(GROUPS):
-        prompt, anchor = ids(draw.randrange(3, 9)), ids(draw.randrange(6, 20))
-        sequence = TokenSequence(context_ids=[*prompt, 1], ids=anchor, positions=range(2, len(anchor)))
-        anchors = (sequence,) if has_anchor else ()
-        for number, (verified, well_formatted) in enumerate(responses):
-            length = draw.randrange(8, 30)
-            scored = tuple(sorted(draw.sample(range(length), length - 4)))
-            if group == len(GROUPS) - 1 and number == 0:
-                scored = ()
-            status = Status.OK if verified else Status.WRONG
-            verdict = Verdict(status=status, grade=float(verified), verified=verified, well_formatted=well_formatted)
-            payload = Response(
-                group_index=group * 10,
-                sequence=TokenSequence(positions=scored),
-                anchors=Anchors(anchors),
-                verdict=verdict,
-            )
-            data["tokens"].append([*prompt, *ids(length)])
-            data["response_lengths"].append(length)
-            data["rewards"].append(float(verified))
-            data["loss_masks"].append([1] * length)
-            data["prompt"].append(payload)
+    for rollout in make_rollouts():
+        sequence, problem, right = rollout.sequence, rollout.problem, rollout.verified
+        anchors = tuple(encode(problem.prompt, anchor.text) for anchor in problem.anchors)
+        status = Status.OK if right else Status.WRONG
+        payload = Response(
+            group_index=rollout.group_index * 10,
+            sequence=TokenSequence(positions=sequence.positions),
+            anchors=Anchors(anchors),
+            verdict=Verdict(status=status, grade=float(right), verified=right, well_formatted=rollout.well_formatted),
+        )
+        data["tokens"].append([*sequence.context_ids, *sequence.ids])
+        data["response_lengths"].append(len(sequence.ids))
+        data["rewards"].append(float(right))
+        data["loss_masks"].append(sequence.mask or [1] * len(sequence.ids))
+        data["prompt"].append(payload)
     data["rollout_log_probs"] = [torch.zeros(length) for length in data["response_lengths"]]
     return data
 

@@ -8,7 +8,7 @@ from transformers import Qwen3ForCausalLM
 from gar.models.capture import capture_hidden
 from gar.models.families import find_parts
 from gar.response import TokenSequence
-from gar.scoring.forward import means_from_hidden, signal_means
+from gar.scoring.forward import means_from_hidden, signal_means, step_means
 from gar.settings import SignalSettings
 from tests.models.test_families import tiny
 from tests.support.autograd import largest_distance, own_means, random_sequences
@@ -81,6 +81,14 @@ def test_signal_means_pass_thresholds_and_keep_fractions_to_the_core(model, scor
     kept = signal_means(parts, scorable, SignalSettings(max_batch_tokens=40), keep_fractions=fractions)
     changed = [largest_distance(kept[i : i + 1], plain[i : i + 1]) > CLOSE for i in range(len(scorable))]
     assert changed == [fraction < 1 for fraction in fractions]
+
+
+def test_step_means_keep_the_strongest_tokens_of_anchors_alone(model, scorable):
+    parts, settings = find_parts(model), SignalSettings(expert_keep_fraction=0.5)
+    plain, kept = (signal_means(parts, scorable, settings, keep_fractions=[share] * 6) for share in (1.0, 0.5))
+    responses, anchors = step_means(parts, scorable, scorable, settings)
+    assert largest_distance(responses, plain) < CLOSE
+    assert largest_distance(anchors, kept) < CLOSE < largest_distance(anchors, plain)
 
 
 def test_signal_means_pass_over_no_more_than_they_need(model, sequences):

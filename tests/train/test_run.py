@@ -38,7 +38,7 @@ from gar.train.run import dry_run
 from tests.support.damage import edit, flip
 from tests.support.errors import raises
 from tests.support.files import write_jsonl
-from tests.support.runs import begun_run, contents
+from tests.support.runs import assert_equal_runs, begun_run, contents
 from tests.train.conftest import FAST, under
 
 
@@ -213,6 +213,13 @@ def resumed(run: RunFolder, capsys: pytest.CaptureFixture[str], *flags: str) -> 
     status = main(["train", "--resume", str(run.path), *flags])
     captured = capsys.readouterr()
     return status, " ".join((captured.out + captured.err).split())
+
+
+def test_a_resume_drops_what_the_killed_process_wrote_after_the_checkpoint(finished, trained, capsys):
+    trained.append_metrics({"step": 5, "reward": 0.5})
+    status, said = resumed(trained, capsys)
+    assert status == 0, said
+    assert_equal_runs(trained, finished)
 
 
 def test_records_stay_until_the_checkpoint_is_loaded(trained, capsys):

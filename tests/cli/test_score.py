@@ -2,32 +2,26 @@
 
 import json
 from pathlib import Path
-from typing import Any
 from unittest import mock
 
 import gar.scoring.files
 import gar.scoring.io
 from gar.cli.main import main
-from gar.data.arithmetic import METHODS, WORDINGS, load_arithmetic, write_solution
+from gar.data.arithmetic import METHODS, WORDINGS
 from gar.records import Manifest
 from gar.scoring.job import ScoreJob
+from tests.scoring.test_files import rows_of
 from tests.support.files import write_jsonl
 
 RESPONSES = len(METHODS) * len(WORDINGS)
 
 
-def row_of(number: int) -> dict[str, Any]:
-    problem = load_arithmetic("test")[number]
-    return {
-        "prompt": problem.prompt,
-        "responses": [write_solution(problem, method, wording) for method in METHODS for wording in WORDINGS],
-        "answer": problem.answer,
-        "expert_solution": problem.anchors[0].text,
-    }
+RIGHT = {name: value for name, value in rows_of(1)[0].items() if name != "id"}
+RIGHT["responses"] = RIGHT["responses"][:RESPONSES]
 
 
 def test_score_flags_set_columns_sections_and_output_and_ctrl_c_says_how_to_go_on(tmp_path, monkeypatch, capsys):
-    file = write_jsonl(tmp_path / "rows.jsonl", [row_of(0)])
+    file = write_jsonl(tmp_path / "rows.jsonl", [RIGHT])
     seen = mock.Mock(side_effect=KeyboardInterrupt)
     monkeypatch.setattr(gar.scoring.files, "score_file", seen)
     monkeypatch.setattr(gar.scoring.io, "check_input", lambda job: None)
@@ -54,7 +48,7 @@ def test_score_flags_set_columns_sections_and_output_and_ctrl_c_says_how_to_go_o
 
 def test_score_writes_beside_nobody_and_prints_a_summary(tmp_path, monkeypatch, capsys):
     (tmp_path / "data").mkdir()
-    file = write_jsonl(tmp_path / "data" / "rows.jsonl", [row_of(0), "{broken", row_of(0) | {"responses": ["", "7"]}])
+    file = write_jsonl(tmp_path / "data" / "rows.jsonl", [RIGHT, "{broken", RIGHT | {"responses": ["", "7"]}])
     monkeypatch.chdir(tmp_path)
     assert main(["score", "embedded", file, "--verify.num-workers", "1"]) == 0
     captured = capsys.readouterr()
@@ -95,7 +89,7 @@ def test_score_ends_with_a_status_and_a_reason_above_the_table(tmp_path, capsys)
         (["7", "8"], ["--allow-degenerate"], 0, "None of 2 responses is in the format 'think-answer'"),
         (["Natalia sold clips in April. 7"] * 2, ["--format", "none"], 3, "unknown to the tokenizer"),
     ):
-        file = write_jsonl(tmp_path / "rows.jsonl", [row_of(0) | {"responses": responses}])
+        file = write_jsonl(tmp_path / "rows.jsonl", [RIGHT | {"responses": responses}])
         assert main(["score", "embedded", file, "--out", str(tmp_path / "out.jsonl"), "--overwrite", *flags]) == status
         assert words in capsys.readouterr().out.splitlines()[0]
         assert len((tmp_path / "out.jsonl").read_text().splitlines()) == 2

@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 from peft import LoraConfig
 
-from gar import GARScorer, ResponseGroup
+from gar import GARScorer
 from gar.data.arithmetic import load_arithmetic
 from gar.models.embedded import load_embedded
 from gar.models.families import find_parts
@@ -25,6 +25,7 @@ from tests.models.test_sharded import WRAPPINGS, shard
 from tests.scoring.test_scorer import written
 from tests.support.autograd import largest_distance, own_means
 from tests.support.ranks import run_ranks
+from tests.support.rows import group_of
 
 pytestmark = pytest.mark.gpu
 
@@ -149,13 +150,7 @@ def test_states_of_sampling_give_the_vectors_of_the_models_own_loss(
 
 def test_scores_are_the_cpus(device, record_property):
     model, tokenizer = load_embedded()
-    groups = [
-        ResponseGroup(
-            prompt=problem.prompt, responses=written(problem), answer=problem.answer,
-            anchors=[anchor.text for anchor in problem.anchors],
-        )
-        for problem in load_arithmetic("train")[:4]
-    ]  # fmt: skip
+    groups = [group_of(each, written(each), answer=each.answer) for each in load_arithmetic("train")[:4]]
     with Verifier(num_workers=1) as judge:
         truth = GARScorer(model, tokenizer, verifier=judge).score(groups)
         scores = GARScorer(copy.deepcopy(model).to(device), tokenizer, verifier=judge).score(groups)

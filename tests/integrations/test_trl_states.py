@@ -10,7 +10,7 @@ import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 
-from gar import GARScorer, ResponseGroup
+from gar import GARScorer
 from gar.data.arithmetic import load_arithmetic
 from gar.errors import ConfigError
 from gar.integrations.trl.states import StateSource
@@ -20,6 +20,7 @@ from gar.settings import SignalSettings
 from tests.integrations.conftest import TrainerFactory
 from tests.integrations.replay import NotingTrainer
 from tests.support.errors import raises
+from tests.support.rows import group_of
 
 # Two updates per generation, so TRL computes old log-probs; a KL weight, so it runs the model without adapter as well.
 TWO_UPDATES = {"steps_per_generation": 2, "per_device_train_batch_size": 16, "num_generations": 8, "beta": 0.1}
@@ -97,16 +98,11 @@ def test_all_steps_have_the_vectors_of_the_first_policy(make_trainer, build):
     scored = [record for record in records if record.alignment is not None]
     assert len([record for record in scored if record.step == 2]) >= 4
     problems = load_arithmetic("train")
-    groups = [group_of(problems[record.group_index], record.response) for record in scored]
+    groups = [group_of(problems[each.group_index], [each.response] * 2, eligible=[True, True]) for each in scored]
     expected = [score.alignment for score in scorer.score(groups)[::2]]
     assert [record.alignment for record in scored] == pytest.approx(expected, abs=2e-5)  # float32 over other paddings
     now = [score.alignment for score in GARScorer(model, load_embedded()[1], signal=THINK).score(groups)[::2]]
     assert now != pytest.approx(expected, abs=1e-3)  # the policy has moved
-
-
-def group_of(problem, response: str) -> ResponseGroup:
-    anchors = [anchor.text for anchor in problem.anchors]
-    return ResponseGroup(prompt=problem.prompt, responses=[response, response], anchors=anchors, eligible=[True, True])
 
 
 def test_the_trained_weights_come_back_after_a_failure(make_trainer):

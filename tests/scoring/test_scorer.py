@@ -19,6 +19,7 @@ from gar.settings import AdvantageSettings, RewardSettings, SignalSettings, Veri
 from gar.types import Problem, Status
 from gar.verify import Verifier
 from tests.support.errors import raises
+from tests.support.rows import group_of
 
 CLOSE = 2e-6  # batches of different widths round differently
 
@@ -49,13 +50,8 @@ def written(problem: Problem) -> list[str]:
 
 @pytest.fixture(scope="module")
 def groups() -> list[ResponseGroup]:
-    return [
-        ResponseGroup(
-            id=problem.id, prompt=problem.prompt, responses=written(problem), answer=problem.answer,
-            anchors=[anchor.text for anchor in problem.anchors],
-        )
-        for problem in load_arithmetic("train")[:3]
-    ]  # fmt: skip
+    problems = load_arithmetic("train")[:3]
+    return [group_of(problem, written(problem), id=problem.id, answer=problem.answer) for problem in problems]
 
 
 def assert_equal(found: Sequence[ResponseScore], expected: Sequence[ResponseScore]) -> None:

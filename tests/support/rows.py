@@ -1,7 +1,17 @@
-"""Rows of rollouts, made up."""
+"""Rows of rollouts, made up, and groups of responses to a problem."""
+
+from collections.abc import Sequence
+from typing import Any
 
 from gar.records import RolloutRecord
-from gar.types import Status
+from gar.scoring import ResponseGroup
+from gar.types import Problem, Status
+
+
+def group_of(problem: Problem, responses: Sequence[Any], **more: Any) -> ResponseGroup:
+    """Responses to a problem, with its expert solutions."""
+    anchors = [anchor.text for anchor in problem.anchors]
+    return ResponseGroup(**{"prompt": problem.prompt, "responses": responses, "anchors": anchors, **more})
 
 
 def rollout(step: int = 1, group: int = 0, index: int = 0, **changes: object) -> RolloutRecord:

@@ -17,13 +17,14 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from gar import GARScorer, ResponseGroup
+from gar import GARScorer
 from gar.data.arithmetic import load_arithmetic
 from gar.integrations.data import write_verl_problems
 from gar.models.embedded import load_embedded
 from gar.verify import Verifier
 from tests.docs.pages import ROOT
 from tests.support.processes import completed
+from tests.support.rows import group_of
 from tests.support.vllm import named_vllm
 
 pytest.importorskip("vllm", reason="vLLM is not installed beside verl: make test-verl-vllm installs it and runs this")
@@ -182,12 +183,7 @@ def test_rewards_are_those_of_the_scorer_with_the_weights_of_the_step(folder, st
     with Verifier() as verifier:
         scores = GARScorer(model, tokenizer, verifier=verifier).score(
             [
-                ResponseGroup(
-                    prompt=problem.prompt,
-                    responses=[row["output"] for row in group],
-                    anchors=[anchor.text for anchor in problem.anchors],
-                    answer=problem.answer,
-                )
+                group_of(problem, [row["output"] for row in group], answer=problem.answer)
                 for problem, group in zip(asked, groups, strict=True)
             ]
         )

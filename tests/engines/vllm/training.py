@@ -22,6 +22,7 @@ from gar.integrations.trl.trainer import GARTrainer
 from gar.models.embedded import load_embedded
 from gar.verify import Verifier
 from tests.engines.vllm import shim  # noqa: F401  it changes vLLM
+from tests.support.rows import group_of
 
 GROUP = 8
 
@@ -45,13 +46,8 @@ class ComparedTrainer(GARTrainer):
 
 
 def _group(responses: list[Any], problem: Any) -> ResponseGroup:
-    return ResponseGroup(
-        prompt=responses[0].sequence.context_ids,
-        responses=[response.ids for response in responses],
-        anchors=[anchor.text for anchor in problem.anchors],
-        answer=problem.answer,
-        question=problem.question,
-    )
+    prompt, ids = responses[0].sequence.context_ids, [response.ids for response in responses]
+    return group_of(problem, ids, prompt=prompt, answer=problem.answer, question=problem.question)
 
 
 def send_files(folder: Path) -> None:

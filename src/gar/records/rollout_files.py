@@ -29,8 +29,6 @@ FILE_BYTES = 64 * 2**20
 """Size at which the stream becomes a file. It bounds the memory of writing and reading one."""
 
 _NAME = re.compile(r"rollouts/steps-(\d{6,})-(\d{6,})\.parquet")
-_TEXTS = {"prompt", "response"}
-"""Columns that take most of the memory. They are not kept."""
 
 
 def file_steps(name: str) -> tuple[int, int] | None:
@@ -61,14 +59,15 @@ def close_rollouts(manifest: Manifest) -> None:
 
 
 class RolloutFiles:
-    """Reads the files that a manifest lists. Columns that are no texts are read once, and kept.
+    """Reads the files that a manifest lists.
 
     `at_fault` receives the fault of each file that cannot be read. Such a file is left out.
     """
 
     def __init__(self, manifest: Manifest, at_fault: Callable[[Fault], None]) -> None:
         self._manifest, self._at_fault = manifest, at_fault
-        self._kept: dict[str, dict[str, pa.ChunkedArray]] | None = None  # columns by file, in the order of steps
+        self._files: list[str] | None = None  # in the order of steps
+        self._stream = ROLLOUT_SCHEMA.empty_table()
 
     def num_rows(self) -> dict[int, int]:
         """Rollouts of each step, by ascending step."""
@@ -79,50 +78,41 @@ class RolloutFiles:
 
     def tables(self, names: Sequence[str], steps: Collection[int] | None = None) -> Iterator[pa.Table]:
         """These columns, a table for each file with one of these steps. None for all steps."""
-        schema = pa.schema([ROLLOUT_SCHEMA.field(name) for name in names])
         asked = sorted(steps or ())
-        for file in [*self._files()]:
+        for file in [*self._listed()]:
             first, last = file_steps(file) or (0, math.inf)
             wanted = None if steps is None else asked[bisect_left(asked, first) : bisect_right(asked, last)]
-            if wanted != [] and (columns := self._columns(file, {*names, "step"})) is not None:
-                table = pa.table({name: columns[name] for name in names}, schema)
-                yield (
-                    table
-                    if wanted is None
-                    else table.filter(_compute.is_in(columns["step"], pa.array(wanted, pa.int64())))
-                )
+            if wanted != [] and (table := self._read(file, {*names, "step"})) is not None:
+                if wanted is not None:
+                    table = table.filter(_compute.is_in(table["step"], pa.array(wanted, pa.int64())))
+                yield table.select(names)
 
-    def _columns(self, file: str, names: set[str]) -> dict[str, pa.ChunkedArray] | None:
+    def _read(self, file: str, names: Collection[str]) -> pa.Table | None:
         """Columns of a file. None if it is at fault."""
-        kept = self._files()[file]
+        if file == GROWING:
+            return self._stream
         try:
-            if missing := [name for name in ROLLOUT_SCHEMA.names if name in names - kept.keys()]:
-                self._manifest.check(file)
-                read = read_parquet(self._manifest.folder / file, missing, schema=ROLLOUT_SCHEMA)
-                columns = kept | {name: read[name] for name in missing}
-                kept |= {name: columns[name] for name in missing if name not in _TEXTS}
-                return columns
+            self._manifest.check(file)
+            return read_parquet(self._manifest.folder / file, [*names], schema=ROLLOUT_SCHEMA)
         except RecordError as error:
-            self._files().pop(file)
+            self._listed().remove(file)
             self._at_fault(fault_of(file, error))
             return None
-        return kept
 
-    def _files(self) -> dict[str, dict[str, pa.ChunkedArray]]:
-        """What is kept of each file. The stream is read at once and kept whole: a running run will remove it."""
-        while self._kept is None:
+    def _listed(self) -> list[str]:
+        """The files. The stream is read at once and kept: a running run will remove it."""
+        while self._files is None:
             files = sorted(filter(file_steps, self._manifest.entries), key=lambda file: file_steps(file) or (0, 0))
-            kept: dict[str, dict[str, pa.ChunkedArray]] = {file: {} for file in files}
+            growing = GROWING in self._manifest.entries
             try:
-                if GROWING in self._manifest.entries:
-                    table = _read_stream(self._manifest)
-                    kept[GROWING] = dict(zip(table.column_names, table.columns, strict=True))
+                self._stream = _read_stream(self._manifest) if growing else self._stream
             except RecordError as error:
+                growing = False
                 if GROWING in self._manifest.entries:
                     self._at_fault(fault_of(GROWING, error))
             if len(files) == sum(map(bool, map(file_steps, self._manifest.entries))):  # else it became a file meanwhile
-                self._kept = kept
-        return self._kept
+                self._files = [*files, *([GROWING] if growing else [])]
+        return self._files
 
 
 def _read_stream(manifest: Manifest) -> pa.Table:

@@ -91,9 +91,9 @@ class Run:
         """Steps with rollouts, ascending."""
         return list(self.num_rows)
 
-    @property
+    @cached_property
     def num_rows(self) -> dict[int, int]:
-        """Rollouts of each step that has any, ascending. Reads every file once."""
+        """Rollouts of each step that has any, ascending. Read when first used."""
         return self._rollouts.num_rows()
 
     @property
@@ -115,7 +115,7 @@ class Run:
         return [f"the run {how} before its end{why}: {shown}"]
 
     def rollouts(self, columns: Sequence[str] | None = None, steps: Collection[int] | None = None) -> pa.Table:
-        """The rollouts of all steps, or of some, by ascending step. Only texts are read again.
+        """The rollouts of all steps, or of some, by ascending step.
 
         Args:
             columns: Which columns of `ROLLOUT_SCHEMA`. None for all.

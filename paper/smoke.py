@@ -20,7 +20,6 @@ from pathlib import Path
 
 from gar.comparison import planned_runs, read_comparison
 from gar.models import embedded_path
-from paper.tasks import long_chains
 from paper.tasks.__main__ import write_task
 from paper.tasks.shorthand import FORMS, Form
 
@@ -44,11 +43,10 @@ def prepare() -> None:
             Path(name).symlink_to(target)
     tasks: list[tuple[str, str | None, Form | None]]
     tasks = [(task, None, form) for task in ("which-way", "arithmetic") for form in FORMS]
-    tasks += [("which-way", None, None), ("whose-voice", None, None)]
+    tasks += [("which-way", None, None), ("whose-voice", None, None), ("long-chains", None, None)]
     tasks += [("word-problems", expert, None) for expert in (None, "shorthand", "reduction")]
     for task, expert, form in tasks:
         write_task(task, Path("runs/tasks") / "-".join(filter(None, (task, expert, form))), expert, form)
-    long_chains.main()
     for path in Path("runs/tasks").glob("*/*.jsonl"):
         path.write_text("".join(path.read_text().splitlines(keepends=True)[:32]))
     shutil.copy("runs/tasks/long-chains/train.jsonl", "runs/tasks/long-chains/guided.jsonl")

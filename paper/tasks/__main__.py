@@ -10,6 +10,7 @@ from pathlib import Path
 
 from gar.data import arithmetic, write_problems
 from paper.tasks.chains import TASKS, load_task
+from paper.tasks.long_chains import LONG_CHAINS, long_chains
 from paper.tasks.shorthand import FORMS, Form, validation_problems, with_form
 from paper.tasks.word_problems import NUM_PROBLEMS, WORD_PROBLEMS, load_word_problems
 
@@ -18,7 +19,7 @@ def write_task(name: str, folder: Path, expert: str | None = None, form: Form | 
     """Write every split of a task.
 
     Args:
-        name: A chain task, or word-problems.
+        name: A chain task, word-problems or long-chains.
         folder: Where the files go.
         expert: The method of all expert solutions. None: the task's own.
         form: The form of the expert solutions of a chain task, which also has a validation split then.
@@ -27,7 +28,9 @@ def write_task(name: str, folder: Path, expert: str | None = None, form: Form | 
         The files.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    if name == WORD_PROBLEMS:
+    if name == LONG_CHAINS:
+        splits = long_chains()
+    elif name == WORD_PROBLEMS:
         splits = {split: load_word_problems(split, expert) for split in NUM_PROBLEMS}
     else:
         splits = {str(split): load_task(name, split, expert) for split in arithmetic.NUM_PROBLEMS}
@@ -42,13 +45,15 @@ def write_task(name: str, folder: Path, expert: str | None = None, form: Form | 
 def main() -> None:
     """Write, and print the paths."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("task", choices=[*TASKS, WORD_PROBLEMS])
+    parser.add_argument("task", choices=[*TASKS, WORD_PROBLEMS, LONG_CHAINS])
     parser.add_argument("--expert", help="the method of all expert solutions (default: the task's own)")
     parser.add_argument("--form", choices=FORMS, help="what the expert solutions of a chain task leave out")
     parser.add_argument("--out", type=Path, help="folder (default: runs/tasks/TASK, or TASK-EXPERT, or TASK-FORM)")
     options = parser.parse_args()
     if options.form and (options.expert or options.task not in TASKS):
         parser.error("--form is for the own expert of a chain task")
+    if options.expert and options.task == LONG_CHAINS:
+        parser.error("--expert is for chain tasks and word problems")
     name = "-".join(filter(None, (options.task, options.expert, options.form)))
     for path in write_task(options.task, options.out or Path("runs/tasks") / name, options.expert, options.form):
         print(path)

@@ -162,6 +162,16 @@ class Step:
         """Advantages of all responses after `finish`, as `Shaping.advantages`."""
         return self.shaping.advantages(self.shaped.rewards, self.group_index, token_counts=token_counts)
 
+    def values(self, place: int) -> dict[str, Any]:
+        """What `finish` has found for the response at a place among those of all ranks, for records."""
+        return {
+            "eligible": bool(self.eligible[place]),
+            "alignment": float(self.batch.alignment[place]) if self.batch.scored[place] else None,
+            "bonus": float(self.shaped.bonuses[place]),
+            "penalty": float(self.shaped.penalties[place]),
+            "reward": float(self.shaped.rewards[place]),
+        }
+
     def _list_anchors(self) -> None:
         """Number the anchors of the needed groups equally on every rank, and keep this rank's."""
         self.anchors: list[TokenSequence] = []

@@ -83,6 +83,12 @@ class Verdict:
     answer: str | None = None
     detail: str = ""
 
+    @classmethod
+    def decided(cls, right: bool | None) -> "Verdict":
+        """Of what decides without a format: right, wrong, or neither (None)."""
+        status = Status.UNPARSED if right is None else Status.OK if right else Status.WRONG
+        return cls(status=status, grade=float(bool(right)), verified=bool(right), well_formatted=True)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Tags:

@@ -21,7 +21,7 @@ from gar.scoring.forward import step_means, token_shares
 from gar.scoring.scores import ResponseGroup, ResponseScore
 from gar.settings import AdvantageSettings, RewardSettings, SignalSettings
 from gar.step import Step, plan_shaping
-from gar.types import A_VERIFIER, Problem, Prompt, ResponseVerifier, Status, Verdict
+from gar.types import A_VERIFIER, Problem, Prompt, ResponseVerifier, Verdict
 
 SCORER = Engine(
     name="GARScorer",
@@ -135,9 +135,7 @@ class GARScorer:
                     asked.append(len(responses))
                     problems.append(problem)
                 else:
-                    right = bool(group.eligible[number])
-                    verdict = Verdict(status=Status.OK, grade=float(right), verified=right, well_formatted=True)
-                    response = replace(response, verdict=verdict)
+                    response = replace(response, verdict=Verdict.decided(bool(group.eligible[number])))
                 responses.append(response)
         if self._verifier is not None:
             for i, judged in zip(asked, judge(self._verifier, [responses[i] for i in asked], problems), strict=True):
@@ -175,9 +173,9 @@ class GARScorer:
         ]
 
     def _scores(self, groups: Sequence[ResponseGroup], step: Step, norms: Tensor) -> list[ResponseScore]:
-        needs_anchor, batch, shaped = self._shaping.method.needs_alignment, step.batch, step.shaped
+        needs_anchor = self._shaping.method.needs_alignment
         advantages, has_vector = step.advantages(), norms.isfinite() & (norms >= NORM_FLOOR)
-        scored = batch.scored if needs_anchor else has_vector
+        scored = step.batch.scored if needs_anchor else has_vector
         scores, numbers = [], Counter[int]()
         for i, response in enumerate(step.responses):
             group, verdict = groups[response.group_index], response.verdict
@@ -194,13 +192,9 @@ class GARScorer:
                     answer=verdict.answer,
                     verified=verdict.verified,
                     well_formatted=verdict.well_formatted,
-                    eligible=bool(step.eligible[i]),
+                    **step.values(i),
                     signal=signal,
-                    alignment=float(batch.alignment[i]) if batch.scored[i] else None,
                     signal_norm=float(norms[i]) if norms[i].isfinite() else None,
-                    bonus=float(shaped.bonuses[i]),
-                    penalty=float(shaped.penalties[i]),
-                    reward=float(shaped.rewards[i]),
                     advantage=float(advantages[i]),
                     num_tokens=response.num_tokens,
                     num_scored_tokens=len(response.sequence.positions),

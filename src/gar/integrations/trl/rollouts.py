@@ -84,10 +84,7 @@ class RolloutBatch:
     def take_decisions(self, right: Sequence[bool | None]) -> None:
         """Set verdicts that reward functions gave. A response with None is not scored."""
         for i, decision in enumerate(right):
-            status = Status.UNPARSED if decision is None else Status.OK if decision else Status.WRONG
-            verified = bool(decision)
-            verdict = Verdict(status=status, grade=float(verified), verified=verified, well_formatted=True)
-            response = replace(self.responses[i], verdict=verdict)
+            response = replace(self.responses[i], verdict=Verdict.decided(decision))
             if decision is None:
                 response = replace(response, sequence=replace(response.sequence, positions=[]))
             self.responses[i] = response
@@ -150,7 +147,6 @@ class RolloutBatch:
 
     def records(self, *, step: int) -> list[RolloutRecord]:
         """One row per response of this rank."""
-        batch, shaped = self.step.batch, self.step.shaped
         norms = self.means.norm(dim=-1).tolist()
         rows = []
         for i, (problem, response) in enumerate(zip(self.problems, self.responses, strict=True)):
@@ -160,13 +156,9 @@ class RolloutBatch:
                     step=step,
                     **response_record(problem, response),
                     group_index=group,
-                    response_index=int((batch.group_index[:place] == group).sum()),
-                    eligible=bool(self.step.eligible[place]),
+                    response_index=int((self.step.group_index[:place] == group).sum()),
+                    **self.step.values(place),
                     anchor=bool(response.anchors.usable),
-                    alignment=float(batch.alignment[place]) if batch.scored[place] else None,
-                    bonus=float(shaped.bonuses[place]),
-                    penalty=float(shaped.penalties[place]),
-                    reward=float(shaped.rewards[place]),
                     advantage=self.advantages[i],
                     num_scored_tokens=len(response.sequence.positions),
                     signal_norm=norms[i] if self.has_means[i] else None,

@@ -1,14 +1,20 @@
 """A method: arithmetic on a batch of responses, and a declaration of what it needs."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
 
 from gar.config import RunConfig
 from gar.settings import RewardSettings, Settings
+
+if TYPE_CHECKING:
+    from transformers import Trainer
+    from trl import GRPOConfig
+
+    from gar.integrations.trl import RunParts
 
 AlignmentSource = Literal["anchor", "shuffled-anchor", "random-anchor", "text", "length"]
 Estimator = Literal["group", "reinforce-plus-plus", "reinforce-plus-plus-baseline"]
@@ -98,9 +104,9 @@ class Method:
     gate: Callable[[Tensor, Tensor, Tensor], Tensor] | None = None
     trl: Mapping[str, Any] = field(default_factory=dict)
     settings: type[Settings] | None = None
-    trainer: Callable[[Any], Any] | None = None
+    trainer: "Callable[[RunParts], Trainer | Iterator[Trainer]] | None" = None
     samples: bool = True
-    check: Callable[[RunConfig, Any], None] | None = None
+    check: "Callable[[RunConfig, GRPOConfig], None] | None" = None
     reads: Callable[[Mapping[str, Any]], Collection[str]] | None = None
     cannot_resume: str = ""
 

@@ -203,8 +203,6 @@ class _Recorded(_Trainer):
         batch = RolloutBatch(
             problems=[self._problems[i] for i in indices],
             group_index=indices,
-            means=torch.zeros(len(indices), 1),
-            has_means=torch.zeros(len(indices), dtype=torch.bool),
         )
         prompts = zip(rollouts["prompt_ids"], rollouts["prompt_mask"].bool(), strict=True)
         prompt_ids = [ids[mask].tolist() for ids, mask in prompts]

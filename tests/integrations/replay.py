@@ -70,9 +70,11 @@ class NotingTrainer(GARTrainer):
         rewards = super()._calculate_rewards(*args, **kwargs)
         self._within, batch = "TRL", self._batch
         self.num_forwards.append(len(self.rows["GAR"]) - before)
-        self.vectors.append(self._gather(unit_rows(batch.means)))
-        pairs = zip(batch.responses, batch.means, strict=True)
-        self.means += [(response.sequence, mean.cpu()) for response, mean in pairs if response.num_scored_tokens]
+        means = torch.zeros(len(batch), self._states.policy.width, device=self._states.policy.device)
+        for i, mean in batch.means.items():
+            means[i] = mean
+        self.vectors.append(self._gather(unit_rows(means)))
+        self.means += [(batch.responses[i].sequence, mean.cpu()) for i, mean in batch.means.items()]
         self.num_needed += int(batch.step.needed[batch.step.here].sum())
         self.num_captured += batch.num_passed
         return rewards

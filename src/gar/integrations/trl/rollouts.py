@@ -29,7 +29,7 @@ class RolloutBatch:
         responses: Tokens and texts, then verdicts.
         step: The responses of all ranks, once they are verified.
         num_passed: Number of responses with hidden states from TRL's forward passes.
-        means: One mean vector per response, 0 if `has_means` is False.
+        means: The mean vectors that are known, by the position of their response.
         columns: TRL's rewards, [responses of all ranks, functions], NaN for None.
         own_rewards: What the method gives, without its weight, float64 [responses of all ranks].
         further_rewards: What the other columns give, with their weights, float64 [responses of all ranks].
@@ -42,8 +42,7 @@ class RolloutBatch:
     responses: list[Response] = field(default_factory=list)
     step: Step = field(init=False)
     num_passed: int = 0
-    means: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
-    has_means: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.bool))
+    means: dict[int, Tensor] = field(default_factory=dict)
     columns: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
     own_rewards: Tensor = field(default_factory=lambda: torch.zeros(0))
     further_rewards: Tensor = field(default_factory=lambda: torch.zeros(0))
@@ -100,11 +99,6 @@ class RolloutBatch:
         further[:, column] = 0.0
         self.own_rewards, self.further_rewards = own, further.nansum(dim=1)
 
-    def prepare_means(self, parts: ModelParts) -> None:
-        """Make room for one mean vector per response."""
-        self.means = torch.zeros(len(self), parts.width, device=parts.device)
-        self.has_means = torch.zeros(len(self), dtype=torch.bool)
-
     def attended(self, attention_mask: Tensor, switch_length: float) -> list[bool]:
         """Which responses a pass reads completely, since TRL may hide truncated ones, and by their own frequencies."""
         lengths = torch.tensor([response.sequence.num_tokens for response in self.responses])
@@ -126,10 +120,9 @@ class RolloutBatch:
         members = [i for i in range(first, self.num_passed) if needed[i] and (attended is None or attended[i])]
         if members:
             sequences, starts = [self.responses[i].sequence for i in members], [first_column] * len(members)
-            self.means[members] = means_from_hidden(
-                parts, hidden[[i - first for i in members]], sequences, starts, settings
-            )
-            self.has_means[members] = True
+            states = hidden[[i - first for i in members]]
+            found = means_from_hidden(parts, states, sequences, starts, settings)
+            self.means |= zip(members, found, strict=True)
 
     def compute_missing(
         self, parts: ModelParts, settings: SignalSettings, most: Callable[[int], int]
@@ -139,15 +132,17 @@ class RolloutBatch:
         Returns:
             Mean vectors of the step's `sequences` and of its `anchors`.
         """
-        missing = [i for i in self.step.members if not self.has_means[i]]
+        missing = [i for i in self.step.members if i not in self.means]
         sequences = [self.responses[i].sequence for i in missing]
-        self.means[missing], anchors = step_means(parts, sequences, self.step.anchors, settings, most=most)
-        self.has_means[missing] = True
-        return self.means[self.step.members], anchors
+        found, anchors = step_means(parts, sequences, self.step.anchors, settings, most=most)
+        self.means |= zip(missing, found, strict=True)
+        members = [self.means[i] for i in self.step.members]
+        return torch.stack(members) if members else found, anchors
 
     def records(self, *, step: int) -> list[RolloutRecord]:
         """One row per response of this rank."""
-        norms = self.means.norm(dim=-1).tolist()
+        means = torch.stack([*self.means.values()]) if self.means else torch.zeros(0, 0)
+        norms = dict(zip(self.means, means.norm(dim=-1).tolist(), strict=True))
         rows = []
         for i, (problem, response) in enumerate(zip(self.problems, self.responses, strict=True)):
             place, group = self.step.here.start + i, response.group_index
@@ -161,7 +156,7 @@ class RolloutBatch:
                     anchor=bool(response.anchors.usable),
                     advantage=self.advantages[i],
                     num_scored_tokens=len(response.sequence.positions),
-                    signal_norm=norms[i] if self.has_means[i] else None,
+                    signal_norm=norms.get(i),
                     prompt_tokens=len(response.sequence.context_ids),
                 )
             )

@@ -295,7 +295,6 @@ class GARTrainer(ResumableTrainer):
             pieces=self.reader.pieces,
             seed=self._config.seed,
         )
-        batch.prepare_means(self._states.policy)
         hidden = states.stacked(len(batch), max(map(len, completion_ids)))
         width = max(map(len, prompt_ids)) + max(map(len, completion_ids))
         if hidden is not None and token_mask is None and width <= self._states.policy.switch_length:
@@ -337,7 +336,7 @@ class GARTrainer(ResumableTrainer):
         assert batch is not None
         with self._timer.part("gar"):
             # 1. The vectors that no pass of TRL's has given. Without a need for any, none.
-            vectors = anchors = batch.means[[]] if batch.step.shaping.method.reads_vectors else None
+            vectors = anchors = torch.zeros(0, 0) if batch.step.shaping.method.reads_vectors else None
             if batch.step.needs_vectors:
                 with self._states.own_passes() as parts:
                     vectors, anchors = batch.compute_missing(parts, self.shaping.signal, self._most)

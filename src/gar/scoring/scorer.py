@@ -107,14 +107,17 @@ class GARScorer:
             ModelError: Chat messages for a tokenizer without a chat template.
         """
         expect_members(groups, ResponseGroup, "groups", "a gar.ResponseGroup (for a file: gar score)", error=DataError)
+        # 1. Read and judge the responses, and find out which need a vector.
         responses = self._responses(groups)
         if not responses:
             return []
         step = Step(self._shaping, responses, pieces=self._reader.pieces)
+        # 2. Make the vectors.
         vectors, anchors, norms = None, None, torch.full((len(responses),), torch.nan, dtype=torch.float64)
         if self._shaping.method.reads_vectors:
             vectors, anchors = step_means(self._parts.gathered(), step.sequences, step.anchors, self._shaping.signal)
             norms[step.members] = vectors.double().norm(dim=-1).cpu()
+        # 3. Shape the rewards.
         step.finish(vectors, anchors)
         scores = self._scores(groups, step, norms)
         return self._with_tokens(scores, step) if tokens else scores

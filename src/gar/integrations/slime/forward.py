@@ -45,6 +45,7 @@ def sequence_means(
     is_last = mpu.is_pipeline_last_stage(ignore_virtual=True)
     if is_last:
         check_head(chunks)
+    # 1. Pack the sequences into micro-batches, as many as on the rank with the most.
     capacity = signal.max_batch_tokens
     if args.use_dynamic_batch_size:  # over all context ranks
         each = args.log_probs_max_tokens_per_gpu or args.max_tokens_per_gpu
@@ -53,6 +54,7 @@ def sequence_means(
     keep_fractions = [1.0] * len(responses) + [signal.expert_keep_fraction] * len(anchors)
     batches = pack([sequence.num_tokens for sequence in cut], capacity)
     num_batches = _common_number(len(batches), chunks, mpu, device)
+    # 2. List them in the order of their passes, as slime's data and its schedule.
     order = [i for batch in batches for i in batch]
     num_dummies = num_batches - len(batches)
     in_order = [cut[i] for i in order] + [_DUMMY] * num_dummies
@@ -65,6 +67,7 @@ def sequence_means(
         "response_lengths": [len(sequence.ids) for sequence in in_order],
         "loss_masks": [torch.ones(len(sequence.ids), dtype=torch.long, device=device) for sequence in in_order],
     }
+    # 3. Form the means after each pass, from what the head was given.
     latest: deque[HeadInputs] = deque(maxlen=1)
     scheduled = (([in_order[i] for i in batch], [keep[i] for i in batch]) for batch in schedule)
 
@@ -81,6 +84,7 @@ def sequence_means(
         stop()
     if not is_last:
         return None, None
+    # 4. Put the means back into the order of the sequences, without the dummies.
     stacked = torch.stack(stored[f"{_PREFIX}means"])
     means = stacked.new_empty(len(order), stacked.shape[1])
     means[order] = stacked[: len(order)]

@@ -52,11 +52,13 @@ class GarTrainerSync(PPOTrainerSync):
         )
 
     def _compute_old_log_prob(self, batch: Any, metrics: dict[str, Any]) -> Any:
+        # 1. Read verl's rollout, and find out which responses need a vector.
         keys, partition = list(batch.keys), batch.partition_id
         real = [key for key, tag in zip(keys, batch.tags, strict=True) if not tag.get("is_padding", False)]
         limit, end_ids = self.config.data.max_response_length, [self.tokenizer.eos_token_id]
         responses = fetch_responses(real, partition, self._reader, max_response_tokens=limit, end_ids=end_ids)
         step, vectors, anchors = Step(self._shaping, responses), None, None
+        # 2. Ask the workers for them in verl's own pass, and for those of the anchors in one before it.
         if step.needs_vectors:
             anchors = self._anchor_means(step.anchors)
             write_spans(keys, partition, {real[i]: responses[i].sequence for i in step.members})
@@ -67,6 +69,7 @@ class GarTrainerSync(PPOTrainerSync):
             fields = tq.kv_batch_get(keys=real, partition_id=partition, select_fields=[MEANS])
             vectors = read_means(fields[MEANS])[step.members]
             anchors = anchors.to(vectors)
+        # 3. Shape the rewards, and write them where verl's advantages read them.
         rewards = step.finish(vectors, anchors).rewards
         metrics.update(step.metrics())
         self._watchdog.watch(self.global_steps, step)

@@ -140,7 +140,7 @@ _YAML: Any = Annotated[
 def parse_run(arguments: Sequence[str], defaults: RunConfig, *, description: str) -> RunConfig:
     """Parse the settings of `gar train`. Flags override `defaults`, and `--trl.FIELD` sets any field of TRL's."""
     kind = config_type()
-    fields: dict[str, Any] = {name: (_YAML, _Default(defaults.trl.get(name, "TRL's"))) for name in field_names()}
+    fields: dict[str, Any] = {name: (_YAML, _Default(defaults.trl.get(name, "as-in-TRL"))) for name in field_names()}
     trl: Any = create_model("Trl", **fields)
     chosen = parse(
         create_model(kind.__name__, __base__=kind, trl=(trl, trl())),

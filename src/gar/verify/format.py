@@ -149,7 +149,7 @@ def _think_answer_fault(text: str, tags: Tags, *, prefilled_think: bool) -> str:
 
 def _free_answer(text: str, tags: Tags) -> str | None:
     tagged = last_tagged(text, tags, known=True)
-    text = tagged or text
+    text = _CALCULATION.sub("", tagged or text)
     box = boxed_answer(text, box_lists(text))
     found = _announced(text, since=box[1] if box else 0) or box
     if found and not is_taken_back(text, found[1]):
@@ -165,17 +165,14 @@ def _announced(text: str, since: int) -> tuple[str, int] | None:
             answer, stop = value["text"] or value["bare"] or "", value.end()
         else:
             stop = _end_of_announcement(text, start)
-            answer = text[start:stop]
-            answer = (_CALCULATION.sub("", answer) if "<<" in answer else answer).strip()
-            answer = without_mark_at_end(answer, spoken=match[0].rstrip()[-1:].isalpha())
+            answer = without_mark_at_end(text[start:stop].strip(), spoken=match[0].rstrip()[-1:].isalpha())
         if not _LETTER.search(answer):
             continue
         near = text[max(0, match.start() - 500, text.rfind("\n", 0, match.start()) + 1) : match.start()]
         if near and is_open(near):
             sentence = SENTENCE_MARK.split(near)[-1]
             return f"{sentence}{text[match.start() : stop]}".strip()[-MAX_ANSWER_CHARS:], stop
-        box = boxed_answer(answer, box_lists(answer)[:1])
-        return box[0] if box else answer, stop
+        return answer, stop
     return None
 
 
@@ -206,7 +203,7 @@ def _end_of_announcement(text: str, start: int) -> int:
 
 def _last_sentence(text: str) -> str:
     """The value that the last sentence states. A last line or sentence that states none, as a whole."""
-    text = _CALCULATION.sub("", text).strip()
+    text = text.strip()
     if end := _DISPLAY_END.search(text[-MAX_ANSWER_CHARS:]):
         opening = next(opening for opening, closing in _DISPLAYS.items() if closing == end["close"])
         return text[: text.rindex(end["close"])].rpartition(opening)[2].strip()

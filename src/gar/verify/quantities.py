@@ -4,7 +4,7 @@ Only units, a few neutral words, and words of the problem may be beside the valu
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from gar.verify.words import DATA, DOUBTS, NEVER, NUMBER_WORDS, SCALES, WORDS, Unit, read_unit, unit_named
@@ -18,10 +18,10 @@ _WORD = re.compile(
 _CONTENT = re.compile(r"[0-9]|\\(?!cdot|times|circ|begin|end)[A-Za-z]|(?<=[$€£¥])[a-z]")
 _BEFORE_VALUE = re.compile(r"\A(?:[\s,;:!\"'*)\]]|\.(?![0-9])|-(?= ))*")
 _AFTER_VALUE = " \t,;:\"'*(/"
-_UNIT_PLACE = re.compile(r"(?<=[0-9}!)])(?P<gap> *)(?=[msghLlKNJWVA](?![A-Za-z])|\^\\circ)")
-_CURRENCY = re.compile(r"^(?P<sign>[-+]? *)(?:US *)?\\?(?P<currency>[$€£¥]) *(?P<late>[-+]?)(?=[0-9.\\])")
-_LAST_SIDE = re.compile(r"\A.*[^<>!=]= *(?=[-+]? *\\?[$€£¥])")  # all before it
-_PERCENT = re.compile(r" *\\?%$")
+_UNIT_PLACE = re.compile(r"(?<=[0-9}!).])(?P<gap> *)(?=[msghLlKNJWVA](?![A-Za-z])|\^\\circ|\\?%(?!%))")  # 10 m/s
+_CURRENCY = re.compile(
+    r"(?:.*[^<>!=]= *)?(?P<sign>[-+]? *)(?:US *)?\\?(?P<currency>[$€£¥]) *(?P<late>[-+]?)(?=[0-9.\\])"
+)
 _LETTER = re.compile(r"(?<![\\A-Za-z0-9])[A-Za-z](?![A-Za-z])|(?<=[0-9])[A-DF-Za-df-z]")  # a variable
 _MATHS_SIGN = re.compile(r"\.\.|[=<>?~+*^_/|0-9]|\\[a-zA-Z]")
 _LEAD = re.compile(
@@ -38,15 +38,10 @@ _RUN_TOGETHER = re.compile("[0-9] +[0-9]+-[A-Za-z]|^[^'\"]*[0-9]'")  # 12 200-pa
 _TWICE = re.compile(r"([0-9][0-9,]*) *\(([^()]*)\)")  # 90 (ninety)
 _LITTLE = {"or", "and", "no", "if", "is"}
 _NEUTRAL_PHRASES = re.compile("|".join(rf"\b{phrase}\b" for phrase in DATA["neutral"]["phrases"]), re.IGNORECASE)
-_POWER = re.compile(r"(?: +(?:[mshgLK]|mol)(?= *\^))? *\^ *\{? *-?[0-9] *\}?|[23](?![0-9.,/])")  # of a unit
 _IN_UNIT = re.compile(r"\bin (?=([A-Za-z]+))")
-_NUMERAL = re.compile(
-    r"(?:(?P<minus>negative|minus) +)?(?P<words>(?:(?:"
-    + "|".join([*NUMBER_WORDS, *SCALES, "and", "a"])
-    + r")\b[ -]*)+)",
-    re.IGNORECASE,
-)
-_INCH = re.compile(r"((?:[0-9}]|square|cubic) *)in(?:\.|(?= *(?:\Z|[\^/])))")
+SCALE = re.compile(rf"[ -]*({'|'.join(SCALES)})\b", re.IGNORECASE)
+_NEGATIVE = re.compile(rf"\A(?:negative|minus) +(?=[0-9\\]|(?:{'|'.join(NUMBER_WORDS)})\b)", re.IGNORECASE)
+_NUMERAL = re.compile(rf"-?((?:(?:{'|'.join([*NUMBER_WORDS, *SCALES, 'and', 'a'])})\b[ -]*)+)", re.IGNORECASE)
 LEADING_NUMBER = re.compile(r"[-+]?(?:\\?[$€£¥] *)?[-+]?(?:[0-9][0-9,]*(?:\.[0-9]+)?|\.[0-9]+)")
 
 
@@ -76,7 +71,7 @@ def without_marks(text: str) -> str:
 def without_lead(text: str) -> str:
     """A text without an introduction such as `The answer is`, and without a full stop."""
     rest = text
-    while (match := _LEAD.match(rest)) and match.end() and match.end() < len(rest):
+    while match := _LEAD.match(rest):
         rest = rest[match.end() :]
     return without_mark_at_end(rest.strip(), spoken=rest != text)
 
@@ -111,67 +106,66 @@ def read_quantity(text: str, nouns: frozenset[str] | None = frozenset(), *, lett
     Raises:
         Unread: It does not state one value.
     """
-    text = _INCH.sub(r"\1inch", _spelled_out(without_lead(text)))
+    text = _spelled_out(without_lead(text))
     if (twice := _TWICE.match(text)) and _spelled_out(twice[2]).strip() == twice[1].replace(",", ""):
         text = text.replace(twice[0], twice[1], 1)
-    words = list(words_in(text, letters=letters))
-    spans = [(0, len(text))] if letters and not words else contents(text, words)
-    if len(spans) != 1 or _RUN_TOGETHER.search(text):
-        raise Unread("the answer does not state one value" if spans else "the answer holds no number")
-    start, end = spans[0]
-    value, before, after = text[start:end], _NEUTRAL_PHRASES.sub(" ", text[:start]), text[end:]
-    for match in words_in(before, letters=letters):
+    span = value_span(text, letters=letters, spaced=nouns is None)
+    if span is None or _RUN_TOGETHER.search(text):
+        raise Unread("the answer does not state one value" if span else "the answer holds no number")
+    start, end = span
+    for match in words_in(_NEUTRAL_PHRASES.sub(" ", text[:start]), letters=letters):
         if match[0] not in WORDS["currencies"]:
-            _judge(match[0].lower(), nouns or frozenset(), units=False)
-    if not letters:
-        value, letter_unit = _without_letters(value, spaced=nouns is None)
-        after = f" {letter_unit} {after}" if letter_unit else after
-    value, unit = _without_currency(value)
-    if value.count("{") != value.count("}"):  # words within a formula
+            _judge(match[0].lower(), nouns, units=False)
+    value, after, unit = text[start:end], text[end:], {}
+    if currency := _CURRENCY.match(value):
+        value = f"{currency['sign'].strip()}{currency['late']}{value[currency.end() :]}"
+        unit = unit_named(currency["currency"]) or {}
+    plain = LEADING_NUMBER.fullmatch(value) is not None
+    if plain and (scale := SCALE.match(after)):
+        value, after = f"{value}e{SCALES[scale[1].lower()]}", after[scale.end() :]
+    unit = unit | _unit_after(after, nouns, letters=letters, plain=plain)
+    percent = unit.pop("percent", 0)
+    if percent not in (0, 1) or value.count("{") != value.count("}"):  # words within a formula
         raise Unread("the answer does not state one value")
-    value, after = _scaled(value, after)
-    percent = _PERCENT.search(value) is not None
-    value = _PERCENT.sub("", value).strip()
-    for name, power in _unit_after(after, nouns, letters=letters, plain=_is_plain(value)).items():
-        unit[name] = power if unit.get(name) == power else unit.get(name, 0) + power  # $78 dollars
-    percent = unit.pop("percent", 0) == 1 or percent
-    return Quantity(value, {name: power for name, power in unit.items() if power}, percent)
+    return Quantity(value, unit, percent == 1)
 
 
-def _is_plain(value: str) -> bool:
-    return LEADING_NUMBER.fullmatch(value) is not None
+def value_span(text: str, *, letters: bool = False, spaced: bool = False) -> tuple[int, int] | None:
+    """Where the first number or formula of a text begins, and where it ends: at a word or a unit. `3 or 7` is one.
+
+    Args:
+        text: As `read_quantity` takes it.
+        letters: Single letters are no units.
+        spaced: A unit of one letter has a space before it: `3m` is a product.
+    """
+    words = [(*match.span(), match[0].lower()) for match in words_in(text, letters=letters)]
+    if letters and not words:
+        return 0, len(text)
+    left, right, start = None, 0, 0
+    for begin, stop, word in [*words, (len(text), len(text), "")]:
+        holds = _CONTENT.search(text, start, begin)
+        if holds:
+            left, right = (start if left is None else left), begin
+        if left is not None and not (holds and word in ("or", "and")):
+            break
+        start = stop
+    if left is None:
+        return None
+    value = _BEFORE_VALUE.sub("", text[left:right])
+    left, value = right - len(value), value.rstrip(_AFTER_VALUE)
+    value = value if value.endswith("..") else value.removesuffix(".").removesuffix(" -").rstrip(_AFTER_VALUE)
+    return left, left + (len(value) if letters else _unit_start(value, spaced=spaced))
 
 
-def _without_currency(value: str) -> tuple[str, Unit]:
-    """A value without the sign of a currency before it, and this unit. The last side of an equation, if it has one."""
-    side = _LAST_SIDE.sub("", value)
-    currency = _CURRENCY.match(side)
-    if currency is None:
-        return value, {}
-    number = f"{currency['sign'].strip()}{currency['late']}{side[currency.end() :]}"
-    return number, dict(unit_named(currency["currency"]) or {})
-
-
-def _without_letters(value: str, *, spaced: bool) -> tuple[str, str]:
-    """A value without its unit of single letters (`10 m/s`), and this unit."""
+def _unit_start(value: str, *, spaced: bool) -> int:
+    """Where the unit of single letters begins at the end of a value: `10 m/s`. Without one, the length of the value."""
     for place in _UNIT_PLACE.finditer(value):
         letter = value[place.end()]
-        spare = not place["gap"] and (letter.isupper() or (spaced and letter != "^"))  # 64K, a product 3m
+        spare = not place["gap"] and (letter.isupper() or (spaced and letter.isalpha()))  # 64K, a product 3m
         variable = _LETTER.search(value, value.rfind("=") + 1, place.start())
         if not (spare or variable) and read_unit(value, place.end())[1] == len(value):
-            return value[: place.start()], value[place.end() :]
-    return value, ""
-
-
-def _scaled(value: str, after: str) -> tuple[str, str]:
-    """A number times the word such as `million` that follows it, and the rest."""
-    scale = re.match(r"[ -]*([a-z]+)\b", after, re.IGNORECASE)
-    if scale is None or scale[1].lower() not in SCALES or not _is_plain(value):
-        return value, after
-    power = SCALES[scale[1].lower()]
-    whole, _, part = value.replace(",", "").partition(".")
-    digits = f"{whole}{part[:power].ljust(power, '0')}"
-    return f"{digits}.{part[power:]}".rstrip("."), after[scale.end() :]
+            return place.start()
+    return len(value)
 
 
 def _unit_after(rest: str, nouns: frozenset[str] | None, *, letters: bool, plain: bool) -> Unit:
@@ -180,7 +174,7 @@ def _unit_after(rest: str, nouns: frozenset[str] | None, *, letters: bool, plain
     rest = _NEUTRAL_PHRASES.sub(" ", _IN_UNIT.sub(lambda match: "" if unit_named(match[1]) else match[0], rest))
     place, known = 0, False
     while True:
-        if not known and (not letters or _WORD.match(rest.lstrip(" \\("))):
+        if not known:
             unit_here, place = read_unit(rest, place)
             unit, known = (unit_here, True) if unit_here else (unit, False)
         match = next(words_in(rest, place, letters=letters), None)
@@ -195,7 +189,7 @@ def _unit_after(rest: str, nouns: frozenset[str] | None, *, letters: bool, plain
         ):
             unit = {word.removesuffix("s"): 1}
         elif not (word == "of" and unit):  # 3 bolts of fiber
-            _judge(word, nouns or frozenset())
+            _judge(word, nouns)
         place = match.end()
 
 
@@ -204,50 +198,28 @@ def _is_plural(word: str) -> bool:
     return word in WORDS["nouns"] or (regular and word not in WORDS["no_plurals"])
 
 
-def _is_noun(word: str, nouns: frozenset[str]) -> bool:
-    return not nouns.isdisjoint((word, word.removesuffix("s"), word.removesuffix("es"), f"{word}s", f"{word}es"))
+def _is_noun(word: str, nouns: frozenset[str] | None) -> bool:
+    forms = (word, word.removesuffix("s"), word.removesuffix("es"), f"{word}s", f"{word}es")
+    return nouns is not None and not nouns.isdisjoint(forms)
 
 
-def _judge(word: str, nouns: frozenset[str], *, units: bool = True) -> None:
+def _judge(word: str, nouns: frozenset[str] | None, *, units: bool = True) -> None:
     """`Unread` if a word beside a value may change it."""
     if word in NEVER or not (word in WORDS["neutral"] or _is_noun(word, nouns) or (units and unit_named(word))):
         raise Unread(f"the answer does not state one value: {word!r}")
 
 
-def contents(text: str, words: Iterable[re.Match[str]]) -> list[tuple[int, int]]:
-    """The parts of a text between its words that hold a number or a formula. `3 or 7` is one part."""
-    spans: list[tuple[int, int]] = []
-    start, joins = 0, False
-    for begin, end, word in [*((*match.span(), match[0].lower()) for match in words), (len(text), len(text), "")]:
-        if spans and (power := _POWER.match(text, start)):
-            start = power.end()
-        piece = text[start:begin]
-        holds = _CONTENT.search(piece) is not None
-        if holds:
-            left = begin - len(_BEFORE_VALUE.sub("", piece))
-            value = piece.rstrip(_AFTER_VALUE)
-            value = value if value.endswith("..") else value.removesuffix(".").removesuffix(" -").rstrip(_AFTER_VALUE)
-            right = start + len(value)
-            if joins:
-                left, _ = spans.pop()
-            spans.append((left, right))
-        joins, start = holds and word in ("or", "and"), end
-    return spans
-
-
 def _spelled_out(text: str) -> str:
     """A number in words at the beginning, in digits: `seventy-eight apples`, `negative 5`."""
-    numeral = None if text[:1].isdigit() else _NUMERAL.match(text)
-    if numeral is None:
-        return re.sub(r"^(?:negative|minus) +(?=[0-9\\])", "-", text, flags=re.IGNORECASE)
-    words = re.findall("[a-z]+", numeral["words"].lower())
-    if NUMBER_WORDS.keys().isdisjoint(words):
+    text = _NEGATIVE.sub("-", text)
+    numeral = _NUMERAL.match(text)
+    words = re.findall("[a-z]+", numeral[1].lower()) if numeral else []
+    if numeral is None or NUMBER_WORDS.keys().isdisjoint(words):
         return text
     total = current = 0
     for word in words:
-        current += NUMBER_WORDS.get(word, 0)
-        if word in SCALES:
-            current = (current or 1) * 10 ** SCALES[word]
-        if SCALES.get(word, 0) > 2:
+        power = SCALES.get(word, 0)
+        current = (current or 1) * 10**power if power else current + NUMBER_WORDS.get(word, 0)
+        if power > 2:
             total, current = total + current, 0
-    return f"{'-' if numeral['minus'] else ''}{total + current} {text[numeral.end() :]}".strip()
+    return f"{'-' * text.startswith('-')}{total + current} {text[numeral.end() :]}".strip()

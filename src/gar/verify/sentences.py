@@ -7,16 +7,16 @@ import re
 
 from gar.verify.quantities import (
     LEADING_NUMBER,
+    SCALE,
     Quantity,
     Unread,
-    contents,
     read_quantity,
+    value_span,
     without_mark_at_end,
-    words_in,
 )
-from gar.verify.words import DOUBTS, NEVER, NUMBER_WORDS, SCALES, WORDS, lower_words, read_unit
+from gar.verify.words import DOUBTS, NEVER, NUMBER_WORDS, WORDS, lower_words, read_unit
 
-_CHANGES = (NEVER - WORDS["compares"]) | SCALES.keys() | {"point"}
+_CHANGES = (NEVER - WORDS["compares"]) | {"point"}
 _EQUALS = re.compile(r"(?<![<>!=\\])=(?!=)|\b(?:is|are) equal to\b|\bequals\b(?: to)?|\\Rightarrow|\u21d2")
 _BREAK = re.compile(r"[;,](?! *[0-9]{3}(?![0-9]))|\b(?:and|so|or|but|then|because|while)\b", re.IGNORECASE)
 # After a value: it is a part of an expression or of a range.
@@ -33,8 +33,6 @@ _TIMES = {"half", "twice", "double", "triple", "thrice"}  # the answer
 _FEWER = re.compile(r"[ *$)]*(?:[a-z]+ )?(?:fewer|less)\b")  # a noun may be between
 _BE = {"is", "are", "was", "were", "be", "been"}
 _TOUCHING = re.compile(r"[ )*$]*(?P<joined>and (?:an? )?)?(?P<word>[a-z]*)")
-
-
 _REASON = re.compile(r"(?<=[0-9}$)])(?: [a-z]+)?,? (?:since|because)\b *[^ .].*", re.DOTALL)
 
 
@@ -65,10 +63,10 @@ def sentence_value(text: str) -> str | None:
         return _chain_value(text)
     if _PREMISE.match(text):
         return None
-    spans = contents(text, words_in(text))
-    if len(spans) != 1 or not (NUMBER_WORDS.keys() - {"one"}).isdisjoint(words):
+    span = value_span(text)
+    if span is None or not (NUMBER_WORDS.keys() - {"one"}).isdisjoint(words):
         return None
-    start, end = spans[0]
+    start, end = span
     before, value, after = text[:start], text[start:end], text[end:]
     if re.search(r"[0-9] *[*×+] *[0-9]", value) or _FEWER.match(after):  # arithmetic without its result
         return None
@@ -77,23 +75,23 @@ def sentence_value(text: str) -> str | None:
     verb = re.match(r"[^.;]*\b(?:is|are|was|were|remain)\b *(?P<next>[a-z]*)", after)
     if not stated and (subject or verb is None or verb["next"] in NEVER):
         return None
-    return _with_touching(value, after)
+    alone = _with_touching(value, after)
+    return None if alone is None or value_span(text[start + len(alone) :]) else alone
 
 
 def _is_stated(before: str) -> bool:
     """Whether the words before a value state it."""
-    before = re.sub(r"\badds? up to\b|\bout of\b", "equals", before.rstrip().rstrip("(").rstrip())
-    if before.endswith((":", "=")):
-        return NEVER.isdisjoint(lower_words(before))
+    before = re.sub(r"\badds? up to\b|\bout of\b", "equals", before.rstrip(" ("))
     words = lower_words(before)
+    if before.endswith((":", "=")):
+        return NEVER.isdisjoint(words)
     while len(words) > 1 and words[-1] in WORDS["adverbs"]:
         words.pop()
     if not words or not before[-1].isalpha() or words[0] in _TIMES:
         return False
     last = words[-1]
-    if last in SCALES or (words[-2:-1] and words[-2] in _BE and _VERB.fullmatch(last) and last not in WORDS["states"]):
-        return False
-    if last in NEVER or not (last in WORDS["states"] or last in WORDS["transparent"] or _VERB.fullmatch(last)):
+    verb = _VERB.fullmatch(last) is not None and last not in WORDS["states"]
+    if (verb and words[-2:-1] and words[-2] in _BE) or not (verb or last in WORDS["states"] | WORDS["transparent"]):
         return False
     while len(words) > 1 and words[-1] in WORDS["transparent"]:
         words.pop()
@@ -111,10 +109,10 @@ def _chain_value(text: str) -> str | None:
         if result is None or _digits(result[0]) not in map(_digits, after):
             return None
     last = parts[-1].strip()
-    spans = contents(last, words_in(last))
-    if not spans or spans[0][0] > 1:
+    span = value_span(last)
+    if span is None or span[0] > 1:
         return None
-    return _with_touching(last[: spans[0][1]], last[spans[0][1] :])
+    return _with_touching(last[: span[1]], last[span[1] :])
 
 
 def _digits(number: str) -> str:
@@ -123,8 +121,8 @@ def _digits(number: str) -> str:
 
 def _with_touching(value: str, after: str) -> str | None:
     """A value and the unit after it. None if a word that touches them may change the value."""
-    scale = re.match(r" *([a-z]+)\b", after.lower())
-    _, end = read_unit(after, scale.end() if scale and scale[1] in SCALES else 0)
+    scale = SCALE.match(after)
+    _, end = read_unit(after, scale.end() if scale else 0)
     touching = _TOUCHING.match(after.lower(), end)
     changes = touching and (touching["word"] in _CHANGES or (touching["joined"] and touching["word"] in NUMBER_WORDS))
     if changes or _GOES_ON.match(after, end) or _RESTATES.search(after, end):

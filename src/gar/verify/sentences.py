@@ -29,9 +29,7 @@ _RESTATES = re.compile(
 _PREMISE = re.compile(r"\W*(?:since|because|although|though)\b[^,]*(?:,[^,0-9]*)?\Z", re.IGNORECASE)
 _IF_EQUAL = re.compile(r"\A[^=]*\bif (?:(?!\bthen\b)[^,=])*=")  # the equation is the condition
 _VERB = re.compile(r"[a-z]{2,}(?:ed|[^siu]s)")
-_TIMES = {"half", "twice", "double", "triple", "thrice"}  # the answer
 _FEWER = re.compile(r"[ *$)]*(?:[a-z]+ )?(?:fewer|less)\b")  # a noun may be between
-_BE = {"is", "are", "was", "were", "be", "been"}
 _TOUCHING = re.compile(r"[ )*$]*(?P<joined>and (?:an? )?)?(?P<word>[a-z]*)")
 _REASON = re.compile(r"(?<=[0-9}$)])(?: [a-z]+)?,? (?:since|because)\b *[^ .].*", re.DOTALL)
 
@@ -70,10 +68,9 @@ def sentence_value(text: str) -> str | None:
     before, value, after = text[:start], text[start:end], text[end:]
     if re.search(r"[0-9] *[*×+] *[0-9]", value) or _FEWER.match(after):  # arithmetic without its result
         return None
-    subject = before.split()
-    stated = _is_stated(before) and (len(subject) > 1 or re.search(r"(?::|\b(?:is|are)) *$", before) is not None)
+    first = not before or before.endswith(", ")
     verb = re.match(r"[^.;]*\b(?:is|are|was|were|remain)\b *(?P<next>[a-z]*)", after)
-    if not stated and (subject or verb is None or verb["next"] in NEVER):
+    if not (_is_stated(before) or (first and verb and verb["next"] not in NEVER)):
         return None
     alone = _with_touching(value, after)
     return None if alone is None or value_span(text[start + len(alone) :]) else alone
@@ -87,11 +84,11 @@ def _is_stated(before: str) -> bool:
         return NEVER.isdisjoint(words)
     while len(words) > 1 and words[-1] in WORDS["adverbs"]:
         words.pop()
-    if not words or not before[-1].isalpha() or words[0] in _TIMES:
+    subject = words and (" " in before or words[-1] in ("is", "are"))
+    if not subject or not before[-1].isalpha() or words[0] in WORDS["multiplies"]:
         return False
-    last = words[-1]
-    verb = _VERB.fullmatch(last) is not None and last not in WORDS["states"]
-    if (verb and words[-2:-1] and words[-2] in _BE) or not (verb or last in WORDS["states"] | WORDS["transparent"]):
+    passive = len(words) > 1 and words[-2] in WORDS["be"]
+    if words[-1] not in WORDS["states"] | WORDS["transparent"] and (passive or not _VERB.fullmatch(words[-1])):
         return False
     while len(words) > 1 and words[-1] in WORDS["transparent"]:
         words.pop()

@@ -81,8 +81,10 @@ def _is_taken_back_later(text: str, start: int) -> bool:
 
 def _is_named(text: str, boxes: list[Box]) -> bool:
     """Whether the words before or after a box name it the answer."""
-    phrase = _NAMED_BEFORE.match(text[max(0, boxes[0][0] - 160) : boxes[0][0]])
-    return bool(_NAMED_AFTER.match(text, boxes[-1][3]) or (phrase and not is_open(phrase["before"])))
+    begin, end = boxes[0][0], boxes[-1][3]
+    phrase = _NAMED_BEFORE.match(text[max(0, begin - 160) : begin])
+    asked = text[end : end + 5].lstrip("$ )*").startswith("?")
+    return bool(_NAMED_AFTER.match(text, end) or (phrase and not asked and not is_open(phrase["before"])))
 
 
 def is_open(before: str) -> bool:

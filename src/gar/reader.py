@@ -299,13 +299,14 @@ class Reader:
         """A response after its prompt, from its ids, or from its text. `mask`: see `policy_turns`."""
         is_text = isinstance(response, str)
         ids = self._tokenizer.encode(response, add_special_tokens=False) if is_text else response
-        sequence = self._sequence(prompt_ids, ids, mask)
+        prefilled = self.prefilled(prompt_ids)
+        sequence = self._sequence(prompt_ids, ids, prefilled, mask)
         text = response if is_text else self.text(self._known(ids), mask)
         return Response(
             group_index=group_index,
             sequence=sequence,
             text=text,
-            prefilled=self.prefilled(prompt_ids),
+            prefilled=prefilled,
             truncated=truncated,
             empty=not text.strip(),
             fault=self.fault(sequence),
@@ -318,18 +319,15 @@ class Reader:
         If responses are scored on their thinking part and a text has no tags, the opening tag is appended to the
         prompt. The text is encoded without a chat template. Ids are used as they are.
         """
-        if not isinstance(solution, str):
-            return self._sequence(prompt_ids, solution)
-        tag, context = self.rule.tags.think_open, list(prompt_ids)
-        prefilled, tagged = self.prefilled(prompt_ids), tag in solution
-        if prefilled and tagged:
-            solution = solution.split(tag, 1)[1]
-        elif self.rule.thinking and not tagged and not prefilled:
-            context += self._tokenizer.encode(tag, add_special_tokens=False)
-            prefilled = True
-        ids = self._tokenizer.encode(solution, add_special_tokens=False)
-        positions = scored_positions(ids, self.pieces, self.rule, prefilled=prefilled)
-        return TokenSequence(context_ids=context, ids=ids, positions=positions)
+        tag, context, prefilled = self.rule.tags.think_open, list(prompt_ids), self.prefilled(prompt_ids)
+        if isinstance(solution, str):
+            if prefilled and tag in solution:
+                solution = solution.split(tag, 1)[1]
+            elif self.rule.thinking and not prefilled and tag not in solution:
+                context += self._tokenizer.encode(tag, add_special_tokens=False)
+                prefilled = True
+        ids = self._tokenizer.encode(solution, add_special_tokens=False) if isinstance(solution, str) else solution
+        return self._sequence(context, ids, prefilled)
 
     def anchors(self, prompt_ids: Sequence[int], solutions: Sequence[Sequence[int] | str]) -> Anchors:
         """The expert solutions to one problem. Empty ones are left out."""
@@ -366,12 +364,12 @@ class Reader:
         return ids if size is None else [token for token in ids if 0 <= token < size]
 
     def _sequence(
-        self, prompt_ids: Sequence[int], ids: Sequence[int], mask: Sequence[int] | None = None
+        self, prompt_ids: Sequence[int], ids: Sequence[int], prefilled: bool, mask: Sequence[int] | None = None
     ) -> TokenSequence:
         if len(self._known(prompt_ids)) + len(self._known(ids)) < len(prompt_ids) + len(ids):
             positions: Sequence[int] = range(len(ids))  # texts of unknown tokens cannot be searched for tags
         else:
-            positions = scored_positions(ids, self.pieces, self.rule, prefilled=self.prefilled(prompt_ids), mask=mask)
+            positions = scored_positions(ids, self.pieces, self.rule, prefilled=prefilled, mask=mask)
         return TokenSequence(context_ids=prompt_ids, ids=ids, positions=positions, mask=mask)
 
 

@@ -64,7 +64,7 @@ class RolloutRecord(ResponseRecord):
         eligible: The response earns the base reward: it is in P(x) of the paper.
         anchor: The problem has an expert solution.
         alignment: Cosine with the anchor's vector. None, not 0, if the response was not scored.
-        bonus: Added to the reward for alignment, beta included.
+        bonus: Added to the reward for alignment, `bonus_weight` included.
         penalty: Added to the reward for bad format, at most 0.
         reward: Base reward if eligible, plus penalty, plus the bonus.
         advantage: The reward after group normalization.

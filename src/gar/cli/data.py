@@ -132,7 +132,7 @@ class _Prompts(_Files):
         loaded = load_problems(self.source, options=self)
         for note in loaded.notes:
             show(note)
-        lacking = len(loaded) - len(loaded.anchored)
+        lacking = len(loaded) - int(loaded.anchored.sum())
         _show_counts(self.source, {"problems": len(loaded), "without an expert solution": lacking})
         return loaded
 

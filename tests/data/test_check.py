@@ -55,6 +55,15 @@ def test_check_problems_names_gold_answers_that_cannot_be_parsed(write_rows):
     assert check_problems(write_rows(*odd_rows), compare=True).verdict()[0] == "not usable"
 
 
+def test_check_problems_names_gold_answers_that_are_the_last_of_different_boxes(write_rows):
+    solutions = (r"\boxed{3}. Also \boxed{-5}.", r"\boxed{3} or \boxed{-5}", r"\boxed{3}. So \boxed{3}.", "none, 3")
+    path = write_rows(*({"problem": f"{i}?", "solution": text} for i, text in enumerate(solutions)))
+    (found,) = check_problems(path).several_boxes
+    assert found.endswith("'rows-1': '3', '-5'")
+    named = {"problem": "x?", "solution": r"\boxed{3}. Also \boxed{-5}.", "answer": "3"}  # nothing was taken from a box
+    assert not check_problems(write_rows(named)).several_boxes
+
+
 def test_check_problems_has_errors_exactly_where_load_problems_raises(write_rows):
     for rows in (
         [ours(1), ours(2)],

@@ -231,6 +231,7 @@ def _print_report(report: DataReport) -> None:
         **{f"rows dropped: {reason}": finding for reason, finding in report.dropped.items()},
         "repeated prompts": report.repeated_prompts,
         **({"gold answers that cannot be parsed": report.unreadable} if report.unreadable else {}),
+        **({"gold answers that are the last of different boxes": report.several_boxes} if report.several_boxes else {}),
         **({"expert answers: ok": range(report.num_agreeing)} if report.num_agreeing else {}),
         **{f"expert answers: {each}": report.comparisons[each] for each in Status if each in report.comparisons},
         "errors": report.errors,

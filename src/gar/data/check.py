@@ -15,6 +15,7 @@ from gar.errors import DataError
 from gar.settings import DEFAULT_SOURCE, SourceSettings
 from gar.types import Problem, Status, Tags
 from gar.verify import Verifier, parse_response
+from gar.verify.boxes import boxed_contents
 
 _BATCH = 512
 _MOST_WORKERS = 16
@@ -27,7 +28,7 @@ class DataReport:
 
     A finding is the place of its row. `dropped` has them by reason, `comparisons` by the status of the final answer of
     an expert solution, verified against the gold answer, but for the `num_agreeing` that agree. `unreadable` are gold
-    answers that cannot be parsed.
+    answers that cannot be parsed, `several_boxes` those that are the last of different boxes of their solution.
     """
 
     source: str
@@ -38,6 +39,7 @@ class DataReport:
     dropped: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     without_anchor: list[str] = field(default_factory=list)
     repeated_prompts: list[str] = field(default_factory=list)
+    several_boxes: list[str] = field(default_factory=list)
     num_agreeing: int = 0
     comparisons: defaultdict[Status, list[str]] = field(default_factory=lambda: defaultdict(list))
     unreadable: list[str] = field(default_factory=list)
@@ -98,6 +100,10 @@ def _noted(report: DataReport, options: SourceSettings) -> Iterator[tuple[str, P
         report.num_anchors += len(problem.anchors)
         if not problem.anchors:
             report.without_anchor.append(example)
+        for anchor in problem.anchors:
+            boxes = boxed_contents(anchor.text)
+            if len(set(boxes)) > 1 and problem.answer == boxes[-1]:
+                report.several_boxes.append(f"{example}: {', '.join(map(repr, boxes))}")
         if _seen(ids, hash(problem.id)):
             report.errors.append(DataError(f"{example}: the id was already used by an earlier row"))
         if _seen(prompts, prompt_hash(problem.prompt)):

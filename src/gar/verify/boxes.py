@@ -44,8 +44,13 @@ def last_boxed(text: str) -> str:
     >>> last_boxed(r"So $x=\boxed{3}$ or $x=\boxed{-5}$.")
     '3, -5'
     """
-    lists = box_lists(text)
-    return _contents(text, lists[-1]) if lists else ""
+    contents = boxed_contents(text)
+    return contents[-1] if contents else ""
+
+
+def boxed_contents(text: str) -> list[str]:
+    """The contents of all boxes, as `last_boxed` has that of the last."""
+    return [_contents(text, boxes) for boxes in box_lists(text)]
 
 
 def box_lists(text: str) -> list[list[Box]]:

@@ -7,7 +7,7 @@ own, with the embedded model:
 
     grpo     GRPOTrainer(train_dataset=a memory-mapped data set), its __init__ alone
     init     GARTrainer(...), the same
-    train    `gar train` on a .jsonl to the end of its first step, the whole process
+    train    `gar train` on a .jsonl: until its first step begins, and the whole process of one step
     ranks    the same on two ranks, each process by itself
     resume   `gar train --resume` of the run of `train` after its last step
     check    `gar data check`, and the CPU seconds of all its workers
@@ -114,9 +114,25 @@ def trainer_case(name: str, folder: Path) -> dict[str, float]:
     }
 
 
+def note_first_step() -> dict[str, float]:
+    """Will hold the CPU seconds of this process until its first step of training."""
+    from transformers import Trainer
+
+    noted: dict[str, float] = {}
+    step = Trainer.training_step
+
+    def training_step(*args: Any, **options: Any) -> Any:
+        noted.setdefault("first_step_seconds", time.process_time())
+        return step(*args, **options)
+
+    Trainer.training_step = training_step
+    return noted
+
+
 def command_case(arguments: list[str]) -> dict[str, float]:
     """CPU seconds and peak memory of a command of gar, in this process, and the seconds of those that it started."""
     sys.argv = ["gar", *arguments]
+    noted = note_first_step() if arguments[0] == "train" else {}
     with contextlib.redirect_stdout(io.StringIO()):
         try:
             runpy.run_module("gar", run_name="__main__")
@@ -128,6 +144,7 @@ def command_case(arguments: list[str]) -> dict[str, float]:
         "cpu_seconds": own.ru_utime + own.ru_stime,
         "worker_seconds": workers.ru_utime + workers.ru_stime,
         "peak_bytes": peak_bytes(),
+        **noted,
     }
 
 
@@ -166,7 +183,8 @@ def measured(case: str, folder: Path) -> list[dict[str, float]]:
 def in_words(figures: dict[str, float]) -> str:
     workers = f" and {seconds:.2f} s in workers" if (seconds := figures.get("worker_seconds", 0)) >= 1 else ""
     mapped = f", {figures['mapped_bytes'] / 2**20:,.0f} of it mapped" if "mapped_bytes" in figures else ""
-    return f"{figures['cpu_seconds']:.2f} s{workers} {figures['peak_bytes'] / 2**20:,.0f} MiB{mapped}"
+    before = f"{seconds:.2f} s to the first step, " if (seconds := figures.get("first_step_seconds")) else ""
+    return f"{before}{figures['cpu_seconds']:.2f} s{workers} {figures['peak_bytes'] / 2**20:,.0f} MiB{mapped}"
 
 
 def inside(case: str, folder: Path) -> None:

@@ -1,5 +1,6 @@
 """`gar train`: a YAML file or a preset gives the settings, flags override them."""
 
+import gc
 import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -114,6 +115,7 @@ def _train(source: _Source, config: RunConfig | None, command: list[str], interr
     from gar.integrations.trl.ranks import leave_ranks
     from gar.train import run
 
+    gc.freeze()  # collections need not go over a million objects of the libraries each time
     if source.resume:
         run.resume(source.resume, allow_config_change=source.allow_config_change, interrupts=interrupts)
     elif config is not None and source.dry_run:

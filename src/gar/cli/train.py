@@ -116,13 +116,16 @@ def _train(source: _Source, config: RunConfig | None, command: list[str], interr
     from gar.train import run
 
     gc.freeze()  # collections need not go over a million objects of the libraries each time
-    if source.resume:
-        run.resume(source.resume, allow_config_change=source.allow_config_change, interrupts=interrupts)
-    elif config is not None and source.dry_run:
-        run.dry_run(config, checked=True)
-    elif config is not None:
-        run.train(config, command=command, interrupts=interrupts, checked=True)
-    leave_ranks()
+    try:
+        if source.resume:
+            run.resume(source.resume, allow_config_change=source.allow_config_change, interrupts=interrupts)
+        elif config is not None and source.dry_run:
+            run.dry_run(config, checked=True)
+        elif config is not None:
+            run.train(config, command=command, interrupts=interrupts, checked=True)
+        leave_ranks()
+    finally:
+        gc.unfreeze()  # the libraries' extensions count at the exit what was not collected, and print it
 
 
 def _parse_source(arguments: list[str]) -> tuple[_Source, list[str]]:

@@ -14,9 +14,9 @@ from gar.verify.quantities import (
     value_span,
     without_mark_at_end,
 )
-from gar.verify.words import DOUBTS, NEVER, NUMBER_WORDS, WORDS, lower_words, read_unit
+from gar.verify.words import DOUBTS, NEVER, NUMBER_WORDS, SCALES, WORDS, lower_words, read_unit
 
-_CHANGES = (NEVER - WORDS["compares"]) | {"point"}
+_CHANGES = (NEVER - WORDS["compares"]) | SCALES.keys() | {"point"}
 _EQUALS = re.compile(r"(?<![<>!=\\])=(?!=)|\b(?:is|are) equal to\b|\bequals\b(?: to)?|\\Rightarrow|\u21d2")
 _BREAK = re.compile(r"[;,](?! *[0-9]{3}(?![0-9]))|\b(?:and|so|or|but|then|because|while)\b", re.IGNORECASE)
 # After a value: it is a part of an expression or of a range.
@@ -85,7 +85,7 @@ def _is_stated(before: str) -> bool:
     while len(words) > 1 and words[-1] in WORDS["adverbs"]:
         words.pop()
     subject = words and (" " in before or words[-1] in ("is", "are"))
-    if not subject or not before[-1].isalpha() or words[0] in WORDS["multiplies"]:
+    if not subject or not before[-1].isalpha() or words[0] in WORDS["multiplies"] or words[-1] in SCALES:
         return False
     passive = len(words) > 1 and words[-2] in WORDS["be"]
     if words[-1] not in WORDS["states"] | WORDS["transparent"] and (passive or not _VERB.fullmatch(words[-1])):

@@ -68,9 +68,10 @@ def sentence_value(text: str) -> str | None:
     before, value, after = text[:start], text[start:end], text[end:]
     if re.search(r"[0-9] *[*×+] *[0-9]", value) or _FEWER.match(after):  # arithmetic without its result
         return None
-    first = not before or before.endswith(", ")
+    opening = lower_words(before)
+    opens = before.endswith(", ") and opening and opening[0] in WORDS["opens"] and NEVER.isdisjoint(opening)
     verb = re.match(r"[^.;]*\b(?:is|are|was|were|remain)\b *(?P<next>[a-z]*)", after)
-    if not (_is_stated(before) or (first and verb and verb["next"] not in NEVER)):
+    if not (_is_stated(before) or ((not before or opens) and verb and verb["next"] not in NEVER)):
         return None
     alone = _with_touching(value, after)
     return None if alone is None or value_span(text[start + len(alone) :]) else alone

@@ -251,7 +251,7 @@ def utc_now() -> str:
 
 @contextmanager
 def system_errors(path: str | Path, done: str) -> Iterator[None]:
-    """Turn an `OSError` about a file into a `RecordError`: which file, why, what is intact, what to do."""
+    """Raise a `RecordError` for an `OSError` about a file. It names the file, the reason and what to do."""
     try:
         yield
     except RecordError:

@@ -174,7 +174,7 @@ class Manifest:
         self._list({name: facts})
 
     def cut(self, *, until: str | None = None, only: tuple[str, ...] = ()) -> None:
-        """Drop damaged lines. After those of `until`, also drop files with a name that begins with one of `only`."""
+        """Drop damaged lines. Of later lines than `until`, also drop the files whose names begin with one of `only`."""
         lines, known = self._lines()
         end, same = _end(lines, until), list[bytes]()
         rest = [{n: f for n, f in line.files.items() if f is None or not n.startswith(only)} for line in lines[end:]]
@@ -309,7 +309,7 @@ class Manifest:
         return self._cached
 
     def _lines(self) -> tuple[list[Line], _Known]:
-        """The sound lines by number, and what is wrong with the others. A torn last line is no fault."""
+        """The valid lines by number, and the faults of the others. A torn last line is no fault."""
         stamp = self._stamp()
         if self._read is not None and self._read[1].stamp == stamp:
             return self._read

@@ -111,7 +111,7 @@ class ProblemRows:
             warnings.warn(note, stacklevel=3)
 
     def shuffle_anchors(self, seed: int) -> None:
-        """From now on, each problem with anchors has those of another one: in a run the same, and on every rank."""
+        """Give each problem with anchors those of another one. The seed decides which, equally on every rank."""
         owners = torch.from_numpy(np.flatnonzero(anchored(self.all)))
         self._partners = np.arange(len(self.all))
         self._partners[owners] = shuffled_groups(owners, torch.Generator().manual_seed(seed)).numpy()

@@ -247,7 +247,7 @@ def test_a_data_set_of_another_shape_is_an_error(policy: Path, tmp_path: Path):
         with raises(DataError, code):
             planned_trainer(policy, tmp_path, train_dataset=dataset)
     rows = [ROWS[0], ROWS[1], ROWS[2] | {"expert_solution": None}, ROWS[3]]
-    with pytest.warns(UserWarning, match="1 of 4 rows have no expert solution"):
+    with pytest.warns(UserWarning, match="1 of 4 rows read have no expert solution"):
         planned_trainer(policy, tmp_path, train_dataset=Dataset.from_list(rows))
 
 

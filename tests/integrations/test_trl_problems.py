@@ -33,10 +33,10 @@ def test_a_large_data_set_is_read_row_by_row(policy: Path, tmp_path: Path, monke
     held_out = {"test": Dataset.from_list([row(i) for i in range(5000)])}
     data = {"train_dataset": rows, "eval_dataset": held_out, "args": {"max_steps": 2}}
     trainer, records = planned_trainer(policy, tmp_path, **data, method="anchor-shuffled")
-    assert len(read) < 300  # some of each data set
+    assert len(read) < 400  # a sample of each data set, a few times
     assert trainer.train_dataset._indices is not None  # nothing was copied
     trainer.train()
-    assert len(read) < 400
+    assert len(read) < 500
     for record in records:
         assert record.problem_id == rows[record.group_index]["id"]
 
@@ -63,7 +63,7 @@ def test_anchors_are_read_once_a_group_and_anothers_after_its_own_prompt_as_the_
 def test_problems_of_a_data_set_are_checked_in_arrow(monkeypatch: pytest.MonkeyPatch):
     many = [row(i) for i in range(500)]
     for column, value, text in (
-        ("prompt", "", "row 302: the prompt is empty"),
+        ("prompt", None, "row 302: the prompt is empty"),
         ("answer", None, "row 302: the answer is empty"),
         ("id", "p-4", "row 302: the problem id 'p-4' was already used at row 5"),
     ):
@@ -73,6 +73,10 @@ def test_problems_of_a_data_set_are_checked_in_arrow(monkeypatch: pytest.MonkeyP
             DatasetProblems(Dataset.from_list(rows), SourceSettings())
         without = Dataset.from_list(rows).select([i for i in range(500) if i != 301])
         assert len(DatasetProblems(without, SourceSettings())) == 499
+    rows = Dataset.from_list([row(i, answer="" if i == 301 else "7") for i in range(500)])
+    found = DatasetProblems(rows, SourceSettings())  # a text is read with its row
+    with pytest.raises(DataError, match="row 302: the answer is empty"):
+        found[301]
     with pytest.raises(DataError, match="row 3: the problem id 'p-1' was already used at row 2"):
         DatasetProblems(Dataset.from_list(many).select([0, 1, 1]), SourceSettings())
 

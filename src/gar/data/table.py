@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 SAMPLE = 64
-"""At most this many rows are read at the start, evenly spread. More would bring much of a mapped file into memory."""
+"""At most this many rows are read at the start. More would bring much of a mapped file into memory."""
 _BATCH = 1024
 
 
@@ -47,22 +47,25 @@ class LazyProblems(Sequence[Problem]):
 class DatasetProblems(LazyProblems):
     """The problems of a `datasets.Dataset` with rows.
 
-    `options` name its columns. A row that is bad is an error when it is read. What Arrow knows of all rows without
-    reading their texts is checked at once, and so are `SAMPLE` rows.
+    `options` name its columns. A row that is bad is an error when it is read. At once Arrow finds cells without a value
+    and ids that repeat, and `SAMPLE` rows are read.
 
     Raises:
-        DataError: A column is missing, a prompt or an answer is empty, a row of the sample is bad, or two rows have
-            the same id.
+        DataError: A column is missing, a prompt or an answer is null, a row of the sample is bad, or two rows have the
+            same id.
     """
 
     def __init__(self, rows: "Dataset", options: SourceSettings):
         self._rows = rows
         self._schema: ColumnSchema = choose_schema(rows[0], options, source="the rows")
-        for index in range(0, len(self), max(1, math.ceil(len(self) / SAMPLE))):
-            self._read(index)
-        self._check_ids()  # first: it needs most memory, and the others bring pages of the file into it
-        for column, fault in ((self._schema.prompt, "the prompt is empty"), (self._schema.answer, "")):
-            filled = self._filled(column) if column else None
+        sample(self)
+        self._check_ids()
+        for name, fault in ((self._schema.prompt, "the prompt is empty"), (self._schema.answer, "")):
+            column = self._column(name)
+            # Counted without the cells: to look at each would bring a page of every batch of the file into memory.
+            if column is None or not column.null_count:
+                continue
+            filled = self._filled(name)
             if filled is not None and not filled.all():
                 number = int(filled.argmin()) + 1
                 raise DataError(f"row {number}: {fault or self._schema.no_answer}. Leave out such rows.")
@@ -139,6 +142,20 @@ def _may_repeat(ids: pa.ChunkedArray) -> bool:
     hashes = np.fromiter((hash(id) for batch in batches for id in batch.column(0).to_pylist()), dtype=np.int64)
     hashes.sort()
     return bool((hashes[1:] == hashes[:-1]).any())
+
+
+def sample(problems: Sequence[Problem]) -> list[Problem]:
+    """Up to `SAMPLE` problems, evenly spread."""
+    return [problems[i] for i in range(0, len(problems), max(1, math.ceil(len(problems) / SAMPLE)))]
+
+
+def anchored_sample(problems: Sequence[Problem]) -> list[Problem]:
+    """Those of a sample that have an expert solution. All problems are searched if it has none."""
+    found = [problem for problem in sample(problems) if problem.anchors]
+    if found or len(problems) <= SAMPLE:
+        return found
+    owners = np.flatnonzero(anchored(problems))
+    return [problems[int(i)] for i in owners[:: max(1, math.ceil(len(owners) / SAMPLE))]]
 
 
 def anchored(problems: Sequence[Problem]) -> np.ndarray:

@@ -1,13 +1,9 @@
 """Whether the expert solutions of a data set can be scored."""
 
-import math
 from collections import Counter
 from collections.abc import Sequence
-from itertools import compress, islice
 
-import numpy as np
-
-from gar.data.table import SAMPLE, anchored
+from gar.data.table import SAMPLE, anchored_sample
 from gar.errors import DataError
 from gar.reader import Reader
 from gar.response import SignalStatus
@@ -20,7 +16,7 @@ _FAULTS = {
 
 
 def check_anchors(problems: Sequence[Problem], reader: Reader, *, whole: bool = True) -> str:
-    """Read the anchors of up to 64 problems, evenly spread over those that have some.
+    """Read the anchors of a sample of problems (`anchored_sample`).
 
     Args:
         problems: The problems.
@@ -31,13 +27,9 @@ def check_anchors(problems: Sequence[Problem], reader: Reader, *, whole: bool = 
         A sentence about the anchors that cannot be scored. "" if there are none.
 
     Raises:
-        DataError: These are all problems with anchors, and none of their anchors can be scored.
+        DataError: The sample are all problems, and none of their anchors can be scored.
     """
-    owners = anchored(problems)
-    num_owners = np.count_nonzero(owners)
-    every = max(1, math.ceil(num_owners / SAMPLE))
-    # Their positions would take eight bytes a problem.
-    sample = [problems[i] for i in islice(compress(range(len(problems)), owners.tobytes()), 0, None, every)]
+    sample = anchored_sample(problems)
     read = [reader.anchors(reader.encode(each.prompt), [anchor.text for anchor in each.anchors]) for each in sample]
     faults = Counter(fault.status for anchors in read for fault in anchors.faults)
     if not faults:
@@ -46,6 +38,6 @@ def check_anchors(problems: Sequence[Problem], reader: Reader, *, whole: bool = 
     parts = [f"{count} {_FAULTS.get(status, status)}" for status, count in faults.items()]
     first = next(problem.id for problem, anchors in zip(sample, read, strict=True) if anchors.faults)
     text = f"Of {total} expert solutions read, {', '.join(parts)}, the first of problem {first!r}. They give no bonus."
-    if whole and total == faults.total() and len(sample) == num_owners:
+    if whole and total == faults.total() and len(problems) <= SAMPLE:
         raise DataError(f"no problem has an expert solution that can be scored. {text}", code="no-anchors")
     return text

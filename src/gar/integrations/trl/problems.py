@@ -13,7 +13,7 @@ from datasets import Dataset, IterableDataset
 from gar.core import shuffled_groups
 from gar.data.problems import problem_of, problems_of
 from gar.data.schemas import ColumnSchema, choose_schema, column_value
-from gar.data.table import SAMPLE, DatasetProblems, LazyProblems, anchored
+from gar.data.table import SAMPLE, DatasetProblems, LazyProblems, anchored, sample
 from gar.errors import ConfigError, DataError
 from gar.integrations.trl.arguments import check_problems
 from gar.methods import Method
@@ -81,12 +81,6 @@ class ProblemRows:
         self._read_anchors = lru_cache(_KEPT)(_read_anchors)
         self.all, self.training = self._readable(rows)
         """The problems, and TRL's training data."""
-        lacking = len(self.all) - np.count_nonzero(anchored(self.all))
-        if 0 < lacking < len(self.all) and not _holds_problems(rows):
-            warnings.warn(
-                f"{lacking:,} of {len(self.all):,} rows have no expert solution: their responses earn no bonus.",
-                stacklevel=3,
-            )
 
     def check(self, args: Any, method: Method) -> None:
         """Check what a method needs of the data set, as far as a stream shows it."""
@@ -105,9 +99,16 @@ class ProblemRows:
         )
 
     def check_anchors(self, method: Method, reader: Reader) -> None:
-        """Warn if expert solutions of a sample cannot be scored. A `DataError` if there are no others."""
-        reads = method.alignment is not None
-        if reads and (note := check_anchors(self.all, reader, whole=not self._streams)):
+        """Warn if expert solutions of a sample are missing or cannot be scored. A `DataError` if no row has another."""
+        if method.alignment is None:
+            return
+        read = sample(self.all)
+        if lacking := sum(not problem.anchors for problem in read):
+            warnings.warn(
+                f"{lacking} of {len(read)} rows read have no expert solution: their responses earn no bonus.",
+                stacklevel=3,
+            )
+        if note := check_anchors(self.all, reader, whole=not self._streams):
             warnings.warn(note, stacklevel=3)
 
     def shuffle_anchors(self, seed: int) -> None:

@@ -10,8 +10,8 @@ own, with the embedded model:
     train    `gar train` on a .jsonl: until its first step begins, and the whole process of one step
     ranks    the same on two ranks, each process by itself
     resume   `gar train --resume` of the run of `train` after its last step
-    check    `gar data check`, and the CPU seconds of all its workers
-    prepare  `gar data prepare`, 1,000 problems
+    check    `gar data check`, and the CPU seconds of all its workers. Then the same on one core, by wall-clock time
+    prepare  `gar data prepare`, 1,000 problems, in the same way
 
 Memory is the peak of the resident set, which counts pages of mapped files, for `grpo` and `init` beyond what was in
 use before, with the part that are such pages, which the kernel can take back. Writes results/data-cpu.json.
@@ -133,6 +133,7 @@ def command_case(arguments: list[str]) -> dict[str, float]:
     """CPU seconds and peak memory of a command of gar, in this process, and the seconds of those that it started."""
     sys.argv = ["gar", *arguments]
     noted = note_first_step() if arguments[0] == "train" else {}
+    start = time.perf_counter()
     with contextlib.redirect_stdout(io.StringIO()):
         try:
             runpy.run_module("gar", run_name="__main__")
@@ -143,6 +144,7 @@ def command_case(arguments: list[str]) -> dict[str, float]:
     return {
         "cpu_seconds": own.ru_utime + own.ru_stime,
         "worker_seconds": workers.ru_utime + workers.ru_stime,
+        "elapsed_seconds": time.perf_counter() - start,
         "peak_bytes": peak_bytes(),
         **noted,
     }
@@ -163,10 +165,11 @@ def command_of(case: str, folder: Path) -> list[str]:
     }[case]
 
 
-def measured(case: str, folder: Path) -> list[dict[str, float]]:
+def measured(case: str, folder: Path, one_core: bool = False) -> list[dict[str, float]]:
     """The figures of a case: one for each process."""
     environment = os.environ | {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1"}
-    launch = [sys.executable]
+    launch = ["taskset", "-c", str(min(os.sched_getaffinity(0)))] if one_core else []
+    launch.append(sys.executable)
     if case == "ranks":
         launch += ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     for old in folder.glob("usage-*.json"):
@@ -184,7 +187,8 @@ def in_words(figures: dict[str, float]) -> str:
     workers = f" and {seconds:.2f} s in workers" if (seconds := figures.get("worker_seconds", 0)) >= 1 else ""
     mapped = f", {figures['mapped_bytes'] / 2**20:,.0f} of it mapped" if "mapped_bytes" in figures else ""
     before = f"{seconds:.2f} s to the first step, " if (seconds := figures.get("first_step_seconds")) else ""
-    return f"{before}{figures['cpu_seconds']:.2f} s{workers} {figures['peak_bytes'] / 2**20:,.0f} MiB{mapped}"
+    faster = f", {times:.2f} times as fast as on one core" if (times := figures.get("speedup")) else ""
+    return f"{before}{figures['cpu_seconds']:.2f} s{workers} {figures['peak_bytes'] / 2**20:,.0f} MiB{mapped}{faster}"
 
 
 def inside(case: str, folder: Path) -> None:
@@ -220,6 +224,9 @@ def main() -> None:
                 write_data(folder, size, arguments.words)
             for case in arguments.cases:
                 figures = measured(case, folder)
+                if case in ("check", "prepare"):
+                    alone = measured(case, folder, one_core=True)[0]["elapsed_seconds"]
+                    figures[0]["speedup"] = alone / figures[0]["elapsed_seconds"]
                 results.setdefault(case, {})[str(size)] = figures
                 shown = ", ".join(map(in_words, figures))
                 print(f"{size:>9,} {case:8} {shown}", flush=True)

@@ -5,19 +5,24 @@ One pass. Memory holds a hash per prompt and id, and the place of everything fou
 
 import os
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache, partial
 from itertools import islice
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from gar.data.problems import iter_problems, prompt_hash, schema_of
+from gar.data.problems import look_at_problems, prompt_hash, schema_of
 from gar.errors import DataError
 from gar.settings import DEFAULT_SOURCE, SourceSettings
-from gar.types import Problem, Status, Tags
+from gar.types import Problem, Status
 from gar.verify import Verifier, parse_response
 from gar.verify.boxes import boxed_contents
+from gar.verify.format import DEFAULT_TAGS
+from gar.verify.grades import Graded
+from gar.verify.verifier import grade_without_parser
 
 _BATCH = 512
+_grade = lru_cache(1024)(grade_without_parser)  # many answers are small numbers
 _MOST_WORKERS = 16
 Usability = Literal["usable", "usable for GRPO only", "not usable"]
 
@@ -72,11 +77,17 @@ def check_problems(source: str, *, options: SourceSettings = DEFAULT_SOURCE, com
     """
     report = DataReport(source=source)
     try:
-        found = _noted(report, options)
+        looks = look_at_problems(
+            source,
+            partial(_look, compare=compare),
+            options,
+            on_error=report.errors.append,
+            on_drop=lambda place, reason: report.dropped[reason].append(place),
+        )
+        noted = _noted(report, looks)
         with Verifier(num_workers=min(os.cpu_count() or 1, _MOST_WORKERS)) as verifier:
-            while some := list(islice(found, _BATCH)):
-                if compare:
-                    _compare(report, verifier, some)
+            while some := list(islice(noted, _BATCH)):
+                _compare(report, verifier, some)
         report.column_schema = schema_of(source, options).name
     except DataError as error:  # no rows, missing columns, a source that cannot be read: nothing follows
         report.errors.append(error)
@@ -85,30 +96,55 @@ def check_problems(source: str, *, options: SourceSettings = DEFAULT_SOURCE, com
     return report
 
 
-def _noted(report: DataReport, options: SourceSettings) -> Iterator[tuple[str, Problem]]:
-    """The problems of a source, each as findings name it. Notes what can be seen without its answers."""
-    ids, prompts = set[int](), set[int]()
-    problems = iter_problems(
-        report.source,
-        options,
-        on_error=report.errors.append,
-        on_drop=lambda place, reason: report.dropped[reason].append(place),
+class _Look(NamedTuple):
+    """What a process sees of a problem.
+
+    Attributes:
+        id: Of the problem.
+        prompt: Its hash.
+        num_anchors: Number of expert solutions.
+        boxes: Different boxes of solutions whose last one is the gold answer, as text.
+        graded: The final answers of the expert solutions and then "0", each with its outcome if it needs no parser.
+        gold: The gold answer.
+    """
+
+    id: str
+    prompt: int
+    num_anchors: int
+    boxes: list[str]
+    graded: list[tuple[str, Graded | None]]
+    gold: str
+
+
+def _look(problem: Problem, compare: bool) -> _Look:
+    boxes = [boxed_contents(anchor.text) for anchor in problem.anchors]
+    answers = [_final_answer(anchor.text) for anchor in problem.anchors] if compare else []
+    answers += ["0"] if compare else []  # an error if the gold answer is unreadable
+    return _Look(
+        id=problem.id,
+        prompt=prompt_hash(problem.prompt),
+        num_anchors=len(problem.anchors),
+        boxes=[", ".join(map(repr, each)) for each in boxes if len(set(each)) > 1 and problem.answer == each[-1]],
+        graded=[(answer, _grade(answer, problem.answer)) for answer in answers],
+        gold=problem.answer,
     )
-    for place, problem in problems:
-        example = f"{place}: problem {problem.id!r}"
+
+
+def _noted(report: DataReport, looks: Iterable[tuple[str, _Look]]) -> Iterator[tuple[str, _Look]]:
+    """The problems, each as findings name it. Notes what was seen but for the answers."""
+    ids, prompts = set[int](), set[int]()
+    for place, look in looks:
+        example = f"{place}: problem {look.id!r}"
         report.num_problems += 1
-        report.num_anchors += len(problem.anchors)
-        if not problem.anchors:
+        report.num_anchors += look.num_anchors
+        if not look.num_anchors:
             report.without_anchor.append(example)
-        for anchor in problem.anchors:
-            boxes = boxed_contents(anchor.text)
-            if len(set(boxes)) > 1 and problem.answer == boxes[-1]:
-                report.several_boxes.append(f"{example}: {', '.join(map(repr, boxes))}")
-        if _seen(ids, hash(problem.id)):
+        report.several_boxes += [f"{example}: {boxes}" for boxes in look.boxes]
+        if _seen(ids, hash(look.id)):
             report.errors.append(DataError(f"{example}: the id was already used by an earlier row"))
-        if _seen(prompts, prompt_hash(problem.prompt)):
+        if _seen(prompts, look.prompt):
             report.repeated_prompts.append(example)
-        yield example, problem
+        yield example, look
 
 
 def _seen(hashes: set[int], new: int) -> bool:
@@ -117,28 +153,24 @@ def _seen(hashes: set[int], new: int) -> bool:
     return known
 
 
-def _compare(report: DataReport, verifier: Verifier, found: Sequence[tuple[str, Problem]]) -> None:
+def _compare(report: DataReport, verifier: Verifier, looks: Sequence[tuple[str, _Look]]) -> None:
     """Note what the final answers of some problems are worth. Those that hang use up the time of these, not of all."""
-    rows = [
-        (example, _final_answer(anchor.text), problem.answer)
-        for example, problem in found
-        for anchor in problem.anchors
-    ]
-    num_solutions = len(rows)
-    rows += [(example, "0", problem.answer) for example, problem in found]  # an error if the gold answer is unreadable
-    graded = verifier.grade_answers([row[1] for row in rows], [row[2] for row in rows], [""] * len(rows))
-    for (example, answer, gold), outcome in zip(rows[:num_solutions], graded, strict=False):
-        if outcome.status is Status.OK:
-            report.num_agreeing += 1
-        else:
-            reason = f" ({outcome.detail})" if outcome.detail else ""
-            finding = f"{example}: expert solution ends in {answer!r}, gold is {gold!r}{reason}"
-            report.comparisons[outcome.status].append(finding)
-    for (example, _, _), outcome in zip(rows[num_solutions:], graded[num_solutions:], strict=True):
-        if outcome.status is Status.ERROR:
-            report.unreadable.append(f"{example}: {outcome.detail}")
+    rows = [(answer, look.gold) for _, look in looks for answer, outcome in look.graded if outcome is None]
+    parsed = iter(verifier.grade_answers([row[0] for row in rows], [row[1] for row in rows], [""] * len(rows)))
+    for example, look in looks:
+        graded = [(answer, outcome or next(parsed)) for answer, outcome in look.graded]
+        for answer, outcome in graded[:-1]:
+            if outcome.status is Status.OK:
+                report.num_agreeing += 1
+            else:
+                reason = f" ({outcome.detail})" if outcome.detail else ""
+                finding = f"{example}: expert solution ends in {answer!r}, gold is {look.gold!r}{reason}"
+                report.comparisons[outcome.status].append(finding)
+        for _, outcome in graded[-1:]:
+            if outcome.status is Status.ERROR:
+                report.unreadable.append(f"{example}: {outcome.detail}")
 
 
 def _final_answer(solution: str) -> str:
-    format = "think-answer" if Tags().answer_open in solution else "none"
+    format = "think-answer" if DEFAULT_TAGS.answer_open in solution else "none"
     return parse_response(solution, format=format).answer or ""

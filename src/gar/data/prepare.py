@@ -8,13 +8,13 @@ rows or the file format. The first 100 problems of a subset of 1,000 are the sub
 import heapq
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
+from multiprocessing.sharedctypes import RawValue
 from pathlib import Path
 from typing import Any
 
-from gar.data.problems import iter_problems, no_problems, prompt_hash, repeated_id
+from gar.data.problems import look_at_problems, no_problems, prompt_hash, repeated_id
 from gar.data.rows import check_suffix
 from gar.settings import DEFAULT_SOURCE, SourceSettings
 from gar.types import Problem
@@ -44,21 +44,32 @@ def draw_subset(
     """
     dropped = Counter[str]()
     ranks = set[int]()
+    drawn: list[tuple[int, str, Problem]] = []  # a heap with the largest rank first, negated
+    largest = RawValue("Q", 2**64 - 1)  # of `drawn` once it is full. Processes leave problems behind it out
 
-    def usable() -> Iterator[tuple[int, str, Problem]]:
-        for place, problem in iter_problems(source, options, on_drop=lambda _, reason: dropped.update([reason])):
-            rank = prompt_hash(problem.prompt, seed)
-            if require_anchor and not problem.anchors:
-                dropped["no expert solution"] += 1
-            elif rank in ranks:
-                dropped["repeated prompt"] += 1
-            else:
-                ranks.add(rank)
-                yield rank, place, problem
+    def look(problem: Problem) -> tuple[int, bool, Problem | None]:
+        rank = prompt_hash(problem.prompt, seed)
+        return rank, bool(problem.anchors), problem if rank <= largest.value else None
 
-    drawn = heapq.nsmallest(num_problems, usable(), key=itemgetter(0))
+    def drop(place: str, reason: str) -> None:
+        dropped[reason] += 1
+
+    for place, (rank, anchored, problem) in look_at_problems(source, look, options, on_drop=drop, costly=False):
+        if require_anchor and not anchored:
+            dropped["no expert solution"] += 1
+        elif rank in ranks:
+            dropped["repeated prompt"] += 1
+        else:
+            ranks.add(rank)
+            if problem is None:
+                continue
+            heapq.heappush(drawn, (-rank, place, problem))
+            if len(drawn) > num_problems:
+                heapq.heappop(drawn)
+                largest.value = -drawn[0][0]
     if not drawn:
         raise no_problems(source, options, dropped)
+    drawn.sort(reverse=True)
     problems = [problem for *_, problem in drawn]
     if len({problem.id for problem in problems}) < len(problems):
         raise repeated_id((place, problem.id) for _, place, problem in drawn)

@@ -5,11 +5,13 @@ number in the source, so that an error can name `anchors.jsonl:412`.
 """
 
 import csv
+import io
 import json
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from gar.errors import ConfigError, DataError, did_you_mean
 from gar.models.hub import hub_error
@@ -19,8 +21,20 @@ OnError = Callable[[DataError], None]
 
 FILE_SUFFIXES = (".jsonl", ".json", ".parquet", ".csv")
 """Endings of the files that `iter_rows` reads."""
-_PARQUET_BATCH_ROWS = 256
+_PART_BYTES, _PARQUET_BATCH_ROWS = 2**19, 256
 _HUB_ID = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
+
+
+class Lines(NamedTuple):
+    """A part of a file of JSON Lines: some bytes of it, and the number of the first line there."""
+
+    number: int
+    start: int
+    size: int
+
+
+Part = Lines | Iterable[tuple[int, Any]]
+"""Some rows of a source, with their numbers."""
 
 
 def raise_error(error: DataError) -> None:
@@ -54,16 +68,61 @@ def iter_rows(
     have too few values. Missing values are None. `on_error` is called with the error for a line that is not a JSON
     object. If it returns, the line is skipped. A `DataError` gives the reason if the source cannot be read.
     """
+    options: dict[str, Any] = {"split": split, "subset": subset, "revision": revision, "torn_ids": torn_ids}
+    for part in iter_parts(source, **options, on_error=on_error):
+        for number, row in rows_of(part, source):
+            if isinstance(row, DataError):
+                on_error(row)
+            else:
+                yield number, row
+
+
+def iter_parts(
+    source: str,
+    *,
+    split: str = "train",
+    subset: str | None = None,
+    revision: str | None = None,
+    torn_ids: Collection[str] = (),
+    on_error: OnError = raise_error,
+    most: int | None = None,
+) -> Iterator[Part]:
+    """A source as `iter_rows` reads it, in parts. With `most`, those that are not `Lines` are lists of so many rows.
+
+    Such parts can be sent to another process.
+    """
     check_source(source)
     path = Path(source)
     if source.endswith((".jsonl", ".json")):
-        yield from _json_rows(path, source, on_error)
+        rows = _json_array(path, source)
+        if rows is None:
+            yield from _lines(path)
+            return
     elif source.endswith(".parquet"):
-        yield from _parquet_rows(path, source)
+        rows = _parquet_rows(path, source)
     elif source.endswith(".csv"):
-        yield from _csv_rows(path, source, torn_ids, on_error)
+        rows = _csv_rows(path, source, torn_ids, on_error)
     else:
-        yield from _dataset_rows(source, split=split, subset=subset, revision=revision)
+        rows = _dataset_rows(source, split=split, subset=subset, revision=revision)
+    if most is None:
+        yield rows
+        return
+    while part := list(islice(rows, most)):
+        yield part
+
+
+def rows_of(part: Part, source: str) -> Iterator[tuple[int, Row | DataError]]:
+    """The rows of a part, and the error for each that is not a JSON object."""
+    for number, entry in _entries(part, source) if isinstance(part, Lines) else part:
+        try:
+            row = _parsed(entry, number) if isinstance(entry, bytes) else entry
+            if not isinstance(row, dict):
+                raise ValueError(f"expected a JSON object with named columns, got {type(row).__name__}.")
+        except ValueError as error:
+            place = row_place(source, number) if isinstance(entry, bytes) else f"{source} row {number}"
+            yield number, DataError(f"{place}: {error}")
+        else:
+            yield number, row
 
 
 def check_source(source: str) -> None:
@@ -102,27 +161,32 @@ def check_hub(source: str, revision: str | None = None) -> None:
         ) from error
 
 
-def _json_rows(path: Path, source: str, on_error: OnError) -> Iterator[tuple[int, Row]]:
-    """Rows of one object per line, or of one array of objects."""
+def _json_array(path: Path, source: str) -> Iterator[tuple[int, Any]] | None:
+    """The members of an array. None for a file of lines."""
     try:
-        file = path.open("rb")
+        with path.open("rb") as file:
+            if not file.read(256).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"["):
+                return None
+            file.seek(0)
+            return iter(enumerate(_array(file.read(), source), start=1))
     except OSError as error:
         raise DataError(f"{source}: cannot be read: {error.strerror}.") from error
-    with file:
-        is_array = file.read(256).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"[")
-        file.seek(0)
-        for number, entry in enumerate(_array(file.read(), source) if is_array else file, start=1):
-            if isinstance(entry, bytes) and not entry.strip():
-                continue
-            try:
-                row = _parsed(entry, number) if isinstance(entry, bytes) else entry
-                if not isinstance(row, dict):
-                    raise ValueError(f"expected a JSON object with named columns, got {type(row).__name__}.")
-            except ValueError as error:
-                place = f"{source} row {number}" if is_array else row_place(source, number)
-                on_error(DataError(f"{place}: {error}"))
-            else:
-                yield number, row
+
+
+def _lines(path: Path) -> Iterator[Lines]:
+    number, start = 1, 0
+    with path.open("rb") as file:
+        while block := file.read(_PART_BYTES):
+            block += file.readline()
+            yield Lines(number, start, len(block))
+            number, start = number + block.count(b"\n"), start + len(block)
+
+
+def _entries(part: Lines, source: str) -> Iterator[tuple[int, bytes]]:
+    with open(source, "rb") as file:
+        file.seek(part.start)
+        lines = io.BytesIO(file.read(part.size))
+    return ((number, line) for number, line in enumerate(lines, start=part.number) if line.strip())
 
 
 def _array(content: bytes, source: str) -> list[Any]:

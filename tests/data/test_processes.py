@@ -1,0 +1,137 @@
+"""Rows are read by processes on all cores."""
+
+import json
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from gar.data import problems, rows
+from gar.data.check import check_problems
+from gar.data.prepare import draw_subset
+from gar.data.problems import iter_problems, look_at_problems
+from gar.data.processes import in_processes
+from gar.errors import DataError, GarError
+from tests.support.errors import raises
+from tests.support.processes import running, wait_until
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there are no processes")
+KINDS = (
+    lambda i: {"id": f"p-{i}", "prompt": f"{i}?", "answer": str(i), "expert_solution": f"so {i}"},
+    lambda i: {"id": f"p-{i}", "prompt": f"{i}?", "answer": ""},
+    lambda i: {"id": f"p-{i}", "prompt": f"{i - 1}?", "answer": str(i), "expert_solution": [f"\\boxed{{{i}}}", "so 3"]},
+    lambda i: f'{{"id": "p-{i}", "prompt": ',
+    lambda i: {"id": f"p-{i}", "prompt": 3 * [i], "answer": "7", "late": i},
+    lambda i: "",
+)
+HOLD = """
+import os, sys, time
+from gar.data.processes import in_processes
+os.sched_getaffinity = lambda pid: {0, 1}
+for pid in in_processes(lambda batch: (print(os.getpid(), flush=True), time.sleep(batch)), [0, 600, 600]): pass
+"""
+
+
+@pytest.fixture
+def two_cores(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1})
+
+
+@pytest.fixture
+def small_parts(two_cores, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(rows, "_PART_BYTES", 300)
+    monkeypatch.setattr(problems, "_MOST_ROWS", 5)
+
+
+@pytest.mark.usefixtures("two_cores")
+def test_results_come_in_order_from_other_processes_but_for_the_first(monkeypatch: pytest.MonkeyPatch):
+    taken = []
+    found = in_processes(lambda batch: (batch, os.getpid()), (taken.append(i) or i for i in range(40)))
+    assert next(found) == (0, os.getpid())
+    assert taken == [0]  # little data needs no process
+    assert next(found)[0] == 1
+    assert len(taken) < 10
+    others = list(found)
+    assert [batch for batch, _ in others] == list(range(2, 40))
+    assert os.getpid() not in {pid for _, pid in others}
+    monkeypatch.setitem(multiprocessing.current_process()._config, "daemon", True)  # which may have no children
+    assert set(in_processes(lambda batch: os.getpid(), range(9))) == {os.getpid()}
+
+
+@pytest.mark.usefixtures("two_cores")
+def test_a_killed_process_is_an_error_and_an_error_is_raised_as_it_was():
+    def work(batch: int) -> int:
+        if batch == 9:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if batch == 20:
+            raise DataError("row 20")
+        return batch
+
+    with raises(GarError, "killed"):
+        list(in_processes(work, range(20)))
+    with pytest.raises(DataError, match="row 20"):
+        list(in_processes(work, range(10, 30)))
+
+
+def test_processes_end_with_their_parent():
+    with running([sys.executable, "-c", HOLD], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        parent, *others = (int(process.stdout.readline()) for _ in range(3))
+        assert parent == process.pid
+        process.kill()
+        assert wait_until(lambda: not any(map(runs, others)))
+
+
+def runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.usefixtures("small_parts")
+@pytest.mark.parametrize("name", ["rows.jsonl", "rows.json"])
+def test_problems_errors_and_drops_are_those_of_one_process(write_rows: Callable[..., str], tmp_path: Path, name: str):
+    given = [KINDS[i * i % 6](i) for i in range(150)]
+    path = write_rows(*given)
+    if name == "rows.json":  # its rows are sent
+        path = str(tmp_path / name)
+        Path(path).write_text(json.dumps([7, *(row for row in given if isinstance(row, dict))]))
+
+    def read(source: Callable[..., Iterator[object]], *look: object) -> list[object]:
+        seen: list[object] = []
+        note = {"on_error": lambda error: seen.append(str(error)), "on_drop": lambda *drop: seen.append(drop)}
+        return [*source(path, *look, **note), seen]
+
+    expected = read(iter_problems)
+    assert read(look_at_problems, lambda problem: problem) == expected
+    assert len(expected) > 20
+    assert len(expected[-1]) > 20
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_a_subset_and_a_report_are_those_of_one_process(
+    write_rows: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+):
+    path = write_rows(*(KINDS[2 * (i % 2)](i) for i in range(200)))
+    made = []
+    for cores in ({0, 1}, {0}):
+        monkeypatch.setattr(os, "sched_getaffinity", lambda pid, cores=cores: cores)
+        made.append((draw_subset(path, num_problems=20, seed=5), check_problems(path, compare=True)))
+    assert made[0] == made[1]
+    subset, report = made[0]
+    assert subset.dropped == {"repeated prompt": 100}
+    assert (report.num_agreeing, len(report.repeated_prompts)) == (201, 100)
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_a_source_without_a_row_that_can_be_read_is_reported_line_by_line(write_rows: Callable[..., str]):
+    path = write_rows(*("broken" for _ in range(90)))
+    report = check_problems(path)
+    assert len(report.errors) == 91
+    assert "no rows" in str(report.errors[-1])

@@ -99,6 +99,14 @@ def test_anchored_problems_are_found_in_arrow(nothing):
     assert DatasetProblems(made, SourceSettings()).anchored.tolist() == [True] * 90
 
 
+def test_rows_without_an_expert_solution_are_counted_in_the_sample(policy: Path, tmp_path: Path):
+    rows = [row(i, expert_solution="so 7" if i == 1 else None) for i in range(130)]
+    with pytest.warns(UserWarning, match="44 of 44 rows read have no expert solution"):  # every third
+        planned_trainer(policy, tmp_path, train_dataset=Dataset.from_list(rows))
+    with raises(DataError, "no-anchors"):
+        planned_trainer(policy, tmp_path, train_dataset=Dataset.from_list(rows[2:]))
+
+
 def test_a_stream_trains_as_its_data_set_does(policy: Path, tmp_path: Path):
     rows = Dataset.from_list([{**each, "id": f"p-{i}"} for i, each in enumerate(ROWS)])
     kept = []

@@ -81,6 +81,7 @@ class ProblemRows:
         self._read_anchors = lru_cache(_KEPT)(_read_anchors)
         self.all, self.training = self._readable(rows)
         """The problems, and TRL's training data."""
+        self._read_before = _holds_problems(rows)  # what they lack was seen then
 
     def check(self, args: Any, method: Method) -> None:
         """Check what a method needs of the data set, as far as a stream shows it."""
@@ -102,7 +103,7 @@ class ProblemRows:
         """Warn if expert solutions of a sample are missing or cannot be scored. A `DataError` if no row has another."""
         if method.alignment is None:
             return
-        read = sample(self.all)
+        read = [] if self._read_before else sample(self.all)
         if lacking := sum(not problem.anchors for problem in read):
             warnings.warn(
                 f"{lacking} of {len(read)} rows read have no expert solution: their responses earn no bonus.",

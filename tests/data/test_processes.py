@@ -1,22 +1,23 @@
 """Rows are read by processes on all cores."""
 
-import json
 import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from gar.data import problems, rows
+from gar.data import rows
 from gar.data.check import check_problems
 from gar.data.prepare import draw_subset
 from gar.data.problems import iter_problems, look_at_problems
 from gar.data.processes import in_processes
 from gar.errors import DataError, GarError
+from gar.settings import SourceSettings
 from tests.support.errors import raises
 from tests.support.processes import running, wait_until
 
@@ -33,7 +34,8 @@ HOLD = """
 import os, sys, time
 from gar.data.processes import in_processes
 os.sched_getaffinity = lambda pid: {0, 1}
-for pid in in_processes(lambda batch: (print(os.getpid(), flush=True), time.sleep(batch)), [0, 600, 600]): pass
+print(os.getpid(), flush=True)
+list(in_processes(lambda batch: (print(os.getpid(), flush=True), time.sleep(batch)), [600, 600]))
 """
 
 
@@ -44,20 +46,17 @@ def two_cores(monkeypatch: pytest.MonkeyPatch):
 
 @pytest.fixture
 def small_parts(two_cores, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(rows, "_PART_BYTES", 300)
-    monkeypatch.setattr(problems, "_MOST_ROWS", 5)
+    monkeypatch.setattr(rows, "_BYTES", 300)
 
 
 @pytest.mark.usefixtures("two_cores")
-def test_results_come_in_order_from_other_processes_but_for_the_first(monkeypatch: pytest.MonkeyPatch):
+def test_results_come_in_order_from_other_processes(monkeypatch: pytest.MonkeyPatch):
     taken = []
     found = in_processes(lambda batch: (batch, os.getpid()), (taken.append(i) or i for i in range(40)))
-    assert next(found) == (0, os.getpid())
-    assert taken == [0]  # little data needs no process
-    assert next(found)[0] == 1
-    assert len(taken) < 10
+    assert next(found)[0] == 0
+    assert len(taken) < 5
     others = list(found)
-    assert [batch for batch, _ in others] == list(range(2, 40))
+    assert [batch for batch, _ in others] == list(range(1, 40))
     assert os.getpid() not in {pid for _, pid in others}
     monkeypatch.setitem(multiprocessing.current_process()._config, "daemon", True)  # which may have no children
     assert set(in_processes(lambda batch: os.getpid(), range(9))) == {os.getpid()}
@@ -95,23 +94,43 @@ def runs(pid: int) -> bool:
 
 
 @pytest.mark.usefixtures("small_parts")
-@pytest.mark.parametrize("name", ["rows.jsonl", "rows.json"])
-def test_problems_errors_and_drops_are_those_of_one_process(write_rows: Callable[..., str], tmp_path: Path, name: str):
-    given = [KINDS[i * i % 6](i) for i in range(150)]
+def test_problems_errors_and_drops_are_those_of_one_process(write_rows: Callable[..., str]):
+    given = ["torn", *(KINDS[(5 * i + i // 7) % 6](i) for i in range(150))]
     path = write_rows(*given)
-    if name == "rows.json":  # its rows are sent
-        path = str(tmp_path / name)
-        Path(path).write_text(json.dumps([7, *(row for row in given if isinstance(row, dict))]))
 
     def read(source: Callable[..., Iterator[object]], *look: object) -> list[object]:
         seen: list[object] = []
         note = {"on_error": lambda error: seen.append(str(error)), "on_drop": lambda *drop: seen.append(drop)}
-        return [*source(path, *look, **note), seen]
+        for problem in source(path, *look, **note):
+            seen.append(problem)
+        return seen
 
     expected = read(iter_problems)
     assert read(look_at_problems, lambda problem: problem) == expected
-    assert len(expected) > 20
-    assert len(expected[-1]) > 20
+    assert len(expected) == sum(map(bool, given))
+    for use in (iter_problems, partial(look_at_problems, look=str)):
+        errors: list[DataError] = []
+        found = use(path, options=SourceSettings(expert_fields=("teacher",)), on_error=errors.append)
+        with pytest.raises(DataError, match=r"no row has a column 'teacher'.* Found 'id', .*, 'late'"):
+            list(found)
+        assert str(errors[0]).startswith(f"{path}:1: not valid JSON")
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_a_file_that_changes_its_name_is_read_to_its_end_and_one_that_is_cut_is_an_error(
+    write_rows: Callable[..., str],
+):
+    lines = [KINDS[0](i) for i in range(100)]
+    for change in (os.unlink, lambda path: os.truncate(path, 999)):
+        path = write_rows(*lines)
+        found = look_at_problems(path, lambda problem: problem.id)
+        assert next(found)[1] == "p-0"
+        change(path)
+        if change is os.unlink:
+            assert [id for _, id in found] == [f"p-{i}" for i in range(1, 100)]
+        else:
+            with pytest.raises(DataError, match="became shorter while it was read"):
+                list(found)
 
 
 @pytest.mark.usefixtures("small_parts")

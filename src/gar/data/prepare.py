@@ -54,7 +54,7 @@ def draw_subset(
     def drop(place: str, reason: str) -> None:
         dropped[reason] += 1
 
-    for place, (rank, anchored, problem) in look_at_problems(source, look, options, on_drop=drop, costly=False):
+    for place, (rank, anchored, problem) in look_at_problems(source, look, options, on_drop=drop):
         if require_anchor and not anchored:
             dropped["no expert solution"] += 1
         elif rank in ranks:

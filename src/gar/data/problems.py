@@ -8,7 +8,6 @@ its responses earn no bonus.
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar, cast, get_args
 
@@ -16,7 +15,18 @@ from tqdm import tqdm
 
 from gar.data.arithmetic import SolutionMethod, Split, load_arithmetic
 from gar.data.processes import in_processes
-from gar.data.rows import OnError, Part, Row, iter_parts, raise_error, row_place, rows_of, source_name
+from gar.data.rows import (
+    Lines,
+    OnError,
+    Row,
+    has_lines,
+    iter_rows,
+    parts_of,
+    raise_error,
+    row_place,
+    rows_of,
+    source_name,
+)
 from gar.data.schemas import SCHEMAS, ColumnSchema, choose_schema, has_column, read_problem
 from gar.errors import DataError, did_you_mean, expect, expect_members
 from gar.settings import DEFAULT_SOURCE, EMBEDDED_TASKS, DataSettings, SourceSettings
@@ -26,9 +36,7 @@ OnDrop = Callable[[str, str], None]
 """Called with the place of a dropped row, and the reason."""
 Look = TypeVar("Look")
 _Outcome = tuple[str, DataError | str | None, Any]
-"""The place of a row, why it gives no problem, and else the problem, or what was seen of it."""
-_Rows = Iterable[tuple[int, Row | DataError]]
-_MOST_ROWS = 256
+"""The place of a row, why it gives no problem, and else what was seen of the problem."""
 
 
 def iter_problems(
@@ -48,11 +56,23 @@ def iter_problems(
         yield from ((f"{source} {problem.id}", problem) for problem in generated)
         return
     expect(source, str, "source", "the name of a file, a folder or a data set on the Hub", error=DataError)
-    rows = chain.from_iterable(rows_of(part, source) for part in _parts(source, options, on_error))
-    rows, schema = _with_schema(rows, source, options)
-    columns = dict[str, None]()  # in order of appearance
-    outcomes = _read(rows, columns, source, schema)
-    yield from _usable(outcomes, columns, source, options, on_error, on_drop)
+    name, schema, columns = source_name(source), None, dict[str, None]()  # in order of appearance
+    rows = _rows(source, options, on_error)
+    for number, row in tqdm(rows, desc=f"reading {name}", unit=" rows", delay=2, disable=None):
+        if row.keys() != columns.keys():
+            columns.update(dict.fromkeys(row))
+        schema = schema or choose_schema(row, options, source=source)  # the first row decides
+        place = row_place(source, number)
+        try:
+            item = read_problem(row, schema, place=place, default_id=f"{name}-{number}", default_source=name)
+        except DataError as error:
+            on_error(error)
+            continue
+        if isinstance(item, str):
+            on_drop(place, item)
+        else:
+            yield place, item
+    _check_columns(source, columns, options.expert_fields)
 
 
 def look_at_problems(
@@ -62,75 +82,54 @@ def look_at_problems(
     *,
     on_error: OnError = raise_error,
     on_drop: OnDrop = lambda place, reason: None,
-    costly: bool = True,
 ) -> Iterator[tuple[str, Look]]:
-    """As `iter_problems`, with what `look` returns for each problem. Processes on all cores read rows and call it.
+    """As `iter_problems`, with what `look` returns for each problem.
 
-    If it is not `costly`, they do so for .jsonl alone: to send them rows of another source would take longer.
+    Processes on all cores read the lines of a .jsonl and call `look`. Rows of other sources would have to be sent to
+    them, which takes as long as most of what is done with them.
     """
-    if source in EMBEDDED_TASKS or not (costly or str(source).endswith(".jsonl")):
+    if not (isinstance(source, str) and has_lines(source)):
         found = iter_problems(source, options, on_error=on_error, on_drop=on_drop)
         yield from ((place, look(problem)) for place, problem in found)
         return
-    columns, schema = dict[str, None](), _schema(source, options)
+    name, columns = source_name(source), dict[str, None]()  # in order of appearance
+    schema: ColumnSchema | None = None
 
-    def work(part: Part) -> tuple[dict[str, None], list[_Outcome]]:
-        names = dict[str, None]()
-        found = _read(rows_of(part, source), names, source, schema)
-        return names, [(place, fault, None if fault else look(problem)) for place, fault, problem in found]
+    def outcomes(part: Lines) -> Iterator[_Outcome]:
+        nonlocal schema
+        for number, row in rows_of(file, part, source):
+            place = row_place(source, number)
+            if isinstance(row, DataError):
+                yield place, row, None
+                continue
+            if row.keys() != columns.keys():
+                columns.update(dict.fromkeys(row))
+            schema = schema or choose_schema(row, options, source=source)
+            try:
+                item = read_problem(row, schema, place=place, default_id=f"{name}-{number}", default_source=name)
+            except DataError as error:
+                yield place, error, None
+            else:
+                yield (place, item, None) if isinstance(item, str) else (place, None, look(item))
 
-    def outcomes() -> Iterator[_Outcome]:
-        for names, found in in_processes(work, _parts(source, options, on_error, most=_MOST_ROWS)):
+    def found() -> Iterator[_Outcome]:
+        parts = parts_of(file)
+        for part in parts:  # here, until a row decides the schema
+            yield from outcomes(part)
+            if schema is not None:
+                break
+        for some, names in in_processes(lambda part: (list(outcomes(part)), columns), parts):
             columns.update(names)
-            yield from found
+            yield from some
 
-    yield from _usable(outcomes(), columns, source, options, on_error, on_drop)
-
-
-def _with_schema(rows: _Rows, source: str, options: SourceSettings) -> tuple[_Rows, ColumnSchema | None]:
-    """The same rows, and the schema, which the first readable one decides. None if there is none."""
-    rows, before = iter(rows), list[tuple[int, Row | DataError]]()
-    for each in rows:
-        before.append(each)
-        if not isinstance(each[1], DataError):
-            return chain(before, rows), choose_schema(each[1], options, source=source)
-    return before, None
-
-
-def _read(rows: _Rows, columns: dict[str, None], source: str, schema: ColumnSchema | None) -> Iterator[_Outcome]:
-    """What each row gives. Adds its columns. Without a schema all rows are errors."""
-    name = source_name(source)
-    for number, row in rows:
-        place = row_place(source, number)
-        if isinstance(row, DataError) or schema is None:
-            yield place, cast(DataError, row), None
-            continue
-        if row.keys() != columns.keys():
-            columns.update(dict.fromkeys(row))
-        try:
-            item = read_problem(row, schema, place=place, default_id=f"{name}-{number}", default_source=name)
-        except DataError as error:
-            yield place, error, None
-        else:
-            yield (place, item, None) if isinstance(item, str) else (place, None, item)
-
-
-def _usable(
-    outcomes: Iterable[_Outcome],
-    columns: Collection[str],
-    source: str,
-    options: SourceSettings,
-    on_error: OnError,
-    on_drop: OnDrop,
-) -> Iterator[tuple[str, Any]]:
-    """The outcomes that are no faults. Checks the columns, which are known at the end."""
-    for place, fault, found in tqdm(outcomes, f"reading {source_name(source)}", unit=" rows", delay=2, disable=None):
-        if fault is None:
-            yield place, found
-        elif isinstance(fault, str):
-            on_drop(place, fault)
-        else:
-            on_error(fault)
+    with open(source, "rb") as file:
+        for place, fault, seen in tqdm(found(), f"reading {name}", unit=" rows", delay=2, disable=None):
+            if fault is None:
+                yield place, seen
+            elif isinstance(fault, str):
+                on_drop(place, fault)
+            else:
+                on_error(fault)
     _check_columns(source, columns, options.expert_fields)
 
 
@@ -149,20 +148,11 @@ def schema_of(source: str, options: SourceSettings = DEFAULT_SOURCE) -> ColumnSc
     """The column schema of a source that has a row."""
     if source in EMBEDDED_TASKS:
         return SCHEMAS["gar"]
-    schema = _schema(source, options)
-    assert schema is not None
-    return schema
+    return choose_schema(next(_rows(source, options, lambda error: None))[1], options, source=source)
 
 
-def _schema(source: str, options: SourceSettings) -> ColumnSchema | None:
-    parts = _parts(source, options, lambda error: None)
-    _, schema = _with_schema(chain.from_iterable(rows_of(part, source) for part in parts), source, options)
-    return schema
-
-
-def _parts(source: str, options: SourceSettings, on_error: OnError, most: int | None = None) -> Iterator[Part]:
-    place = {"split": options.split, "subset": options.subset, "revision": options.revision}
-    return iter_parts(source, **place, on_error=on_error, most=most)
+def _rows(source: str, options: SourceSettings, on_error: OnError) -> Iterator[tuple[int, Row]]:
+    return iter_rows(source, split=options.split, subset=options.subset, revision=options.revision, on_error=on_error)
 
 
 def evaluation_data(data: DataSettings, source: str) -> DataSettings:

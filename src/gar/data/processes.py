@@ -7,7 +7,7 @@ import sys
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
+from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any, TypeVar
@@ -23,40 +23,59 @@ _MOST_PROCESSES = 16
 def in_processes(work: Callable[[Batch], Result], batches: Iterable[Batch]) -> Iterator[Result]:
     """`work(batch)` for each batch, in their order. Memory holds a batch or a result for each process.
 
-    The first batch is worked on here, so that little data needs no process. The processes are forks: `work` need not be
-    pickled. On one core, in a daemon and elsewhere than on Linux there are none. A pool of the standard library does
-    not do: it waits forever for the rest of a result whose process was killed.
+    The processes are forks, so `work` need not be pickled. On one core, in a daemon and elsewhere than on Linux there
+    are none. A pool of the standard library does not do: it waits forever for the rest of a result whose process was
+    killed.
 
     Raises:
         GarError: A process was killed.
     """
-    rest = iter(batches)
     forks = sys.platform == "linux" and not multiprocessing.current_process().daemon
     number = min(len(os.sched_getaffinity(0)), _MOST_PROCESSES) if forks else 1
-    yield from map(work, rest if number == 1 else islice(rest, 1))
-    workers: list[tuple[BaseProcess, Connection]] = []
+    if number == 1:
+        yield from map(work, batches)
+        return
+    workers: list[BaseProcess] = []
+    busy = deque[Connection]()  # the first one's result comes next
     try:
-        for batch in islice(rest, number):
-            workers.append(_started(work))
-            workers[-1][1].send(batch)
-        busy = deque(pipe for _, pipe in workers)  # the first one's result comes next
-        while busy:
-            pipe = busy.popleft()
-            result, error = pipe.recv()
-            if error is not None:
-                raise error
-            for batch in islice(rest, 1):
-                pipe.send(batch)
-                busy.append(pipe)
-            yield result
+        for batch in batches:
+            if len(workers) < number:
+                worker, pipe = _started(work)
+                workers.append(worker)
+                _send(pipe, batch)
+            else:
+                pipe = busy.popleft()
+                result = _received(pipe)
+                _send(pipe, batch)
+                yield result
+            busy.append(pipe)
+        yield from map(_received, busy)
+    finally:
+        for worker in workers:
+            worker.kill()
+            worker.join()
+
+
+def _send(pipe: Connection, batch: Any) -> None:
+    with _killed():
+        pipe.send(batch)
+
+
+def _received(pipe: Connection) -> Any:
+    with _killed():
+        result, error = pipe.recv()
+    if error is not None:
+        raise error
+    return result
+
+
+@contextmanager
+def _killed() -> Iterator[None]:
+    try:
+        yield
     except (EOFError, ConnectionError) as error:
         text = "a process that reads the data was killed. Is there too little memory?"
         raise GarError(text, code="killed") from error
-    finally:
-        for process, pipe in workers:
-            process.kill()
-            process.join()
-            pipe.close()
 
 
 def _started(work: Callable[[Any], Any]) -> tuple[BaseProcess, Connection]:

@@ -7,11 +7,11 @@ number in the source, so that an error can name `anchors.jsonl:412`.
 import csv
 import io
 import json
+import os
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
-from itertools import islice
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from gar.errors import ConfigError, DataError, did_you_mean
 from gar.models.hub import hub_error
@@ -21,20 +21,9 @@ OnError = Callable[[DataError], None]
 
 FILE_SUFFIXES = (".jsonl", ".json", ".parquet", ".csv")
 """Endings of the files that `iter_rows` reads."""
-_PART_BYTES, _PARQUET_BATCH_ROWS = 2**19, 256
+_PARQUET_BATCH_ROWS = 256
+_BYTES = 2**19
 _HUB_ID = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
-
-
-class Lines(NamedTuple):
-    """A part of a file of JSON Lines: some bytes of it, and the number of the first line there."""
-
-    number: int
-    start: int
-    size: int
-
-
-Part = Lines | Iterable[tuple[int, Any]]
-"""Some rows of a source, with their numbers."""
 
 
 def raise_error(error: DataError) -> None:
@@ -68,61 +57,16 @@ def iter_rows(
     have too few values. Missing values are None. `on_error` is called with the error for a line that is not a JSON
     object. If it returns, the line is skipped. A `DataError` gives the reason if the source cannot be read.
     """
-    options: dict[str, Any] = {"split": split, "subset": subset, "revision": revision, "torn_ids": torn_ids}
-    for part in iter_parts(source, **options, on_error=on_error):
-        for number, row in rows_of(part, source):
-            if isinstance(row, DataError):
-                on_error(row)
-            else:
-                yield number, row
-
-
-def iter_parts(
-    source: str,
-    *,
-    split: str = "train",
-    subset: str | None = None,
-    revision: str | None = None,
-    torn_ids: Collection[str] = (),
-    on_error: OnError = raise_error,
-    most: int | None = None,
-) -> Iterator[Part]:
-    """A source as `iter_rows` reads it, in parts. With `most`, those that are not `Lines` are lists of so many rows.
-
-    Such parts can be sent to another process.
-    """
     check_source(source)
     path = Path(source)
     if source.endswith((".jsonl", ".json")):
-        rows = _json_array(path, source)
-        if rows is None:
-            yield from _lines(path)
-            return
+        yield from _json_rows(path, source, on_error)
     elif source.endswith(".parquet"):
-        rows = _parquet_rows(path, source)
+        yield from _parquet_rows(path, source)
     elif source.endswith(".csv"):
-        rows = _csv_rows(path, source, torn_ids, on_error)
+        yield from _csv_rows(path, source, torn_ids, on_error)
     else:
-        rows = _dataset_rows(source, split=split, subset=subset, revision=revision)
-    if most is None:
-        yield rows
-        return
-    while part := list(islice(rows, most)):
-        yield part
-
-
-def rows_of(part: Part, source: str) -> Iterator[tuple[int, Row | DataError]]:
-    """The rows of a part, and the error for each that is not a JSON object."""
-    for number, entry in _entries(part, source) if isinstance(part, Lines) else part:
-        try:
-            row = _parsed(entry, number) if isinstance(entry, bytes) else entry
-            if not isinstance(row, dict):
-                raise ValueError(f"expected a JSON object with named columns, got {type(row).__name__}.")
-        except ValueError as error:
-            place = row_place(source, number) if isinstance(entry, bytes) else f"{source} row {number}"
-            yield number, DataError(f"{place}: {error}")
-        else:
-            yield number, row
+        yield from _dataset_rows(source, split=split, subset=subset, revision=revision)
 
 
 def check_source(source: str) -> None:
@@ -161,32 +105,76 @@ def check_hub(source: str, revision: str | None = None) -> None:
         ) from error
 
 
-def _json_array(path: Path, source: str) -> Iterator[tuple[int, Any]] | None:
-    """The members of an array. None for a file of lines."""
+def _json_rows(path: Path, source: str, on_error: OnError) -> Iterator[tuple[int, Row]]:
+    """Rows of one object per line, or of one array of objects."""
     try:
-        with path.open("rb") as file:
-            if not file.read(256).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"["):
-                return None
-            file.seek(0)
-            return iter(enumerate(_array(file.read(), source), start=1))
+        file = path.open("rb")
     except OSError as error:
         raise DataError(f"{source}: cannot be read: {error.strerror}.") from error
+    with file:
+        is_array = _begins_array(file)
+        file.seek(0)
+        for number, entry in enumerate(_array(file.read(), source) if is_array else file, start=1):
+            if isinstance(entry, bytes) and not entry.strip():
+                continue
+            row = _json_row(entry, number, f"{source} row {number}" if is_array else row_place(source, number))
+            if isinstance(row, DataError):
+                on_error(row)
+            else:
+                yield number, row
 
 
-def _lines(path: Path) -> Iterator[Lines]:
+def _json_row(entry: object, number: int, place: str) -> Row | DataError:
+    """The row of a line, or of a member of an array, or why it is none."""
+    try:
+        row = _parsed(entry, number) if isinstance(entry, bytes) else entry
+        if not isinstance(row, dict):
+            raise ValueError(f"expected a JSON object with named columns, got {type(row).__name__}.")
+    except ValueError as error:
+        return DataError(f"{place}: {error}")
+    return row
+
+
+class Lines(NamedTuple):
+    """Some whole lines of a file: the number of the first one, and where their bytes are."""
+
+    number: int
+    start: int
+    size: int
+
+
+def has_lines(source: str) -> bool:
+    """Whether a source is a file of JSON Lines, and not of one array."""
+    if not source.endswith(".jsonl") or not os.path.isfile(source):
+        return False
+    try:
+        with open(source, "rb") as file:
+            return not _begins_array(file)
+    except OSError:  # `iter_rows` says why
+        return False
+
+
+def parts_of(file: BinaryIO) -> Iterator[Lines]:
+    """The lines of a file, in parts of half a megabyte or one line."""
     number, start = 1, 0
-    with path.open("rb") as file:
-        while block := file.read(_PART_BYTES):
-            block += file.readline()
-            yield Lines(number, start, len(block))
-            number, start = number + block.count(b"\n"), start + len(block)
+    while block := file.read(_BYTES):
+        block += file.readline()
+        yield Lines(number, start, len(block))
+        number, start = number + block.count(b"\n"), start + len(block)
 
 
-def _entries(part: Lines, source: str) -> Iterator[tuple[int, bytes]]:
-    with open(source, "rb") as file:
-        file.seek(part.start)
-        lines = io.BytesIO(file.read(part.size))
-    return ((number, line) for number, line in enumerate(lines, start=part.number) if line.strip())
+def rows_of(file: BinaryIO, lines: Lines, source: str) -> Iterator[tuple[int, Row | DataError]]:
+    """The rows of a part as `iter_rows` reads them, or why a line is none. Does not move the file's position."""
+    block = os.pread(file.fileno(), lines.size, lines.start)
+    if len(block) < lines.size:
+        raise DataError(f"{source}: became shorter while it was read.")
+    for number, line in enumerate(io.BytesIO(block), start=lines.number):
+        if line.strip():
+            yield number, _json_row(line, number, row_place(source, number))
+
+
+def _begins_array(file: BinaryIO) -> bool:
+    return file.read(256).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"[")
 
 
 def _array(content: bytes, source: str) -> list[Any]:

@@ -145,17 +145,20 @@ def _may_repeat(ids: pa.ChunkedArray) -> bool:
 
 
 def sample(problems: Sequence[Problem]) -> list[Problem]:
-    """Up to `SAMPLE` problems, evenly spread."""
-    return [problems[i] for i in range(0, len(problems), max(1, math.ceil(len(problems) / SAMPLE)))]
+    """Up to `SAMPLE` problems, drawn at random, the same each time, in their order."""
+    drawn = np.random.default_rng(0).choice(len(problems), min(len(problems), SAMPLE), replace=False)
+    return [problems[int(i)] for i in np.sort(drawn)]
 
 
-def anchored_sample(problems: Sequence[Problem]) -> list[Problem]:
-    """Those of a sample that have an expert solution. All problems are searched if it has none."""
-    found = [problem for problem in sample(problems) if problem.anchors]
-    if found or len(problems) <= SAMPLE:
-        return found
+def anchored_sample(problems: Sequence[Problem]) -> tuple[list[Problem], bool]:
+    """Up to `SAMPLE` problems with an expert solution, and whether there are no others.
+
+    Those of a `datasets.Dataset` are the ones in its sample, if there are any. Else they are evenly spread.
+    """
+    if isinstance(problems, DatasetProblems) and (found := [each for each in sample(problems) if each.anchors]):
+        return found, len(problems) <= SAMPLE
     owners = np.flatnonzero(anchored(problems))
-    return [problems[int(i)] for i in owners[:: max(1, math.ceil(len(owners) / SAMPLE))]]
+    return [problems[int(i)] for i in owners[:: max(1, math.ceil(len(owners) / SAMPLE))]], len(owners) <= SAMPLE
 
 
 def anchored(problems: Sequence[Problem]) -> np.ndarray:

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from gar.data.table import SAMPLE, anchored_sample
+from gar.data.table import anchored_sample
 from gar.errors import DataError
 from gar.reader import Reader
 from gar.response import SignalStatus
@@ -27,9 +27,9 @@ def check_anchors(problems: Sequence[Problem], reader: Reader, *, whole: bool = 
         A sentence about the anchors that cannot be scored. "" if there are none.
 
     Raises:
-        DataError: The sample are all problems, and none of their anchors can be scored.
+        DataError: The sample has all problems with anchors, and none of these can be scored.
     """
-    sample = anchored_sample(problems)
+    sample, complete = anchored_sample(problems)
     read = [reader.anchors(reader.encode(each.prompt), [anchor.text for anchor in each.anchors]) for each in sample]
     faults = Counter(fault.status for anchors in read for fault in anchors.faults)
     if not faults:
@@ -38,6 +38,6 @@ def check_anchors(problems: Sequence[Problem], reader: Reader, *, whole: bool = 
     parts = [f"{count} {_FAULTS.get(status, status)}" for status, count in faults.items()]
     first = next(problem.id for problem, anchors in zip(sample, read, strict=True) if anchors.faults)
     text = f"Of {total} expert solutions read, {', '.join(parts)}, the first of problem {first!r}. They give no bonus."
-    if whole and total == faults.total() and len(problems) <= SAMPLE:
+    if whole and complete and total == faults.total():
         raise DataError(f"no problem has an expert solution that can be scored. {text}", code="no-anchors")
     return text

@@ -206,7 +206,7 @@ def check_batch(args: Any, num_problems: int) -> None:
 def check_problems(args: Any, method: Method, problems: Sequence[Problem]) -> None:
     """Raise a `DataError` if there are too few problems for a batch, or no expert solutions for the method."""
     check_batch(args, len(problems))
-    if method.alignment is not None and not anchored_sample(problems):
+    if method.alignment is not None and not anchored_sample(problems)[0]:
         raise DataError(
             f"{method.name} needs expert solutions, and none of the {len(problems):,} problems has one. Name their "
             "column with expert_fields (--data.expert_fields), or train with grpo.",

@@ -100,7 +100,7 @@ class ProblemRows:
         )
 
     def check_anchors(self, method: Method, reader: Reader) -> None:
-        """Warn if expert solutions of a sample are missing or cannot be scored. A `DataError` if no row has another."""
+        """Warn of expert solutions in a sample that are missing or cannot be scored. A `DataError` if these are all."""
         if method.alignment is None:
             return
         read = [] if self._read_before else sample(self.all)

@@ -89,8 +89,8 @@ def look_at_problems(
     them, which takes as long as most of what is done with them.
     """
     if not (isinstance(source, str) and has_lines(source)):
-        found = iter_problems(source, options, on_error=on_error, on_drop=on_drop)
-        yield from ((place, look(problem)) for place, problem in found)
+        for place, problem in iter_problems(source, options, on_error=on_error, on_drop=on_drop):
+            yield place, look(problem)
         return
     name, columns = source_name(source), dict[str, None]()  # in order of appearance
     schema: ColumnSchema | None = None

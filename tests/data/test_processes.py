@@ -1,5 +1,7 @@
 """Rows are read by processes on all cores."""
 
+import gc
+import json
 import multiprocessing
 import os
 import signal
@@ -9,7 +11,10 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from pyarrow.csv import write_csv
 
 from gar.data import rows
 from gar.data.check import check_problems
@@ -34,8 +39,9 @@ HOLD = """
 import os, sys, time
 from gar.data.processes import in_processes
 os.sched_getaffinity = lambda pid: {0, 1}
-print(os.getpid(), flush=True)
-list(in_processes(lambda batch: (print(os.getpid(), flush=True), time.sleep(batch)), [600, 600]))
+say = lambda: os.write(1, b"%d\\n" % os.getpid())
+say()
+list(in_processes(lambda batch: (say(), time.sleep(batch)), [600, 600]))
 """
 
 
@@ -47,6 +53,7 @@ def two_cores(monkeypatch: pytest.MonkeyPatch):
 @pytest.fixture
 def small_parts(two_cores, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(rows, "_BYTES", 300)
+    monkeypatch.setattr(rows, "_ROWS", 7)
 
 
 @pytest.mark.usefixtures("two_cores")
@@ -93,21 +100,79 @@ def runs(pid: int) -> bool:
         return False
 
 
-@pytest.mark.usefixtures("small_parts")
-def test_problems_errors_and_drops_are_those_of_one_process(write_rows: Callable[..., str]):
-    given = ["torn", *(KINDS[(5 * i + i // 7) % 6](i) for i in range(150))]
-    path = write_rows(*given)
+def read_twice(path: str) -> list[object]:
+    """What is seen of a source, by one process and by several, which must be equal."""
 
     def read(source: Callable[..., Iterator[object]], *look: object) -> list[object]:
         seen: list[object] = []
         note = {"on_error": lambda error: seen.append(str(error)), "on_drop": lambda *drop: seen.append(drop)}
-        for problem in source(path, *look, **note):
-            seen.append(problem)
+        try:
+            for problem in source(path, *look, **note):
+                seen.append(problem)
+        except DataError as error:
+            seen.append(error.args)
         return seen
 
     expected = read(iter_problems)
     assert read(look_at_problems, lambda problem: problem) == expected
-    assert len(expected) == sum(map(bool, given))
+    return expected
+
+
+@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # of `datasets`
+@pytest.mark.usefixtures("small_parts")
+def test_every_kind_of_source_is_read_as_by_one_process(tmp_path: Path):
+    answers = ["" if i % 9 == 4 else str(i) for i in range(50)]
+    texts = [{"prompt": f"{i}?", "answer": answer, "expert_solution": f"so {i}"} for i, answer in enumerate(answers)]
+    table = pa.Table.from_pylist(texts)
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=20)
+    write_csv(table, tmp_path / "a.csv")
+    (tmp_path / "a.json").write_text(json.dumps([*texts, 3, {"prompt": [3], "answer": "1"}]))
+    for name in ("tables", "mixed"):
+        (tmp_path / name).mkdir()
+    for start in (0, 20):
+        pq.write_table(table.slice(start, 20), tmp_path / "tables" / f"train-{start}.parquet")
+        # In the first file all answers are numbers, and in the second not.
+        lines = [f"{i}?,{i}{' apples' if start else ''}" for i in range(start, start + 20)]
+        (tmp_path / "mixed" / f"train-{start}.csv").write_text("\n".join(["prompt,answer", *lines]))
+    sizes = {"a.parquet": 50, "a.csv": 50, "a.json": 52, "tables": 40, "mixed": 40}
+    assert {name: len(read_twice(str(tmp_path / name))) for name in sizes} == sizes
+    gc.collect()
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_what_comes_before_damage_is_read(tmp_path: Path):
+    names = [f"{i}?" for i in range(40)]
+    pq.write_table(pa.table({"prompt": names, "answer": names}), tmp_path / "a.parquet", row_group_size=20)
+    content = bytearray((tmp_path / "a.parquet").read_bytes())
+    start = pq.ParquetFile(tmp_path / "a.parquet").metadata.row_group(1).column(0).data_page_offset
+    content[start : start + 30] = b"\xff" * 30
+    (tmp_path / "a.parquet").write_bytes(content)
+    (tmp_path / "a.csv").write_text("prompt,answer\n" + "".join(f"{name},1\n" for name in names) + '40?,"1')
+    (tmp_path / "a").mkdir()
+    lines = [json.dumps({"prompt": name, "answer": "1"}) + "\n" for name in names]
+    (tmp_path / "a" / "train-0.jsonl").write_text("".join(lines))
+    (tmp_path / "a" / "train-1.jsonl").write_text("".join(lines) + "{")
+    seen = {name: read_twice(str(tmp_path / name)) for name in ("a.parquet", "a.csv", "a")}
+    assert {name: len(each) for name, each in seen.items()} == {"a.parquet": 15, "a.csv": 41, "a": 41}
+    assert all("cannot be read" in str(each[-1]) or "train-1.jsonl:41" in str(each[-1]) for each in seen.values())
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_rows_that_cannot_be_decoded_or_sent_are_an_error(tmp_path: Path):
+    bad = pa.array([b"1?", b"\xff?"] * 9, pa.binary()).view(pa.string())
+    pq.write_table(pa.table({"prompt": bad, "answer": ["1"] * 18}), tmp_path / "a.parquet")
+    assert "a.parquet rows 1 to 7: one of them cannot be read: 'utf-8'" in str(read_twice(str(tmp_path / "a.parquet")))
+    row = {"prompt": "1?", "answer": "1"}
+    deep = json.dumps([row] * 8 + [row | {"deep": "x"}]).replace('"x"', 600 * "[" + 600 * "]")
+    (tmp_path / "a.json").write_text(deep)
+    assert "nested too deep to be sent" in str(check_problems(str(tmp_path / "a.json")).errors)
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_problems_errors_and_drops_are_those_of_one_process(write_rows: Callable[..., str]):
+    given = ["torn", *(KINDS[(5 * i + i // 7) % 6](i) for i in range(150))]
+    path = write_rows(*given)
+    assert len(read_twice(path)) == sum(map(bool, given))
     for use in (iter_problems, partial(look_at_problems, look=str)):
         errors: list[DataError] = []
         found = use(path, options=SourceSettings(expert_fields=("teacher",)), on_error=errors.append)

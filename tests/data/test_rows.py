@@ -2,6 +2,7 @@ import contextlib
 import json
 from unittest import mock
 
+import datasets
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -116,7 +117,7 @@ def test_iter_rows_streams_a_folder_through_datasets(tmp_path, monkeypatch):
 
 
 def test_iter_rows_passes_split_subset_and_revision_to_datasets_and_never_trusts_code(monkeypatch):
-    load = mock.Mock(return_value=[{"a": 1}])
+    load = mock.Mock(return_value=datasets.Dataset.from_list([{"a": 1}]).to_iterable_dataset())
     monkeypatch.setattr("datasets.load_dataset", load)
     assert list(iter_rows("owner/name-1.5", split="test", subset="main", revision="abc")) == [(1, {"a": 1})]
     load.assert_called_once_with("owner/name-1.5", name="main", split="test", revision="abc", streaming=True)

@@ -15,18 +15,7 @@ from tqdm import tqdm
 
 from gar.data.arithmetic import SolutionMethod, Split, load_arithmetic
 from gar.data.processes import in_processes
-from gar.data.rows import (
-    Lines,
-    OnError,
-    Row,
-    has_lines,
-    iter_rows,
-    parts_of,
-    raise_error,
-    row_place,
-    rows_of,
-    source_name,
-)
+from gar.data.rows import OnError, Part, iter_parts, iter_rows, raise_error, row_place, source_name
 from gar.data.schemas import SCHEMAS, ColumnSchema, choose_schema, has_column, read_problem
 from gar.errors import DataError, did_you_mean, expect, expect_members
 from gar.settings import DEFAULT_SOURCE, EMBEDDED_TASKS, DataSettings, SourceSettings
@@ -51,28 +40,7 @@ def iter_problems(
     `on_error` is called with the error for a bad row. If it returns, the row is skipped. Missing columns and an empty
     or unreadable source always raise a `DataError`. On a terminal a progress bar appears after two seconds.
     """
-    if source in EMBEDDED_TASKS:
-        generated = load_arithmetic(cast(Split, options.split), cast("SolutionMethod | None", options.subset))
-        yield from ((f"{source} {problem.id}", problem) for problem in generated)
-        return
-    expect(source, str, "source", "the name of a file, a folder or a data set on the Hub", error=DataError)
-    name, schema, columns = source_name(source), None, dict[str, None]()  # in order of appearance
-    rows = _rows(source, options, on_error)
-    for number, row in tqdm(rows, desc=f"reading {name}", unit=" rows", delay=2, disable=None):
-        if row.keys() != columns.keys():
-            columns.update(dict.fromkeys(row))
-        schema = schema or choose_schema(row, options, source=source)  # the first row decides
-        place = row_place(source, number)
-        try:
-            item = read_problem(row, schema, place=place, default_id=f"{name}-{number}", default_source=name)
-        except DataError as error:
-            on_error(error)
-            continue
-        if isinstance(item, str):
-            on_drop(place, item)
-        else:
-            yield place, item
-    _check_columns(source, columns, options.expert_fields)
+    return look_at_problems(source, lambda problem: problem, options, cores=False, on_error=on_error, on_drop=on_drop)
 
 
 def look_at_problems(
@@ -80,31 +48,29 @@ def look_at_problems(
     look: Callable[[Problem], Look],
     options: SourceSettings = DEFAULT_SOURCE,
     *,
+    cores: bool = True,
     on_error: OnError = raise_error,
     on_drop: OnDrop = lambda place, reason: None,
 ) -> Iterator[tuple[str, Look]]:
-    """As `iter_problems`, with what `look` returns for each problem.
-
-    Processes on all cores read the lines of a .jsonl and call `look`. Rows of other sources would have to be sent to
-    them, which takes as long as most of what is done with them.
-    """
-    if not (isinstance(source, str) and has_lines(source)):
-        for place, problem in iter_problems(source, options, on_error=on_error, on_drop=on_drop):
-            yield place, look(problem)
+    """As `iter_problems`, with what `look` returns for each problem. With `cores`, processes on all cores call it."""
+    if source in EMBEDDED_TASKS:
+        generated = load_arithmetic(cast(Split, options.split), cast("SolutionMethod | None", options.subset))
+        yield from ((f"{source} {problem.id}", look(problem)) for problem in generated)
         return
+    expect(source, str, "source", "the name of a file, a folder or a data set on the Hub", error=DataError)
     name, columns = source_name(source), dict[str, None]()  # in order of appearance
     schema: ColumnSchema | None = None
 
-    def outcomes(part: Lines) -> Iterator[_Outcome]:
+    def outcomes(part: Part) -> Iterator[_Outcome]:
         nonlocal schema
-        for number, row in rows_of(file, part, source):
+        for number, row in part.rows():
             place = row_place(source, number)
             if isinstance(row, DataError):
                 yield place, row, None
                 continue
             if row.keys() != columns.keys():
                 columns.update(dict.fromkeys(row))
-            schema = schema or choose_schema(row, options, source=source)
+            schema = schema or choose_schema(row, options, source=source)  # the first row decides
             try:
                 item = read_problem(row, schema, place=place, default_id=f"{name}-{number}", default_source=name)
             except DataError as error:
@@ -113,23 +79,22 @@ def look_at_problems(
                 yield (place, item, None) if isinstance(item, str) else (place, None, look(item))
 
     def found() -> Iterator[_Outcome]:
-        parts = parts_of(file)
-        for part in parts:  # here, until a row decides the schema
+        parts = iter_parts(source, split=options.split, subset=options.subset, revision=options.revision)
+        for part in parts:
             yield from outcomes(part)
-            if schema is not None:
+            if cores and schema is not None:
                 break
         for some, names in in_processes(lambda part: (list(outcomes(part)), columns), parts):
             columns.update(names)
             yield from some
 
-    with open(source, "rb") as file:
-        for place, fault, seen in tqdm(found(), f"reading {name}", unit=" rows", delay=2, disable=None):
-            if fault is None:
-                yield place, seen
-            elif isinstance(fault, str):
-                on_drop(place, fault)
-            else:
-                on_error(fault)
+    for place, fault, seen in tqdm(found(), f"reading {name}", unit=" rows", delay=2, disable=None):
+        if fault is None:
+            yield place, seen
+        elif isinstance(fault, str):
+            on_drop(place, fault)
+        else:
+            on_error(fault)
     _check_columns(source, columns, options.expert_fields)
 
 
@@ -148,11 +113,10 @@ def schema_of(source: str, options: SourceSettings = DEFAULT_SOURCE) -> ColumnSc
     """The column schema of a source that has a row."""
     if source in EMBEDDED_TASKS:
         return SCHEMAS["gar"]
-    return choose_schema(next(_rows(source, options, lambda error: None))[1], options, source=source)
-
-
-def _rows(source: str, options: SourceSettings, on_error: OnError) -> Iterator[tuple[int, Row]]:
-    return iter_rows(source, split=options.split, subset=options.subset, revision=options.revision, on_error=on_error)
+    rows = iter_rows(
+        source, split=options.split, subset=options.subset, revision=options.revision, on_error=lambda error: None
+    )
+    return choose_schema(next(rows)[1], options, source=source)
 
 
 def evaluation_data(data: DataSettings, source: str) -> DataSettings:

@@ -1,5 +1,6 @@
 """Work on a data source in processes on all cores."""
 
+import gc
 import multiprocessing
 import os
 import signal
@@ -12,7 +13,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any, TypeVar
 
-from gar.errors import GarError
+from gar.errors import DataError, GarError
 from gar.interrupts import end_with_parent
 
 Batch = TypeVar("Batch")
@@ -23,6 +24,7 @@ _MOST_PROCESSES = 16
 def in_processes(work: Callable[[Batch], Result], batches: Iterable[Batch]) -> Iterator[Result]:
     """`work(batch)` for each batch, in their order. Memory holds a batch or a result for each process.
 
+    An error of `batches` is raised after all results of those before it.
     The processes are forks, so `work` need not be pickled. On one core, in a daemon and elsewhere than on Linux there
     are none. A pool of the standard library does not do: it waits forever for the rest of a result whose process was
     killed.
@@ -37,8 +39,9 @@ def in_processes(work: Callable[[Batch], Result], batches: Iterable[Batch]) -> I
         return
     workers: list[BaseProcess] = []
     busy = deque[Connection]()  # the first one's result comes next
+    failure: list[GarError] = []
     try:
-        for batch in batches:
+        for batch in _until_error(batches, failure.append):
             if len(workers) < number:
                 worker, pipe = _started(work)
                 workers.append(worker)
@@ -54,11 +57,23 @@ def in_processes(work: Callable[[Batch], Result], batches: Iterable[Batch]) -> I
         for worker in workers:
             worker.kill()
             worker.join()
+    if failure:
+        raise failure[0]
+
+
+def _until_error(batches: Iterable[Batch], on_error: Callable[[GarError], None]) -> Iterator[Batch]:
+    try:
+        yield from batches
+    except GarError as error:
+        on_error(error)
 
 
 def _send(pipe: Connection, batch: Any) -> None:
     with _killed():
-        pipe.send(batch)
+        try:
+            pipe.send(batch)
+        except RecursionError as error:  # of pickle, which goes about half as deep as json
+            raise DataError("a row is nested too deep to be sent to a process that reads it.") from error
 
 
 def _received(pipe: Connection) -> Any:
@@ -91,6 +106,7 @@ def _started(work: Callable[[Any], Any]) -> tuple[BaseProcess, Connection]:
 def _serve(work: Callable[[Any], Any], pipe: Connection, parent: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent kills it
     end_with_parent(parent)
+    gc.freeze()  # else each collection writes to the parent's objects, and so copies their memory
     while True:
         batch = pipe.recv()
         try:

@@ -1,7 +1,7 @@
-"""Rows of a data source, one at a time: a file, a data set on the Hub or its folder on disk.
+"""Rows of a data source: a file, a data set on the Hub or its folder on disk.
 
-Memory holds only the current row (for Parquet a batch of rows, for one JSON array all of it). Every row keeps its
-number in the source, so that an error can name `anchors.jsonl:412`.
+A source is read in parts of some rows, which a process may leave to its forks. Memory holds the current part (of one
+JSON array all rows). Every row keeps its number in the source, so that an error can name `anchors.jsonl:412`.
 """
 
 import csv
@@ -11,18 +11,24 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Protocol
 
 from gar.errors import ConfigError, DataError, did_you_mean
 from gar.models.hub import hub_error
 
+if TYPE_CHECKING:
+    import datasets
+    import pyarrow as pa
+
 Row = dict[str, Any]
+Numbered = tuple[int, Row | DataError]
+"""The number of a row in its source, counted from 1, and the row, or why it is none."""
 OnError = Callable[[DataError], None]
 
 FILE_SUFFIXES = (".jsonl", ".json", ".parquet", ".csv")
 """Endings of the files that `iter_rows` reads."""
-_PARQUET_BATCH_ROWS = 256
-_BYTES = 2**19
+_ROWS, _BYTES = 512, 2**19
+"""Of a part: its rows, or about its bytes if it is lines."""
 _HUB_ID = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
 
 
@@ -42,6 +48,14 @@ def source_name(source: str) -> str:
     return path.stem if path.suffix in FILE_SUFFIXES else path.name
 
 
+class Part(Protocol):
+    """Some rows of a source, in a form that takes little time to send to a fork of the process that opened it."""
+
+    def rows(self) -> Iterator[Numbered]:
+        """The rows in their order. A `DataError` if they cannot be read."""
+        ...
+
+
 def iter_rows(
     source: str,
     *,
@@ -53,20 +67,40 @@ def iter_rows(
 ) -> Iterator[tuple[int, Row]]:
     """Read a source row by row. Yields the number of each row (its line in a JSONL file), counted from 1, and the row.
 
+    The options are those of `iter_parts`. `on_error` is called with the error for a row that cannot be read. If it
+    returns, the row is skipped. A `DataError` gives the reason if the source cannot be read.
+    """
+    for part in iter_parts(source, split=split, subset=subset, revision=revision, torn_ids=torn_ids):
+        for number, row in part.rows():
+            if isinstance(row, DataError):
+                on_error(row)
+            else:
+                yield number, row
+
+
+def iter_parts(
+    source: str,
+    *,
+    split: str = "train",
+    subset: str | None = None,
+    revision: str | None = None,
+    torn_ids: Collection[str] = (),
+) -> Iterator[Part]:
+    """Read a source part by part. Each must be read before this iterator ends. All rows before an error come first.
+
     `split`, `subset` and `revision` apply to Hub data sets. `torn_ids` are values that mark the rows of a .csv that may
-    have too few values. Missing values are None. `on_error` is called with the error for a line that is not a JSON
-    object. If it returns, the line is skipped. A `DataError` gives the reason if the source cannot be read.
+    have too few values. Missing values are None. A `DataError` gives the reason if the source cannot be read.
     """
     check_source(source)
     path = Path(source)
     if source.endswith((".jsonl", ".json")):
-        yield from _json_rows(path, source, on_error)
+        yield from _json_parts(path, source)
     elif source.endswith(".parquet"):
-        yield from _parquet_rows(path, source)
+        yield from _parquet_parts(path, source)
     elif source.endswith(".csv"):
-        yield from _csv_rows(path, source, torn_ids, on_error)
+        yield from _read_parts(_csv_rows(path, source, torn_ids))
     else:
-        yield from _dataset_rows(source, split=split, subset=subset, revision=revision)
+        yield from _dataset_parts(source, split=split, subset=subset, revision=revision)
 
 
 def check_source(source: str) -> None:
@@ -105,23 +139,20 @@ def check_hub(source: str, revision: str | None = None) -> None:
         ) from error
 
 
-def _json_rows(path: Path, source: str, on_error: OnError) -> Iterator[tuple[int, Row]]:
-    """Rows of one object per line, or of one array of objects."""
+def _json_parts(path: Path, source: str) -> Iterator[Part]:
+    """Parts of one object per line, or of one array of objects."""
     try:
         file = path.open("rb")
     except OSError as error:
         raise DataError(f"{source}: cannot be read: {error.strerror}.") from error
     with file:
-        is_array = _begins_array(file)
+        is_array = file.read(256).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"[")
         file.seek(0)
-        for number, entry in enumerate(_array(file.read(), source) if is_array else file, start=1):
-            if isinstance(entry, bytes) and not entry.strip():
-                continue
-            row = _json_row(entry, number, f"{source} row {number}" if is_array else row_place(source, number))
-            if isinstance(row, DataError):
-                on_error(row)
-            else:
-                yield number, row
+        if is_array:
+            members = enumerate(_array(file.read(), source), start=1)
+            yield from _read_parts((i, _json_row(member, i, f"{source} row {i}")) for i, member in members)
+        else:
+            yield from _line_parts(file, source)
 
 
 def _json_row(entry: object, number: int, place: str) -> Row | DataError:
@@ -135,46 +166,53 @@ def _json_row(entry: object, number: int, place: str) -> Row | DataError:
     return row
 
 
-class Lines(NamedTuple):
-    """Some whole lines of a file: the number of the first one, and where their bytes are."""
+class _Lines(NamedTuple):
+    """Some whole lines of an open file: the number of the first one, and where their bytes are."""
 
+    source: str
+    handle: int
     number: int
     start: int
     size: int
 
-
-def has_lines(source: str) -> bool:
-    """Whether a source is a file of JSON Lines, and not of one array."""
-    if not source.endswith(".jsonl") or not os.path.isfile(source):
-        return False
-    try:
-        with open(source, "rb") as file:
-            return not _begins_array(file)
-    except OSError:  # `iter_rows` says why
-        return False
+    def rows(self) -> Iterator[Numbered]:
+        block = os.pread(self.handle, self.size, self.start)
+        if len(block) < self.size:
+            raise DataError(f"{self.source}: became shorter while it was read.")
+        for number, line in enumerate(io.BytesIO(block), start=self.number):
+            if line.strip():
+                yield number, _json_row(line, number, row_place(self.source, number))
 
 
-def parts_of(file: BinaryIO) -> Iterator[Lines]:
-    """The lines of a file, in parts of half a megabyte or one line."""
+def _line_parts(file: BinaryIO, source: str) -> Iterator[_Lines]:
     number, start = 1, 0
     while block := file.read(_BYTES):
         block += file.readline()
-        yield Lines(number, start, len(block))
+        yield _Lines(source, file.fileno(), number, start, len(block))
         number, start = number + block.count(b"\n"), start + len(block)
 
 
-def rows_of(file: BinaryIO, lines: Lines, source: str) -> Iterator[tuple[int, Row | DataError]]:
-    """The rows of a part as `iter_rows` reads them, or why a line is none. Does not move the file's position."""
-    block = os.pread(file.fileno(), lines.size, lines.start)
-    if len(block) < lines.size:
-        raise DataError(f"{source}: became shorter while it was read.")
-    for number, line in enumerate(io.BytesIO(block), start=lines.number):
-        if line.strip():
-            yield number, _json_row(line, number, row_place(source, number))
+class _Read(NamedTuple):
+    """Rows that had to be read to find them."""
+
+    found: list[Numbered]
+
+    def rows(self) -> Iterator[Numbered]:
+        return iter(self.found)
 
 
-def _begins_array(file: BinaryIO) -> bool:
-    return file.read(256).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"[")
+def _read_parts(rows: Iterator[Numbered]) -> Iterator[_Read]:
+    found: list[Numbered] = []
+    try:
+        for row in rows:
+            found.append(row)
+            if len(found) == _ROWS:
+                yield _Read(found)
+                found = []
+    except Exception:
+        yield _Read(found)
+        raise
+    yield _Read(found)
 
 
 def _array(content: bytes, source: str) -> list[Any]:
@@ -196,7 +234,7 @@ def _parsed(line: bytes, number: int) -> object:
         raise ValueError(f"{text}.{hint}") from None
 
 
-def _csv_rows(path: Path, source: str, torn_ids: Collection[str], on_error: OnError) -> Iterator[tuple[int, Row]]:
+def _csv_rows(path: Path, source: str, torn_ids: Collection[str]) -> Iterator[Numbered]:
     """Rows of text under the names of the first line. Lines in quotes belong to one row."""
     csv.field_size_limit(2**31 - 1)  # a solution may be longer than the default of 131,072 characters
     try:
@@ -205,7 +243,8 @@ def _csv_rows(path: Path, source: str, torn_ids: Collection[str], on_error: OnEr
             for number, row in enumerate(reader, start=1):
                 if (None in row or None in row.values()) and not set(torn_ids) & set(map(str, row.values())):
                     columns = len(reader.fieldnames or ())
-                    on_error(DataError(f"{source} row {number}: expected {columns} values as in the first line."))
+                    place = f"{source} row {number}"
+                    yield number, DataError(f"{place}: expected {columns} values as in the first line.")
                 else:
                     yield number, dict(row)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
@@ -214,33 +253,77 @@ def _csv_rows(path: Path, source: str, torn_ids: Collection[str], on_error: OnEr
         ) from error
 
 
-def _parquet_rows(path: Path, source: str) -> Iterator[tuple[int, Row]]:
+class _Table(NamedTuple):
+    """Rows in Arrow's stream format, and the number of the first one. `features` decode those that `datasets` read."""
+
+    source: str
+    number: int
+    content: bytes
+    features: "datasets.Features | None" = None
+
+    def rows(self) -> Iterator[Numbered]:
+        import pyarrow as pa
+
+        with pa.ipc.open_stream(self.content) as stream:
+            table = stream.read_all()
+        try:
+            rows: list[Row] = table.to_pylist()
+            rows = list(map(self.features.decode_example, rows)) if self.features else rows
+        except (pa.ArrowException, OSError, ValueError) as error:  # such as text that is not UTF-8
+            places = f"{self.source} rows {self.number} to {self.number + len(table) - 1}"
+            raise DataError(f"{places}: one of them cannot be read: {error}") from error
+        yield from enumerate(rows, start=self.number)
+
+
+def _table_parts(
+    tables: "Iterator[pa.RecordBatch | pa.Table]", source: str, features: "datasets.Features | None" = None
+) -> Iterator[_Table]:
+    import pyarrow as pa
+
+    number = 1
+    for table in tables:
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema) as stream:
+            stream.write(table)
+        yield _Table(source, number, sink.getvalue().to_pybytes(), features)
+        number += len(table)
+
+
+def _parquet_parts(path: Path, source: str) -> Iterator[_Table]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    number = 0
+    number = 1
     try:
-        with pq.ParquetFile(path) as file:
-            for batch in file.iter_batches(batch_size=_PARQUET_BATCH_ROWS):
-                for row in batch.to_pylist():
-                    number += 1
-                    yield number, row
+        # By default the whole file would be kept in memory.
+        with pq.ParquetFile(path, pre_buffer=False, buffer_size=_BYTES) as file:
+            for part in _table_parts(file.iter_batches(batch_size=_ROWS, use_threads=False), source):
+                yield part
+                number = part.number + _ROWS
     except (pa.ArrowException, OSError) as error:
-        raise DataError(f"{row_place(source, number + 1)}: cannot be read as Parquet: {error}") from error
+        raise DataError(f"{row_place(source, number)}: cannot be read as Parquet: {error}") from error
 
 
-def _dataset_rows(source: str, *, split: str, subset: str | None, revision: str | None) -> Iterator[tuple[int, Row]]:
+def _dataset_parts(source: str, *, split: str, subset: str | None, revision: str | None) -> Iterator[Part]:
     import datasets
+    from datasets.features.features import require_decoding
 
     try:
         rows = datasets.load_dataset(source, name=subset, split=split, revision=revision, streaming=True)
-        yield from enumerate(rows, start=1)
+        features = rows.features if any(map(require_decoding, (rows.features or {}).values())) else None
+        number = 0
+        try:
+            for part in _table_parts(rows.with_format("arrow").iter(_ROWS), source, features):
+                yield part
+                number += _ROWS
+        except (ValueError, TypeError):  # also for tables whose columns differ, which it joins before it casts them
+            yield from _read_parts(enumerate(rows.skip(number), start=number + 1))
     except ConnectionError as error:
         raise DataError(
             f"{source}: no folder of that name here, and the Hub cannot be reached ({error}). Offline (HF_HUB_OFFLINE "
             "is set, or there is no network), give a local .jsonl or .parquet file or a downloaded folder."
         ) from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, TypeError) as error:
         _read_each_file(Path(source))
         raise DataError(
             f"{source}: cannot be loaded with split={split!r}, subset={subset!r}, revision={revision!r}: {error}"

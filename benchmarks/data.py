@@ -1,6 +1,7 @@
 """CPU seconds and peak memory from a data set to the first step, beside `GRPOTrainer`'s.
 
     python benchmarks/data.py [--sizes 10000 100000 1000000] [--cases grpo init train ...] [--words 60 250]
+        [--kind jsonl]
 
 Generates problems with a prompt and an expert solution of `--words` words, and measures each case in a process of its
 own, with the embedded model:
@@ -10,7 +11,8 @@ own, with the embedded model:
     train    `gar train` on a .jsonl: until its first step begins, and the whole process of one step
     ranks    the same on two ranks, each process by itself
     resume   `gar train --resume` of the run of `train` after its last step
-    check    `gar data check`, and the CPU seconds of all its workers. Then the same on one core, by wall-clock time
+    check    `gar data check` of a source of that kind, and the CPU seconds of all its workers. Then the same on one
+             core, by wall-clock time
     prepare  `gar data prepare`, 1,000 problems, in the same way
 
 Memory is the peak of the resident set, which counts pages of mapped files, for `grpo` and `init` beyond what was in
@@ -69,6 +71,26 @@ def write_data(folder: Path, size: int, words: list[int]) -> None:
             batch = [row(i) for i in range(start, min(start + 1000, size))]
             file.writelines(json.dumps(each) + "\n" for each in batch)
             table.write_batch(pa.RecordBatch.from_pylist(batch, schema=schema))
+
+
+def write_kind(folder: Path, kind: str) -> None:
+    """`problems.arrow` as another kind of source. `folder` is one of four Parquet files."""
+    import pyarrow as pa
+    from pyarrow import csv, parquet
+
+    with pa.ipc.open_stream(folder / "problems.arrow") as stream:
+        table = stream.read_all()
+    if kind == "csv":
+        csv.write_csv(table, folder / "problems.csv")
+    elif kind == "json":
+        (folder / "problems.json").write_text(json.dumps(table.to_pylist()))
+    elif kind == "parquet":
+        parquet.write_table(table, folder / "problems.parquet")
+    else:
+        size = -(-len(table) // 4)
+        (folder / "problems.folder").mkdir()
+        for i in range(4):
+            parquet.write_table(table.slice(i * size, size), folder / "problems.folder" / f"train-{i}.parquet")
 
 
 def peak_bytes() -> int:
@@ -150,8 +172,8 @@ def command_case(arguments: list[str]) -> dict[str, float]:
     }
 
 
-def command_of(case: str, folder: Path) -> list[str]:
-    source, runs = str(folder / "problems.jsonl"), folder / f"runs-{'ranks' if case == 'ranks' else 'train'}"
+def command_of(case: str, folder: Path, kind: str) -> list[str]:
+    source, runs = str(folder / f"problems.{kind}"), folder / f"runs-{'ranks' if case == 'ranks' else 'train'}"
     if case == "resume":
         from gar.records import RunFolder
 
@@ -165,7 +187,7 @@ def command_of(case: str, folder: Path) -> list[str]:
     }[case]
 
 
-def measured(case: str, folder: Path, one_core: bool = False) -> list[dict[str, float]]:
+def measured(case: str, folder: Path, kind: str, one_core: bool = False) -> list[dict[str, float]]:
     """The figures of a case: one for each process."""
     environment = os.environ | {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1"}
     launch = ["taskset", "-c", str(min(os.sched_getaffinity(0)))] if one_core else []
@@ -176,7 +198,7 @@ def measured(case: str, folder: Path, one_core: bool = False) -> list[dict[str, 
         old.unlink()
     if case in ("train", "ranks"):
         shutil.rmtree(folder / f"runs-{case}", ignore_errors=True)
-    command = [*launch, __file__, "--inside", case, str(folder)]
+    command = [*launch, __file__, "--inside", case, str(folder), kind]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(f"{' '.join(command)}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}")
@@ -191,12 +213,12 @@ def in_words(figures: dict[str, float]) -> str:
     return f"{before}{figures['cpu_seconds']:.2f} s{workers} {figures['peak_bytes'] / 2**20:,.0f} MiB{mapped}{faster}"
 
 
-def inside(case: str, folder: Path) -> None:
+def inside(case: str, folder: Path, kind: str) -> None:
     """Run a case in this process, and leave its figures in the folder."""
     work: Callable[[], dict[str, float]] = (
         (lambda: trainer_case(case, folder))
         if case in ("grpo", "init")
-        else (lambda: command_case(command_of(case, folder)))
+        else (lambda: command_case(command_of(case, folder, kind)))
     )
     figures = work()
     (folder / f"usage-{os.environ.get('RANK', '0')}.json").write_text(json.dumps(figures))
@@ -204,11 +226,12 @@ def inside(case: str, folder: Path) -> None:
 
 def main() -> None:
     if sys.argv[1:2] == ["--inside"]:
-        return inside(sys.argv[2], Path(sys.argv[3]))
+        return inside(sys.argv[2], Path(sys.argv[3]), sys.argv[4])
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
     parser.add_argument("--words", type=int, nargs=2, default=WORDS)
     parser.add_argument("--cases", nargs="+", default=["grpo", "init", "train", "ranks", "check", "prepare"])
+    parser.add_argument("--kind", choices=["jsonl", "json", "csv", "parquet", "folder"], default="jsonl")
     parser.add_argument("--folder", type=Path, help="keeps the data for the next time")
     parser.add_argument("--out", type=Path, default=Path("results/data-cpu.json"))
     arguments = parser.parse_args()
@@ -222,15 +245,20 @@ def main() -> None:
             if not (folder / "problems.arrow").exists():
                 folder.mkdir(parents=True, exist_ok=True)
                 write_data(folder, size, arguments.words)
+            if not (folder / f"problems.{arguments.kind}").exists():
+                write_kind(folder, arguments.kind)
             for case in arguments.cases:
-                figures = measured(case, folder)
+                kind = arguments.kind if case in ("check", "prepare") else "jsonl"
+                figures = measured(case, folder, kind)
                 if case in ("check", "prepare"):
-                    alone = measured(case, folder, one_core=True)[0]["elapsed_seconds"]
+                    alone = measured(case, folder, kind, one_core=True)[0]["elapsed_seconds"]
                     figures[0]["speedup"] = alone / figures[0]["elapsed_seconds"]
                 results.setdefault(case, {})[str(size)] = figures
                 shown = ", ".join(map(in_words, figures))
                 print(f"{size:>9,} {case:8} {shown}", flush=True)
-    write_json(arguments.out, {"words": arguments.words, "results": results, "machine": machine()})
+    write_json(
+        arguments.out, {"words": arguments.words, "kind": arguments.kind, "results": results, "machine": machine()}
+    )
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import sys
 from unittest import mock
 
@@ -48,6 +49,8 @@ def test_help_loads_nothing_slow_begins_with_the_usage_and_fits_80_columns():
 
 def test_commands_about_files_load_nothing_slow_that_they_do_not_need(write_rows, tmp_path):
     path = write_rows({"prompt": "1+1=", "answer": "2", "expert_solution": "The answer is 2."})
+    (tmp_path / "folder").mkdir()
+    shutil.copy(path, tmp_path / "folder")
     heavy = ["torch", "transformers", "trl", "datasets", "matplotlib", "scipy.stats", "sympy"]
     readers = [*heavy, "pandas"]
     run = str(make_run(tmp_path, rollouts={}))
@@ -57,6 +60,7 @@ def test_commands_about_files_load_nothing_slow_that_they_do_not_need(write_rows
         (["data", "prepare", path, str(tmp_path / "drawn.jsonl"), "--num-problems", "1"], readers),
         (["eval", "table", *models], heavy),
         (["report", run], heavy),
+        (["data", "check", str(tmp_path / "folder")], ["torch", "transformers", "trl"]),
     )  # in one process, the lightest first
     code = (
         "import contextlib, io, json, sys\nfrom gar.cli.main import main\n"

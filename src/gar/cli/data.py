@@ -1,6 +1,7 @@
 """`gar data`: `check` and `prepare` problems, `guide` those that are too hard, convert them for `slime` and `verl`."""
 
 import hashlib
+import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -33,6 +34,11 @@ class _Source(SourceSettings):
     """A .jsonl, .parquet, .csv or .json file, a folder of such files, or a Hub id (owner/name)."""
 
 
+def _do_without_torch() -> None:
+    """Keep `datasets` from importing torch for rows of a folder or the Hub, which takes longer than it does itself."""
+    os.environ.setdefault("USE_TORCH", "0")
+
+
 class _Check(_Source):
     """Report what a source holds, drops, and what looks wrong.
 
@@ -46,6 +52,7 @@ class _Check(_Source):
 
     def run(self) -> int:
         check_source(self.source)
+        _do_without_torch()
         report = check_problems(self.source, options=self, compare=self.compare)
         _print_report(report)
         if self.benchmark is not None:
@@ -104,6 +111,7 @@ class _Prepare(_Files):
 
     def run(self) -> int:
         self.check(".jsonl")
+        _do_without_torch()
         drawn = self.model_dump(include={"num_problems", "seed", "require_anchor"})
         subset = draw_subset(self.source, options=self, **drawn)
         write_problems(subset.problems, self.out)

@@ -13,7 +13,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any, TypeVar
 
-from gar.errors import DataError, GarError
+from gar.errors import GarError
 from gar.interrupts import end_with_parent
 
 Batch = TypeVar("Batch")
@@ -70,10 +70,7 @@ def _until_error(batches: Iterable[Batch], on_error: Callable[[GarError], None])
 
 def _send(pipe: Connection, batch: Any) -> None:
     with _killed():
-        try:
-            pipe.send(batch)
-        except RecursionError as error:  # of pickle, which goes about half as deep as json
-            raise DataError("a row is nested too deep to be sent to a process that reads it.") from error
+        pipe.send(batch)
 
 
 def _received(pipe: Connection) -> Any:

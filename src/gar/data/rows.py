@@ -8,6 +8,7 @@ import csv
 import io
 import json
 import os
+import pickle
 import re
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
@@ -27,8 +28,8 @@ OnError = Callable[[DataError], None]
 
 FILE_SUFFIXES = (".jsonl", ".json", ".parquet", ".csv")
 """Endings of the files that `iter_rows` reads."""
-_ROWS, _BYTES = 512, 2**19
-"""Of a part: its rows, or about its bytes if it is lines."""
+_ROWS, _BYTES = 512, 2**20
+"""Of a part, at most: rows, and about how many bytes. A longer row is one part."""
 _HUB_ID = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
 
 
@@ -142,17 +143,16 @@ def check_hub(source: str, revision: str | None = None) -> None:
 def _json_parts(path: Path, source: str) -> Iterator[Part]:
     """Parts of one object per line, or of one array of objects."""
     try:
-        file = path.open("rb")
+        with path.open("rb") as file:
+            if file.peek(256).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"["):
+                members = enumerate(_array(file.read(), source), start=1)
+                yield from _read_parts((i, _json_row(member, i, f"{source} row {i}")) for i, member in members)
+            else:
+                yield from _line_parts(file, source)
+    except RecursionError as error:  # of pickle
+        raise DataError(f"{source}: a row is nested too deep.") from error
     except OSError as error:
-        raise DataError(f"{source}: cannot be read: {error.strerror}.") from error
-    with file:
-        is_array = file.read(256).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"[")
-        file.seek(0)
-        if is_array:
-            members = enumerate(_array(file.read(), source), start=1)
-            yield from _read_parts((i, _json_row(member, i, f"{source} row {i}")) for i, member in members)
-        else:
-            yield from _line_parts(file, source)
+        raise DataError(f"{source}: cannot be read: {error.strerror or error}.") from error
 
 
 def _json_row(entry: object, number: int, place: str) -> Row | DataError:
@@ -176,7 +176,12 @@ class _Lines(NamedTuple):
     size: int
 
     def rows(self) -> Iterator[Numbered]:
-        block = os.pread(self.handle, self.size, self.start)
+        block = b""
+        try:
+            while some := os.pread(self.handle, self.size - len(block), self.start + len(block)):
+                block += some
+        except OSError as error:
+            raise DataError(f"{self.source}: cannot be read: {error.strerror}.") from error
         if len(block) < self.size:
             raise DataError(f"{self.source}: became shorter while it was read.")
         for number, line in enumerate(io.BytesIO(block), start=self.number):
@@ -193,12 +198,12 @@ def _line_parts(file: BinaryIO, source: str) -> Iterator[_Lines]:
 
 
 class _Read(NamedTuple):
-    """Rows that had to be read to find them."""
+    """Rows that had to be read to find them, pickled: so it is known that they can be sent."""
 
-    found: list[Numbered]
+    content: bytes
 
     def rows(self) -> Iterator[Numbered]:
-        return iter(self.found)
+        return iter(pickle.loads(self.content))
 
 
 def _read_parts(rows: Iterator[Numbered]) -> Iterator[_Read]:
@@ -207,12 +212,12 @@ def _read_parts(rows: Iterator[Numbered]) -> Iterator[_Read]:
         for row in rows:
             found.append(row)
             if len(found) == _ROWS:
-                yield _Read(found)
+                yield _Read(pickle.dumps(found))
                 found = []
-    except Exception:
-        yield _Read(found)
+    except DataError:
+        yield _Read(pickle.dumps(found))
         raise
-    yield _Read(found)
+    yield _Read(pickle.dumps(found))
 
 
 def _array(content: bytes, source: str) -> list[Any]:
@@ -259,34 +264,63 @@ class _Table(NamedTuple):
     source: str
     number: int
     content: bytes
-    features: "datasets.Features | None" = None
+    features: "datasets.Features | None"
 
     def rows(self) -> Iterator[Numbered]:
         import pyarrow as pa
 
+        bad = (pa.ArrowException, OSError, ValueError, OverflowError)  # such as text that is not UTF-8
         with pa.ipc.open_stream(self.content) as stream:
             table = stream.read_all()
         try:
-            rows: list[Row] = table.to_pylist()
-            rows = list(map(self.features.decode_example, rows)) if self.features else rows
-        except (pa.ArrowException, OSError, ValueError) as error:  # such as text that is not UTF-8
-            places = f"{self.source} rows {self.number} to {self.number + len(table) - 1}"
-            raise DataError(f"{places}: one of them cannot be read: {error}") from error
-        yield from enumerate(rows, start=self.number)
+            rows: list[Row] | None = table.to_pylist()
+        except bad:
+            rows = None  # one by one, to find it
+        for i in range(len(table)):
+            try:
+                row = rows[i] if rows else table.slice(i, 1).to_pylist()[0]
+                yield self.number + i, self.features.decode_example(row) if self.features else row
+            except bad as error:
+                place = row_place(self.source, self.number + i)
+                yield self.number + i, DataError(f"{place}: a value cannot be read: {error}")
 
 
 def _table_parts(
-    tables: "Iterator[pa.RecordBatch | pa.Table]", source: str, features: "datasets.Features | None" = None
+    tables: "Iterator[pa.Table]", source: str, number: int = 1, features: "datasets.Features | None" = None
 ) -> Iterator[_Table]:
+    """Tables in parts. `number` is the first row's."""
     import pyarrow as pa
 
-    number = 1
     for table in tables:
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, table.schema) as stream:
-            stream.write(table)
-        yield _Table(source, number, sink.getvalue().to_pybytes(), features)
-        number += len(table)
+        for i, column in enumerate(table.columns):
+            if pa.types.is_dictionary(column.type):  # else each part would hold the dictionary
+                table = table.set_column(i, table.schema.names[i], column.cast(column.type.value_type))
+        size = max(1, min(_ROWS, len(table) * _BYTES // max(table.nbytes, 1)))
+        for start in range(0, len(table), size):
+            some, sink = table.slice(start, size).combine_chunks(), pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, some.schema) as stream:
+                stream.write(some)
+            yield _Table(source, number, sink.getvalue().to_pybytes(), features)
+            number += len(some)
+
+
+def _like_tables(tables: "Iterator[pa.Table]") -> "Iterator[pa.Table]":
+    """Joins tables of one row whose columns are alike."""
+    import pyarrow as pa
+
+    found: list[pa.Table] = []
+    try:
+        for table in tables:
+            if len(found) == _ROWS or (found and found[0].schema != table.schema):
+                yield pa.concat_tables(found)
+                found = []
+            found.append(table)
+    except Exception:
+        if found:
+            yield pa.concat_tables(found)
+        raise
+    if found:
+        yield pa.concat_tables(found)
 
 
 def _parquet_parts(path: Path, source: str) -> Iterator[_Table]:
@@ -294,17 +328,22 @@ def _parquet_parts(path: Path, source: str) -> Iterator[_Table]:
     import pyarrow.parquet as pq
 
     number = 1
-    try:
+
+    def tables() -> Iterator[pa.Table]:
+        nonlocal number
         # By default the whole file would be kept in memory.
-        with pq.ParquetFile(path, pre_buffer=False, buffer_size=_BYTES) as file:
-            for part in _table_parts(file.iter_batches(batch_size=_ROWS, use_threads=False), source):
-                yield part
-                number = part.number + _ROWS
+        with pq.ParquetFile(path, pre_buffer=False, buffer_size=2**16) as file:
+            for batch in file.iter_batches(batch_size=_ROWS, use_threads=False):
+                yield pa.Table.from_batches([batch])
+                number += len(batch)
+
+    try:
+        yield from _table_parts(tables(), source)
     except (pa.ArrowException, OSError) as error:
         raise DataError(f"{row_place(source, number)}: cannot be read as Parquet: {error}") from error
 
 
-def _dataset_parts(source: str, *, split: str, subset: str | None, revision: str | None) -> Iterator[Part]:
+def _dataset_parts(source: str, *, split: str, subset: str | None, revision: str | None) -> Iterator[_Table]:
     import datasets
     from datasets.features.features import require_decoding
 
@@ -312,18 +351,20 @@ def _dataset_parts(source: str, *, split: str, subset: str | None, revision: str
         rows = datasets.load_dataset(source, name=subset, split=split, revision=revision, streaming=True)
         features = rows.features if any(map(require_decoding, (rows.features or {}).values())) else None
         number = 0
+        tables = rows.with_format("arrow")
         try:
-            for part in _table_parts(rows.with_format("arrow").iter(_ROWS), source, features):
-                yield part
-                number += _ROWS
+            for table in tables.iter(_ROWS):
+                yield from _table_parts(iter([table]), source, number + 1, features)
+                number += len(table)
         except (ValueError, TypeError):  # also for tables whose columns differ, which it joins before it casts them
-            yield from _read_parts(enumerate(rows.skip(number), start=number + 1))
+            rest = _like_tables(tables.skip(number).iter(1))
+            yield from _table_parts(rest, source, number + 1, features)
     except ConnectionError as error:
         raise DataError(
             f"{source}: no folder of that name here, and the Hub cannot be reached ({error}). Offline (HF_HUB_OFFLINE "
             "is set, or there is no network), give a local .jsonl or .parquet file or a downloaded folder."
         ) from error
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError, TypeError, RuntimeError) as error:  # the last one: all files are empty
         _read_each_file(Path(source))
         raise DataError(
             f"{source}: cannot be loaded with split={split!r}, subset={subset!r}, revision={revision!r}: {error}"

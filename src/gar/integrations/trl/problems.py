@@ -113,7 +113,7 @@ class ProblemRows:
             warnings.warn(note, stacklevel=3)
 
     def shuffle_anchors(self, seed: int) -> None:
-        """Give each problem with anchors those of another one. The seed decides which, equally on every rank."""
+        """Swap anchors between the problems that have some. The seed decides how, equally on all ranks."""
         owners = torch.from_numpy(np.flatnonzero(anchored(self.all)))
         self._partners = np.arange(len(self.all))
         self._partners[owners] = shuffled_groups(owners, torch.Generator().manual_seed(seed)).numpy()

@@ -125,6 +125,8 @@ def test_every_kind_of_source_is_read_as_by_one_process(tmp_path: Path):
     texts = [{"prompt": f"{i}?", "answer": answer, "expert_solution": f"so {i}"} for i, answer in enumerate(answers)]
     table = pa.Table.from_pylist(texts)
     pq.write_table(table, tmp_path / "a.parquet", row_group_size=20)
+    codes = table.set_column(1, "answer", table["answer"].dictionary_encode())  # whose batches end with a row group
+    pq.write_table(codes, tmp_path / "codes.parquet", row_group_size=20)
     write_csv(table, tmp_path / "a.csv")
     (tmp_path / "a.json").write_text(json.dumps([*texts, 3, {"prompt": [3], "answer": "1"}]))
     for name in ("tables", "mixed"):
@@ -134,7 +136,7 @@ def test_every_kind_of_source_is_read_as_by_one_process(tmp_path: Path):
         # In the first file all answers are numbers, and in the second not.
         lines = [f"{i}?,{i}{' apples' if start else ''}" for i in range(start, start + 20)]
         (tmp_path / "mixed" / f"train-{start}.csv").write_text("\n".join(["prompt,answer", *lines]))
-    sizes = {"a.parquet": 50, "a.csv": 50, "a.json": 52, "tables": 40, "mixed": 40}
+    sizes = {"a.parquet": 50, "codes.parquet": 50, "a.csv": 50, "a.json": 52, "tables": 40, "mixed": 40}
     assert {name: len(read_twice(str(tmp_path / name))) for name in sizes} == sizes
     gc.collect()
 

@@ -8,7 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError
 
-from gar.data.rows import check_hub, iter_rows, row_place, source_name
+from gar.data.rows import iter_rows
+from gar.data.sources import check_hub, row_place, source_name
 from gar.errors import DataError
 from tests.support.errors import raises
 

@@ -18,7 +18,7 @@ from gar.data.guide import WORDING, guide_problems
 from gar.data.prepare import draw_subset, problem_row, write_json_lines, write_problems
 from gar.data.problems import iter_problems, prompt_text
 from gar.data.prompts import PromptTemplate, render_problems
-from gar.data.rows import check_source, check_suffix
+from gar.data.sources import check_source, check_suffix
 from gar.errors import ConfigError
 from gar.models.hub import check_model_name
 from gar.settings import ModelSettings, SourceSettings

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from gar.data.problems import look_at_problems, no_problems, prompt_hash, repeated_id
-from gar.data.rows import check_suffix
+from gar.data.sources import check_suffix
 from gar.settings import DEFAULT_SOURCE, SourceSettings
 from gar.types import Problem
 

@@ -15,8 +15,9 @@ from tqdm import tqdm
 
 from gar.data.arithmetic import SolutionMethod, Split, load_arithmetic
 from gar.data.processes import in_processes
-from gar.data.rows import OnError, Part, iter_parts, iter_rows, raise_error, row_place, source_name
+from gar.data.rows import OnError, Part, iter_parts, iter_rows, raise_error
 from gar.data.schemas import SCHEMAS, ColumnSchema, choose_schema, has_column, read_problem
+from gar.data.sources import row_place, source_name
 from gar.errors import DataError, did_you_mean, expect, expect_members
 from gar.settings import DEFAULT_SOURCE, EMBEDDED_TASKS, DataSettings, SourceSettings
 from gar.types import Anchor, Problem, Prompt, prompt_text

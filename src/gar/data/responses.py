@@ -7,8 +7,9 @@ from typing import Annotated
 from pydantic import Field
 
 from gar.data.problems import prompt_hash
-from gar.data.rows import Row, iter_rows, row_place, source_name
+from gar.data.rows import Row, iter_rows
 from gar.data.schemas import ColumnSchema, checked_text, column_value, read_problem
+from gar.data.sources import row_place, source_name
 from gar.errors import DataError
 from gar.settings import Settings
 from gar.types import Prompt

@@ -9,13 +9,12 @@ import io
 import json
 import os
 import pickle
-import re
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Protocol
 
-from gar.errors import ConfigError, DataError, did_you_mean
-from gar.models.hub import hub_error
+from gar.data.sources import FILE_SUFFIXES, check_source, row_place
+from gar.errors import DataError
 
 if TYPE_CHECKING:
     import datasets
@@ -26,27 +25,13 @@ Numbered = tuple[int, Row | DataError]
 """The number of a row in its source, counted from 1, and the row, or why it is none."""
 OnError = Callable[[DataError], None]
 
-FILE_SUFFIXES = (".jsonl", ".json", ".parquet", ".csv")
-"""Endings of the files that `iter_rows` reads."""
 _ROWS, _BYTES = 512, 2**20
 """Of a part, at most: rows, and about how many bytes. A longer row is one part."""
-_HUB_ID = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
 
 
 def raise_error(error: DataError) -> None:
     """Stop at the first bad row: the default of every `on_error`."""
     raise error
-
-
-def row_place(source: str, number: int) -> str:
-    """The place of a row, as errors name it: `anchors.jsonl:412`, or `train.parquet row 412`. Counts from 1."""
-    return f"{source}:{number}" if source.endswith(".jsonl") else f"{source} row {number}"
-
-
-def source_name(source: str) -> str:
-    """The short name of a source: `anchors` for data/anchors.jsonl, `NuminaMath-1.5` for AI-MO/NuminaMath-1.5."""
-    path = Path(source)
-    return path.stem if path.suffix in FILE_SUFFIXES else path.name
 
 
 class Part(Protocol):
@@ -87,10 +72,11 @@ def iter_parts(
     revision: str | None = None,
     torn_ids: Collection[str] = (),
 ) -> Iterator[Part]:
-    """Read a source part by part. Each must be read before this iterator ends. All rows before an error come first.
+    """Read a source part by part. This process must read each before the next, its forks may do so at any time.
 
     `split`, `subset` and `revision` apply to Hub data sets. `torn_ids` are values that mark the rows of a .csv that may
-    have too few values. Missing values are None. A `DataError` gives the reason if the source cannot be read.
+    have too few values. Missing values are None. A `DataError` gives the reason if the source cannot be read, after the
+    parts before.
     """
     check_source(source)
     path = Path(source)
@@ -102,42 +88,6 @@ def iter_parts(
         yield from _read_parts(_csv_rows(path, source, torn_ids))
     else:
         yield from _dataset_parts(source, split=split, subset=subset, revision=revision)
-
-
-def check_source(source: str) -> None:
-    """Raise a `DataError` for what cannot be a data source by its name and kind, without reading it."""
-    path = Path(source)
-    if not source.strip():
-        raise DataError("the name of the data source is empty.")
-    expected = f"Expected {', '.join(FILE_SUFFIXES)}, a folder of such files, or a data set on the Hub."
-    if path.is_dir():
-        if not any(file.suffix in FILE_SUFFIXES for file in path.rglob("*")):
-            raise DataError(f"{source}: the folder holds no data. {expected}")
-    elif path.exists():
-        if not source.endswith(FILE_SUFFIXES):
-            raise DataError(f"{source}: unknown kind of file. {expected}")
-    elif source.endswith(FILE_SUFFIXES) or not _HUB_ID.fullmatch(source):
-        siblings = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
-        hint = did_you_mean(path.name, siblings, prefix=source.removesuffix(path.name))
-        raise DataError(f"{source}: no such file.{hint}")
-
-
-def check_suffix(path: Path, *suffixes: str) -> None:
-    """Raise a `ConfigError` for an output that ends in none of `suffixes`."""
-    if path.suffix not in suffixes:
-        raise ConfigError(f"{path}: expected a name that ends in {' or '.join(suffixes)}.")
-
-
-def check_hub(source: str, revision: str | None = None) -> None:
-    """Raise a `DataError` for a data set that the Hub does not have. Other answers are left to `datasets`."""
-    from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError
-
-    error = hub_error("dataset", source, revision)
-    if isinstance(error, (RepositoryNotFoundError, HFValidationError)):
-        raise DataError(
-            f"no data set '{source}': there is no file or folder of that name, and the Hub has none, or none that you "
-            "may see."
-        ) from error
 
 
 def _json_parts(path: Path, source: str) -> Iterator[Part]:
@@ -258,8 +208,98 @@ def _csv_rows(path: Path, source: str, torn_ids: Collection[str]) -> Iterator[Nu
         ) from error
 
 
+class _Slice(NamedTuple):
+    """Rows of a Parquet file that each process reads for itself."""
+
+    reader: int
+    number: int
+    size: int
+
+    def rows(self) -> Iterator[Numbered]:
+        return _readers[self.reader].rows(self.number, self.number + self.size)
+
+
+_readers: dict[int, "_ParquetReader"] = {}
+"""Those of the files that are open. A fork has them, each at the place of its parent."""
+
+
+class _ParquetReader:
+    """Reads a Parquet file from its start. A process decodes all rows up to those it wants, which takes little time."""
+
+    def __init__(self, path: Path, source: str):
+        import pyarrow.parquet as pq
+
+        self.source = source
+        # By default the whole file would be kept in memory.
+        self.file = pq.ParquetFile(path, pre_buffer=False, buffer_size=2**16)
+        about = self.file.metadata
+        num_bytes = sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups))
+        self.size = max(1, min(_ROWS, about.num_rows * _BYTES // max(num_bytes, 1)))
+        self._batches = self.file.iter_batches(self.size, use_threads=False)
+        self._batch = next(self._batches, None)
+        self._first = 1
+
+    def parts(self) -> Iterator[_Slice]:
+        end = self.file.metadata.num_rows + 1
+        for number in range(1, end, self.size):
+            yield _Slice(id(self), number, min(self.size, end - number))
+
+    def rows(self, number: int, end: int) -> Iterator[Numbered]:
+        import pyarrow as pa
+
+        while number < end:
+            try:
+                while self._batch is not None and self._first + len(self._batch) <= number:
+                    self._first += len(self._batch)
+                    self._batch = next(self._batches, None)
+            except (pa.ArrowException, OSError) as error:
+                raise _not_parquet(self.source, self._first, error) from error
+            if self._batch is None:
+                raise _not_parquet(self.source, self._first, "the file ends before this row")
+            found = self._batch.slice(number - self._first, end - number)
+            yield from _rows_of(found, number, self.source)
+            number += len(found)
+
+
+def _parquet_parts(path: Path, source: str) -> Iterator[_Slice]:
+    import pyarrow as pa
+
+    try:
+        reader = _ParquetReader(path, source)
+    except (pa.ArrowException, OSError) as error:
+        raise _not_parquet(source, 1, error) from error
+    _readers[id(reader)] = reader
+    try:
+        with reader.file:
+            yield from reader.parts()
+    finally:
+        del _readers[id(reader)]
+
+
+def _not_parquet(source: str, number: int, reason: object) -> DataError:
+    return DataError(f"{row_place(source, number)}: cannot be read as Parquet: {reason}")
+
+
+def _rows_of(
+    found: "pa.RecordBatch | pa.Table", number: int, source: str, features: "datasets.Features | None" = None
+) -> Iterator[Numbered]:
+    import pyarrow as pa
+
+    bad = (pa.ArrowException, OSError, ValueError, OverflowError)  # such as text that is not UTF-8
+    try:
+        rows: list[Row] | None = found.to_pylist()
+    except bad:
+        rows = None  # one by one, to find it
+    for i in range(len(found)):
+        try:
+            row = rows[i] if rows else found.slice(i, 1).to_pylist()[0]
+            yield number + i, features.decode_example(row) if features else row
+        except bad as error:
+            yield number + i, DataError(f"{row_place(source, number + i)}: a value cannot be read: {error}")
+
+
 class _Table(NamedTuple):
-    """Rows in Arrow's stream format, and the number of the first one. `features` decode those that `datasets` read."""
+    """Rows that `datasets` read, in Arrow's stream format. `features` decode them."""
 
     source: str
     number: int
@@ -269,32 +309,17 @@ class _Table(NamedTuple):
     def rows(self) -> Iterator[Numbered]:
         import pyarrow as pa
 
-        bad = (pa.ArrowException, OSError, ValueError, OverflowError)  # such as text that is not UTF-8
         with pa.ipc.open_stream(self.content) as stream:
-            table = stream.read_all()
-        try:
-            rows: list[Row] | None = table.to_pylist()
-        except bad:
-            rows = None  # one by one, to find it
-        for i in range(len(table)):
-            try:
-                row = rows[i] if rows else table.slice(i, 1).to_pylist()[0]
-                yield self.number + i, self.features.decode_example(row) if self.features else row
-            except bad as error:
-                place = row_place(self.source, self.number + i)
-                yield self.number + i, DataError(f"{place}: a value cannot be read: {error}")
+            return _rows_of(stream.read_all(), self.number, self.source, self.features)
 
 
 def _table_parts(
-    tables: "Iterator[pa.Table]", source: str, number: int = 1, features: "datasets.Features | None" = None
+    tables: "Iterator[pa.Table]", source: str, number: int, features: "datasets.Features | None"
 ) -> Iterator[_Table]:
     """Tables in parts. `number` is the first row's."""
     import pyarrow as pa
 
     for table in tables:
-        for i, column in enumerate(table.columns):
-            if pa.types.is_dictionary(column.type):  # else each part would hold the dictionary
-                table = table.set_column(i, table.schema.names[i], column.cast(column.type.value_type))
         size = max(1, min(_ROWS, len(table) * _BYTES // max(table.nbytes, 1)))
         for start in range(0, len(table), size):
             some, sink = table.slice(start, size).combine_chunks(), pa.BufferOutputStream()
@@ -321,26 +346,6 @@ def _like_tables(tables: "Iterator[pa.Table]") -> "Iterator[pa.Table]":
         raise
     if found:
         yield pa.concat_tables(found)
-
-
-def _parquet_parts(path: Path, source: str) -> Iterator[_Table]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    number = 1
-
-    def tables() -> Iterator[pa.Table]:
-        nonlocal number
-        # By default the whole file would be kept in memory.
-        with pq.ParquetFile(path, pre_buffer=False, buffer_size=2**16) as file:
-            for batch in file.iter_batches(batch_size=_ROWS, use_threads=False):
-                yield pa.Table.from_batches([batch])
-                number += len(batch)
-
-    try:
-        yield from _table_parts(tables(), source)
-    except (pa.ArrowException, OSError) as error:
-        raise DataError(f"{row_place(source, number)}: cannot be read as Parquet: {error}") from error
 
 
 def _dataset_parts(source: str, *, split: str, subset: str | None, revision: str | None) -> Iterator[_Table]:

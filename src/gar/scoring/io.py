@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gar.data.responses import ResponseRow, ResponseSurvey, iter_response_rows, survey_rows
-from gar.data.rows import check_suffix, source_name
+from gar.data.sources import check_suffix, source_name
 from gar.errors import ConfigError, DataError
 from gar.records.files import atomic_file, json_text, write_atomic
 from gar.records.lock import writer_lock

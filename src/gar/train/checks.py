@@ -7,7 +7,7 @@ from gar.config import RunConfig, with_template
 from gar.data.load import load_problems
 from gar.data.problems import evaluation_data
 from gar.data.prompts import edited
-from gar.data.rows import check_hub, check_source
+from gar.data.sources import check_hub, check_source
 from gar.errors import ConfigError, DataError, GarError, ModelError, RecordError
 from gar.integrations.trl.fields import check_fields, check_trackers, missing_packages
 from gar.models.hub import check_model_name, context_before_loading

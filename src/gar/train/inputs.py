@@ -21,7 +21,7 @@ from gar.config import RunConfig, foreign_problems
 from gar.data.load import ProblemTable, fitting, prompt_lengths, store_problems
 from gar.data.problems import evaluation_data
 from gar.data.prompts import Renderer
-from gar.data.rows import source_name
+from gar.data.sources import source_name
 from gar.errors import ConfigError, printable
 from gar.evaluation.evaluate import SetResult, evaluate_policy
 from gar.evaluation.preflight import preflight, render

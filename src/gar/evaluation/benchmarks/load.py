@@ -12,8 +12,9 @@ from gar import __version__
 from gar.data.arithmetic import Split, load_arithmetic
 from gar.data.load import load_problems
 from gar.data.prompts import render_prompt
-from gar.data.rows import FILE_SUFFIXES, iter_rows, row_place, source_name
+from gar.data.rows import iter_rows
 from gar.data.schemas import SCHEMAS, read_problem
+from gar.data.sources import FILE_SUFFIXES, row_place, source_name
 from gar.errors import ConfigError, DataError, did_you_mean
 from gar.evaluation.benchmarks.registry import BENCHMARKS, Benchmark
 from gar.evaluation.job import GenerateJob

@@ -81,7 +81,7 @@ def look_at_problems(
 
     def found() -> Iterator[_Outcome]:
         parts = iter_parts(source, split=options.split, subset=options.subset, revision=options.revision)
-        for part in parts:
+        for part in parts:  # with `cores` only until a row decides the schema
             yield from outcomes(part)
             if cores and schema is not None:
                 break

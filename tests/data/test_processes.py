@@ -10,7 +10,9 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import cast
 
+import datasets
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -23,6 +25,7 @@ from gar.data.problems import iter_problems, look_at_problems
 from gar.data.processes import in_processes
 from gar.errors import DataError, GarError
 from gar.settings import SourceSettings
+from gar.types import Problem
 from tests.support.errors import raises
 from tests.support.processes import running, wait_until
 
@@ -170,6 +173,38 @@ def test_rows_that_cannot_be_decoded_or_sent_are_an_error(tmp_path: Path):
     deep = json.dumps([row] * 8 + [row | {"deep": "x"}]).replace('"x"', 600 * "[" + 600 * "]")
     (tmp_path / "a.json").write_text(deep)
     assert "a.json: a row is nested too deep." in str(read_twice(str(tmp_path / "a.json"))[-1])
+
+
+@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # of `datasets`
+@pytest.mark.usefixtures("small_parts")
+def test_a_folder_may_hold_pictures_that_nothing_reads_and_columns_of_unlike_values(tmp_path: Path):
+    texts = [f"{i}" for i in range(18)]
+    kinds = {"prompt": datasets.Value("string"), "answer": datasets.Value("string"), "picture": datasets.Image()}
+    table = pa.table({"prompt": texts, "answer": texts, "picture": [{"bytes": b"torn", "path": None}] * 18})
+    (tmp_path / "pictures").mkdir()
+    datasets.Dataset(table).cast(datasets.Features(kinds)).to_parquet(tmp_path / "pictures" / "train.parquet")
+    (tmp_path / "unlike").mkdir()
+    lines = [{"prompt": text, "answer": text if i % 2 else [i]} for i, text in enumerate(texts)]
+    (tmp_path / "unlike" / "train.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    for name in ("pictures", "unlike"):
+        found = cast("list[tuple[str, Problem]]", read_twice(str(tmp_path / name)))
+        assert [problem.answer for _, problem in found] == texts
+    gc.collect()
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_all_rows_of_a_parquet_file_are_read_though_its_footer_names_another_number(tmp_path: Path):
+    path, table = tmp_path / "a.parquet", pa.table({"prompt": ["1?"] * 40, "answer": ["1"] * 40})
+    number = b"\x16\x50"  # the mark of its type, and twice 40
+    # Of the file alone, fewer. Of its only row group too, more.
+    for rows_per_group, other, expected in ((20, b"\x16\x30", 40), (40, b"\x16\x5a", 41)):
+        pq.write_table(table, path, row_group_size=rows_per_group)
+        path.write_bytes(path.read_bytes().replace(number, other))
+        assert pq.ParquetFile(path).metadata.num_rows == other[1] // 2
+        seen = read_twice(str(path))
+        assert len(seen) == expected
+        assert isinstance(seen[39], tuple)
+    assert "a.parquet row 41: cannot be read as Parquet: the file ends before this row" in str(seen[40])
 
 
 @pytest.mark.usefixtures("small_parts")

@@ -79,15 +79,26 @@ def look_at_problems(
             else:
                 yield (place, item, None) if isinstance(item, str) else (place, None, look(item))
 
+    def until_failure(part: Part) -> tuple[list[_Outcome], dict[str, None], DataError | None]:
+        some: list[_Outcome] = []
+        try:
+            for outcome in outcomes(part):
+                some.append(outcome)
+        except DataError as error:
+            return some, columns, error
+        return some, columns, None
+
     def found() -> Iterator[_Outcome]:
         parts = iter_parts(source, split=options.split, subset=options.subset, revision=options.revision)
         for part in parts:  # with `cores` only until a row decides the schema
             yield from outcomes(part)
             if cores and schema is not None:
                 break
-        for some, names in in_processes(lambda part: (list(outcomes(part)), columns), parts):
+        for some, names, failure in in_processes(until_failure, parts):
             columns.update(names)
             yield from some
+            if failure is not None:
+                raise failure
 
     for place, fault, seen in tqdm(found(), f"reading {name}", unit=" rows", delay=2, disable=None):
         if fault is None:

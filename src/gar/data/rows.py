@@ -1,7 +1,8 @@
 """Rows of a data source: a file, a data set on the Hub or its folder on disk.
 
-A source is read in parts of some rows, which a process may leave to its forks. Memory holds the current part (of one
-JSON array all rows). Every row keeps its number in the source, so that an error can name `anchors.jsonl:412`.
+A source is read in parts of some rows, which a process may leave to its forks. Memory holds the current part, for
+Parquet and folders up to 512 rows, for one JSON array all. Every row keeps its number in the source, so that an error
+can name `anchors.jsonl:412`.
 """
 
 import csv
@@ -53,8 +54,9 @@ def iter_rows(
 ) -> Iterator[tuple[int, Row]]:
     """Read a source row by row. Yields the number of each row (its line in a JSONL file), counted from 1, and the row.
 
-    The options are those of `iter_parts`. `on_error` is called with the error for a row that cannot be read. If it
-    returns, the row is skipped. A `DataError` gives the reason if the source cannot be read.
+    `split`, `subset` and `revision` apply to Hub data sets. `torn_ids` are values that mark the rows of a .csv that may
+    have too few values. Missing values are None. `on_error` is called with the error for a row that cannot be read. If
+    it returns, the row is skipped. A `DataError` gives the reason if the source cannot be read.
     """
     for part in iter_parts(source, split=split, subset=subset, revision=revision, torn_ids=torn_ids):
         for number, row in part.rows():
@@ -74,9 +76,7 @@ def iter_parts(
 ) -> Iterator[Part]:
     """Read a source part by part. This process must read each before the next, its forks may do so at any time.
 
-    `split`, `subset` and `revision` apply to Hub data sets. `torn_ids` are values that mark the rows of a .csv that may
-    have too few values. Missing values are None. A `DataError` gives the reason if the source cannot be read, after the
-    parts before.
+    It takes what `iter_rows` takes. A `DataError` says why the source cannot be read, after the parts before.
     """
     check_source(source)
     path = Path(source)
@@ -232,15 +232,17 @@ class _ParquetReader:
         self.source = source
         # By default the whole file would be kept in memory.
         self.file = pq.ParquetFile(path, pre_buffer=False, buffer_size=2**16)
-        about = self.file.metadata
-        num_bytes = sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups))
-        self.size = max(1, min(_ROWS, about.num_rows * _BYTES // max(num_bytes, 1)))
+        groups = [self.file.metadata.row_group(i) for i in range(self.file.num_row_groups)]
+        # The number in `metadata` can differ from what is read.
+        self.num_rows = sum(group.num_rows for group in groups)
+        longest = max((group.total_byte_size // group.num_rows for group in groups if group.num_rows), default=0)
+        self.size = max(1, min(_ROWS, _BYTES // max(longest, 1)))
         self._batches = self.file.iter_batches(self.size, use_threads=False)
         self._batch = next(self._batches, None)
         self._first = 1
 
     def parts(self) -> Iterator[_Slice]:
-        end = self.file.metadata.num_rows + 1
+        end = self.num_rows + 1
         for number in range(1, end, self.size):
             yield _Slice(id(self), number, min(self.size, end - number))
 
@@ -280,31 +282,39 @@ def _not_parquet(source: str, number: int, reason: object) -> DataError:
     return DataError(f"{row_place(source, number)}: cannot be read as Parquet: {reason}")
 
 
+def _slices(table: "pa.RecordBatch | pa.Table") -> "Iterator[tuple[int, pa.RecordBatch | pa.Table]]":
+    """A table in slices of the size of a part, each with its first row's index."""
+    size = max(1, min(_ROWS, len(table) * _BYTES // max(table.nbytes, 1)))
+    for start in range(0, len(table), size):
+        yield start, table.slice(start, size)
+
+
 def _rows_of(
     found: "pa.RecordBatch | pa.Table", number: int, source: str, features: "datasets.Features | None" = None
 ) -> Iterator[Numbered]:
-    import pyarrow as pa
-
-    bad = (pa.ArrowException, OSError, ValueError, OverflowError)  # such as text that is not UTF-8
-    try:
-        rows: list[Row] | None = found.to_pylist()
-    except bad:
-        rows = None  # one by one, to find it
-    for i in range(len(found)):
+    for start, some in _slices(found):
         try:
-            row = rows[i] if rows else found.slice(i, 1).to_pylist()[0]
-            yield number + i, features.decode_example(row) if features else row
-        except bad as error:
-            yield number + i, DataError(f"{row_place(source, number + i)}: a value cannot be read: {error}")
+            rows: list[Row] | None = some.to_pylist()
+        except Exception:
+            rows = None  # one by one, to find it
+        for i in range(len(some)):
+            place = number + start + i
+            try:
+                row = rows[i] if rows else some.slice(i, 1).to_pylist()[0]
+                if features:
+                    row |= features.decode_example({name: row[name] for name in features.keys() & row.keys()})
+            except Exception as error:  # such as text that is not UTF-8
+                row = DataError(f"{row_place(source, place)}: a value cannot be read: {error}")
+            yield place, row
 
 
 class _Table(NamedTuple):
-    """Rows that `datasets` read, in Arrow's stream format. `features` decode them."""
+    """Rows that `datasets` read, in Arrow's stream format. `features` decode some columns."""
 
     source: str
     number: int
     content: bytes
-    features: "datasets.Features | None"
+    features: "datasets.Features"
 
     def rows(self) -> Iterator[Numbered]:
         import pyarrow as pa
@@ -313,20 +323,27 @@ class _Table(NamedTuple):
             return _rows_of(stream.read_all(), self.number, self.source, self.features)
 
 
-def _table_parts(
-    tables: "Iterator[pa.Table]", source: str, number: int, features: "datasets.Features | None"
-) -> Iterator[_Table]:
-    """Tables in parts. `number` is the first row's."""
+def _table_parts(tables: "Iterator[pa.Table]", source: str, features: "datasets.Features") -> Iterator[_Table]:
     import pyarrow as pa
 
+    number = 1
     for table in tables:
-        size = max(1, min(_ROWS, len(table) * _BYTES // max(table.nbytes, 1)))
-        for start in range(0, len(table), size):
-            some, sink = table.slice(start, size).combine_chunks(), pa.BufferOutputStream()
+        for start, some in _slices(table.combine_chunks()):
+            sink = pa.BufferOutputStream()
             with pa.ipc.new_stream(sink, some.schema) as stream:
                 stream.write(some)
-            yield _Table(source, number, sink.getvalue().to_pybytes(), features)
-            number += len(some)
+            yield _Table(source, number + start, sink.getvalue().to_pybytes(), features)
+        number += len(table)
+
+
+def _tables(rows: "datasets.IterableDataset") -> "Iterator[pa.Table]":
+    rows, number = rows.with_format("arrow"), 0
+    try:
+        for table in rows.iter(_ROWS):
+            yield table
+            number += len(table)
+    except (ValueError, TypeError):  # also for tables whose columns differ, which it joins before it casts them
+        yield from _like_tables(rows.skip(number).iter(1))
 
 
 def _like_tables(tables: "Iterator[pa.Table]") -> "Iterator[pa.Table]":
@@ -350,20 +367,13 @@ def _like_tables(tables: "Iterator[pa.Table]") -> "Iterator[pa.Table]":
 
 def _dataset_parts(source: str, *, split: str, subset: str | None, revision: str | None) -> Iterator[_Table]:
     import datasets
-    from datasets.features.features import require_decoding
 
     try:
         rows = datasets.load_dataset(source, name=subset, split=split, revision=revision, streaming=True)
-        features = rows.features if any(map(require_decoding, (rows.features or {}).values())) else None
-        number = 0
-        tables = rows.with_format("arrow")
-        try:
-            for table in tables.iter(_ROWS):
-                yield from _table_parts(iter([table]), source, number + 1, features)
-                number += len(table)
-        except (ValueError, TypeError):  # also for tables whose columns differ, which it joins before it casts them
-            rest = _like_tables(tables.skip(number).iter(1))
-            yield from _table_parts(rest, source, number + 1, features)
+        features = datasets.Features({k: v for k, v in (rows.features or {}).items() if _holds_json(v)})
+        if rows.features:
+            rows = rows.decode(False)  # images and sound stay bytes: nothing reads them
+        yield from _table_parts(_tables(rows), source, features)
     except ConnectionError as error:
         raise DataError(
             f"{source}: no folder of that name here, and the Hub cannot be reached ({error}). Offline (HF_HUB_OFFLINE "
@@ -374,6 +384,13 @@ def _dataset_parts(source: str, *, split: str, subset: str | None, revision: str
         raise DataError(
             f"{source}: cannot be loaded with split={split!r}, subset={subset!r}, revision={revision!r}: {error}"
         ) from error
+
+
+def _holds_json(feature: Any) -> bool:
+    """Whether a column holds `datasets.Json`, which it also gives to values of unlike types."""
+    if isinstance(feature, dict):
+        return any(map(_holds_json, feature.values()))
+    return _holds_json(feature.feature) if hasattr(feature, "feature") else type(feature).__name__ == "Json"
 
 
 def _read_each_file(folder: Path) -> None:

@@ -131,8 +131,11 @@ def test_statistics_reject_what_has_no_answer():
             statistic(*arguments)
 
 
-def test_drawing_in_parts_changes_no_number(monkeypatch):
+def test_drawing_in_parts_or_keeping_the_parts_changes_no_number(monkeypatch):
     differences = np.random.default_rng(3).choice([-1.0, 0.0, 1.0], size=(3, 40))
-    whole = (bootstrap_interval(differences), sign_flip_p_value(differences[0]))
-    monkeypatch.setattr(gar.evaluation.statistics, "_VALUES_AT_ONCE", 1234)
-    assert (bootstrap_interval(differences), sign_flip_p_value(differences[0])) == whole
+    found = [(bootstrap_interval(differences), sign_flip_p_value(differences[0]))]
+    monkeypatch.setattr(gar.evaluation.statistics, "_MOST_KEPT", 0)
+    for values_at_once in (2**23, 1234):
+        monkeypatch.setattr(gar.evaluation.statistics, "_VALUES_AT_ONCE", values_at_once)
+        found.append((bootstrap_interval(differences), sign_flip_p_value(differences[0])))
+    assert found[0] == found[1] == found[2]

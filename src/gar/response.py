@@ -84,7 +84,7 @@ UNVERIFIED = Verdict(status=Status.ERROR, grade=0.0, verified=False, well_format
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Response:
-    """A policy's response to a problem, and what is known of it. `gar.reader.Reader` makes it from token ids.
+    """A policy's response to a problem, and its verdict. `gar.reader.Reader` makes it from token ids.
 
     Example: Response(text="= 7", sequence=TokenSequence(context_ids=[3], ids=[12, 7, 1], positions=[0, 1]))
     """

@@ -79,22 +79,13 @@ def look_at_problems(
             else:
                 yield (place, item, None) if isinstance(item, str) else (place, None, look(item))
 
-    def until_failure(part: Part) -> tuple[list[_Outcome], dict[str, None], DataError | None]:
-        some: list[_Outcome] = []
-        try:
-            for outcome in outcomes(part):
-                some.append(outcome)
-        except DataError as error:
-            return some, columns, error
-        return some, columns, None
-
     def found() -> Iterator[_Outcome]:
         parts = iter_parts(source, split=options.split, subset=options.subset, revision=options.revision)
         for part in parts:  # with `cores` only until a row decides the schema
             yield from outcomes(part)
             if cores and schema is not None:
                 break
-        for some, names, failure in in_processes(until_failure, parts):
+        for some, failure, names in in_processes(lambda part: (*_until_failure(outcomes(part)), columns), parts):
             columns.update(names)
             yield from some
             if failure is not None:
@@ -108,6 +99,17 @@ def look_at_problems(
         else:
             on_error(fault)
     _check_columns(source, columns, options.expert_fields)
+
+
+def _until_failure(outcomes: Iterator[_Outcome]) -> tuple[list[_Outcome], DataError | None]:
+    """The outcomes before the source cannot be read any further, and why."""
+    found: list[_Outcome] = []
+    try:
+        for outcome in outcomes:
+            found.append(outcome)
+    except DataError as error:
+        return found, error
+    return found, None
 
 
 def _check_columns(source: str, columns: Collection[str], fields: Sequence[str] | None) -> None:

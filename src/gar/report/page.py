@@ -104,7 +104,7 @@ class Report:
 
     `headline` is the verdict, `scope` is what it covers, and `notes` list what cannot be shown. `tables` has the
     tables of the summary by title, `all_runs` has a row per run, and `differing` has the settings that differ.
-    `rollout_notes` describe how the groups were drawn, and what is missing.
+    `rollout_notes` say which groups were drawn, and what is missing.
     """
 
     title: str

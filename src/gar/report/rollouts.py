@@ -37,7 +37,7 @@ _SHARE_BYTES = 24
 def browser_rollouts(runs: Sequence[Run], options: ReportOptions, max_bytes: int) -> tuple[list[ShownGroup], list[str]]:
     """Draw groups, and keep those that fit in `max_bytes` as JSON. Adds expert solutions and token shares.
 
-    Returns the groups, and notes on how they were drawn and what is missing.
+    Returns the groups, and notes that say which were drawn and what is missing.
     """
     shown: list[ShownGroup] = []
     notes: list[str] = []

@@ -83,7 +83,7 @@ def scope(tested: pd.DataFrame, num_groups: int) -> str:
 
 
 def contrast_table(contrasts: pd.DataFrame, sides: Sequence[str]) -> pd.DataFrame:
-    """The contrasts as tested, as texts. `sides` are the headings of the reference and of what is compared with it."""
+    """The contrasts as tested, as texts. `sides` names the columns of the two means, the reference first."""
     rows = []
     for row in rows_of(contrasts):
         difference, interval, p, detectable, verdict = difference_cells(row)

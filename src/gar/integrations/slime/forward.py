@@ -1,5 +1,6 @@
 """Mean gradient-activation vectors of token sequences, from passes of slime's `forward_only` or a captured pass."""
 
+import itertools
 import os
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -56,10 +57,9 @@ def sequence_means(
     num_batches = _common_number(len(batches), chunks, mpu, device)
     # 2. List them in the order of their passes, as slime's data and its schedule.
     order = [i for batch in batches for i in batch]
-    num_dummies = num_batches - len(batches)
+    num_dummies, places = num_batches - len(batches), itertools.count()
     in_order = [cut[i] for i in order] + [_DUMMY] * num_dummies
     keep = [keep_fractions[i] for i in order] + [1.0] * num_dummies
-    places = iter(range(len(in_order)))
     schedule = [[next(places) for _ in batch] for batch in [*batches, *[[0]] * num_dummies]]
     data = {
         "tokens": [_tokens(sequence, device) for sequence in in_order],
@@ -86,8 +86,7 @@ def sequence_means(
         return None, None
     # 4. Put the means back into the order of the sequences, without the dummies.
     stacked = torch.stack(stored[f"{_PREFIX}means"])
-    means = stacked.new_empty(len(order), stacked.shape[1])
-    means[order] = stacked[: len(order)]
+    means = stacked[torch.tensor(order).argsort()]
     return means[: len(responses)], means[len(responses) :]
 
 

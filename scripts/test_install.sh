@@ -46,7 +46,7 @@ use() {  # ENVIRONMENT
     export HOME=$1/home OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1
     run() { "$bin/gar" "$@" >output 2>&1 || { echo "gar $*"; cat output; exit 1; } >&2; }
     run doctor
-    run train --preset demo --trl.max_steps 2 --evaluate.num_samples 4 --records.name short
+    run train --preset demo --trl.max_steps 2 --records.name short
     test "$(grep -c gar/alignment_mean runs/short/metrics.jsonl)" = 2
     run score embedded "$root/examples/rollouts.jsonl" --out scores.parquet
     run eval run runs/short/model --benchmark arithmetic --limit 8 --samples 2 --out evaluation

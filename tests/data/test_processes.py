@@ -148,17 +148,21 @@ def test_every_kind_of_source_is_read_as_by_one_process(tmp_path: Path):
 def test_what_comes_before_damage_is_read(tmp_path: Path):
     names = [f"{i}?" for i in range(40)]
     pq.write_table(pa.table({"prompt": names, "answer": names}), tmp_path / "a.parquet", row_group_size=20)
-    content = bytearray((tmp_path / "a.parquet").read_bytes())
+    whole = (tmp_path / "a.parquet").read_bytes()
+    content = bytearray(whole)
     start = pq.ParquetFile(tmp_path / "a.parquet").metadata.row_group(1).column(0).data_page_offset
     content[start : start + 30] = b"\xff" * 30
     (tmp_path / "a.parquet").write_bytes(content)
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "train-0.parquet").write_bytes(whole)
+    (tmp_path / "b" / "train-1.parquet").write_bytes(content)
     (tmp_path / "a.csv").write_text("prompt,answer\n" + "".join(f"{name},1\n" for name in names) + '40?,"1')
     (tmp_path / "a").mkdir()
     lines = [json.dumps({"prompt": name, "answer": "1"}) + "\n" for name in names]
     (tmp_path / "a" / "train-0.jsonl").write_text("".join(lines))
     (tmp_path / "a" / "train-1.jsonl").write_text("".join(lines) + "{")
-    seen = {name: read_twice(str(tmp_path / name)) for name in ("a.parquet", "a.csv", "a")}
-    assert {name: len(each) for name, each in seen.items()} == {"a.parquet": 15, "a.csv": 41, "a": 41}
+    seen = {name: read_twice(str(tmp_path / name)) for name in ("a.parquet", "a.csv", "a", "b")}
+    assert {name: len(each) for name, each in seen.items()} == {"a.parquet": 15, "a.csv": 41, "a": 41, "b": 41}
     assert all("cannot be read" in str(each[-1]) or "train-1.jsonl:41" in str(each[-1]) for each in seen.values())
 
 
@@ -179,32 +183,40 @@ def test_rows_that_cannot_be_decoded_or_sent_are_an_error(tmp_path: Path):
 @pytest.mark.usefixtures("small_parts")
 def test_a_folder_may_hold_pictures_that_nothing_reads_and_columns_of_unlike_values(tmp_path: Path):
     texts = [f"{i}" for i in range(18)]
-    kinds = {"prompt": datasets.Value("string"), "answer": datasets.Value("string"), "picture": datasets.Image()}
-    table = pa.table({"prompt": texts, "answer": texts, "picture": [{"bytes": b"torn", "path": None}] * 18})
+    more = {"picture": datasets.Image(), "notes": datasets.Json()}
+    kinds = {"prompt": datasets.Value("string"), "answer": datasets.Value("string"), "more": datasets.List(more)}
+    torn = {"picture": {"bytes": b"torn", "path": None}, "notes": "[1]"}
+    table = pa.table({"prompt": texts, "answer": texts, "more": [[torn]] * 18})
     (tmp_path / "pictures").mkdir()
     datasets.Dataset(table).cast(datasets.Features(kinds)).to_parquet(tmp_path / "pictures" / "train.parquet")
-    (tmp_path / "unlike").mkdir()
-    lines = [{"prompt": text, "answer": text if i % 2 else [i]} for i, text in enumerate(texts)]
-    (tmp_path / "unlike" / "train.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    for name in ("pictures", "unlike"):
+    unlike = [{"prompt": text, "answer": text if i % 2 else [i]} for i, text in enumerate(texts)]
+    for name, content in {"lines.jsonl": "\n".join(map(json.dumps, unlike)), "array.json": json.dumps(unlike)}.items():
+        folder = tmp_path / Path(name).stem
+        folder.mkdir()
+        (folder / name).write_text(content)
+    for name in ("pictures", "lines", "array"):
         found = cast("list[tuple[str, Problem]]", read_twice(str(tmp_path / name)))
         assert [problem.answer for _, problem in found] == texts
+    found_rows = [row for _, row in rows.iter_rows(str(tmp_path / "pictures"))]
+    assert found_rows == [{"prompt": text, "answer": text, "more": [torn | {"notes": [1]}]} for text in texts]
     gc.collect()
 
 
 @pytest.mark.usefixtures("small_parts")
 def test_all_rows_of_a_parquet_file_are_read_though_its_footer_names_another_number(tmp_path: Path):
     path, table = tmp_path / "a.parquet", pa.table({"prompt": ["1?"] * 40, "answer": ["1"] * 40})
-    number = b"\x16\x50"  # the mark of its type, and twice 40
-    # Of the file alone, fewer. Of its only row group too, more.
-    for rows_per_group, other, expected in ((20, b"\x16\x30", 40), (40, b"\x16\x5a", 41)):
+    # The rows of a group, a number in the footer (after its type, as twice its size), and what takes its place.
+    for rows_per_group, number, other, num_found, fails in (
+        (20, b"\x16\x50", b"\x16\x30", 40, False),  # 24 in the file
+        (40, b"\x16\x50", b"\x16\x5a", 40, True),  # 45 in the file and in its only group
+        (20, b"\x16\x28", b"\x16\x0a", 10, True),  # 5 in each group
+    ):
         pq.write_table(table, path, row_group_size=rows_per_group)
         path.write_bytes(path.read_bytes().replace(number, other))
-        assert pq.ParquetFile(path).metadata.num_rows == other[1] // 2
         seen = read_twice(str(path))
-        assert len(seen) == expected
-        assert isinstance(seen[39], tuple)
-    assert "a.parquet row 41: cannot be read as Parquet: the file ends before this row" in str(seen[40])
+        assert len(seen) == num_found + fails
+        if fails:
+            assert f"row {num_found + 1}: cannot be read as Parquet: the file ends before this row" in str(seen[-1])
 
 
 @pytest.mark.usefixtures("small_parts")

@@ -1,8 +1,8 @@
 """Rows of a data source: a file, a data set on the Hub or its folder on disk.
 
-A source is read in parts of some rows, which a process may leave to its forks. Memory holds the current part, for
-Parquet and folders up to 512 rows, for one JSON array all. Every row keeps its number in the source, so that an error
-can name `anchors.jsonl:412`.
+A source is read in parts of some rows, which a process may leave to its forks. Memory holds the current part, of
+Parquet up to 512 rows, of a folder of Parquet one row group, of one JSON array all. Every row keeps its number in the
+source, so that an error can name `anchors.jsonl:412`.
 """
 
 import csv
@@ -232,10 +232,11 @@ class _ParquetReader:
         self.source = source
         # By default the whole file would be kept in memory.
         self.file = pq.ParquetFile(path, pre_buffer=False, buffer_size=2**16)
-        groups = [self.file.metadata.row_group(i) for i in range(self.file.num_row_groups)]
-        # The number in `metadata` can differ from what is read.
-        self.num_rows = sum(group.num_rows for group in groups)
-        longest = max((group.total_byte_size // group.num_rows for group in groups if group.num_rows), default=0)
+        about = self.file.metadata
+        groups = [group for i in range(about.num_row_groups) if (group := about.row_group(i)).num_rows > 0]
+        # If a damaged file has two numbers, the larger one is expected, so that no row is missing without an error.
+        self.num_rows = max(about.num_rows, sum(group.num_rows for group in groups))
+        longest = max((group.total_byte_size // group.num_rows for group in groups), default=0)
         self.size = max(1, min(_ROWS, _BYTES // max(longest, 1)))
         self._batches = self.file.iter_batches(self.size, use_threads=False)
         self._batch = next(self._batches, None)
@@ -289,9 +290,8 @@ def _slices(table: "pa.RecordBatch | pa.Table") -> "Iterator[tuple[int, pa.Recor
         yield start, table.slice(start, size)
 
 
-def _rows_of(
-    found: "pa.RecordBatch | pa.Table", number: int, source: str, features: "datasets.Features | None" = None
-) -> Iterator[Numbered]:
+def _rows_of(found: "pa.RecordBatch | pa.Table", number: int, source: str) -> Iterator[Numbered]:
+    json_types = {field.name: field.type for field in found.schema if "arrow.json" in str(field.type)}
     for start, some in _slices(found):
         try:
             rows: list[Row] | None = some.to_pylist()
@@ -301,29 +301,40 @@ def _rows_of(
             place = number + start + i
             try:
                 row = rows[i] if rows else some.slice(i, 1).to_pylist()[0]
-                if features:
-                    row |= features.decode_example({name: row[name] for name in features.keys() & row.keys()})
+                row |= {name: _without_json(row[name], kind) for name, kind in json_types.items()}
             except Exception as error:  # such as text that is not UTF-8
                 row = DataError(f"{row_place(source, place)}: a value cannot be read: {error}")
             yield place, row
 
 
+def _without_json(value: Any, kind: "pa.DataType") -> Any:
+    """A value of Arrow, with what texts of the type JSON mean. `datasets` gives it to values of unlike types."""
+    import pyarrow as pa
+
+    if value is None:
+        return None
+    if pa.types.is_struct(kind):
+        return {field.name: _without_json(value[field.name], field.type) for field in kind}
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return [_without_json(each, kind.value_type) for each in value]
+    return json.loads(value) if isinstance(kind, pa.JsonType) else value
+
+
 class _Table(NamedTuple):
-    """Rows that `datasets` read, in Arrow's stream format. `features` decode some columns."""
+    """Rows that `datasets` read, in Arrow's stream format."""
 
     source: str
     number: int
     content: bytes
-    features: "datasets.Features"
 
     def rows(self) -> Iterator[Numbered]:
         import pyarrow as pa
 
         with pa.ipc.open_stream(self.content) as stream:
-            return _rows_of(stream.read_all(), self.number, self.source, self.features)
+            return _rows_of(stream.read_all(), self.number, self.source)
 
 
-def _table_parts(tables: "Iterator[pa.Table]", source: str, features: "datasets.Features") -> Iterator[_Table]:
+def _table_parts(tables: "Iterator[pa.Table]", source: str) -> Iterator[_Table]:
     import pyarrow as pa
 
     number = 1
@@ -332,7 +343,7 @@ def _table_parts(tables: "Iterator[pa.Table]", source: str, features: "datasets.
             sink = pa.BufferOutputStream()
             with pa.ipc.new_stream(sink, some.schema) as stream:
                 stream.write(some)
-            yield _Table(source, number + start, sink.getvalue().to_pybytes(), features)
+            yield _Table(source, number + start, sink.getvalue().to_pybytes())
         number += len(table)
 
 
@@ -342,7 +353,7 @@ def _tables(rows: "datasets.IterableDataset") -> "Iterator[pa.Table]":
         for table in rows.iter(_ROWS):
             yield table
             number += len(table)
-    except (ValueError, TypeError):  # also for tables whose columns differ, which it joins before it casts them
+    except Exception:  # also for tables whose columns differ, which it joins before it casts them
         yield from _like_tables(rows.skip(number).iter(1))
 
 
@@ -370,10 +381,9 @@ def _dataset_parts(source: str, *, split: str, subset: str | None, revision: str
 
     try:
         rows = datasets.load_dataset(source, name=subset, split=split, revision=revision, streaming=True)
-        features = datasets.Features({k: v for k, v in (rows.features or {}).items() if _holds_json(v)})
         if rows.features:
             rows = rows.decode(False)  # images and sound stay bytes: nothing reads them
-        yield from _table_parts(_tables(rows), source, features)
+        yield from _table_parts(_tables(rows), source)
     except ConnectionError as error:
         raise DataError(
             f"{source}: no folder of that name here, and the Hub cannot be reached ({error}). Offline (HF_HUB_OFFLINE "
@@ -384,13 +394,6 @@ def _dataset_parts(source: str, *, split: str, subset: str | None, revision: str
         raise DataError(
             f"{source}: cannot be loaded with split={split!r}, subset={subset!r}, revision={revision!r}: {error}"
         ) from error
-
-
-def _holds_json(feature: Any) -> bool:
-    """Whether a column holds `datasets.Json`, which it also gives to values of unlike types."""
-    if isinstance(feature, dict):
-        return any(map(_holds_json, feature.values()))
-    return _holds_json(feature.feature) if hasattr(feature, "feature") else type(feature).__name__ == "Json"
 
 
 def _read_each_file(folder: Path) -> None:

@@ -1,16 +1,17 @@
 """Rows of a data source: a file, a data set on the Hub or its folder on disk.
 
 A source is read in parts of some rows, which a process may leave to its forks. Memory holds the current part, of
-Parquet up to 512 rows, of a folder of Parquet one row group, of one JSON array all. Every row keeps its number in the
+Parquet up to 512 rows, of Parquet on the Hub a row group, of one JSON array all. Every row keeps its number in the
 source, so that an error can name `anchors.jsonl:412`.
 """
 
 import csv
 import io
+import itertools
 import json
 import os
 import pickle
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Protocol
 
@@ -83,7 +84,7 @@ def iter_parts(
     if source.endswith((".jsonl", ".json")):
         yield from _json_parts(path, source)
     elif source.endswith(".parquet"):
-        yield from _parquet_parts(path, source)
+        yield from _parquet_parts([source], source)
     elif source.endswith(".csv"):
         yield from _read_parts(_csv_rows(path, source, torn_ids))
     else:
@@ -209,27 +210,34 @@ def _csv_rows(path: Path, source: str, torn_ids: Collection[str]) -> Iterator[Nu
 
 
 class _Slice(NamedTuple):
-    """Rows of a Parquet file that each process reads for itself."""
+    """Rows of a Parquet file that each process reads for itself. `first` is the number of its first one in `source`."""
 
-    reader: int
+    reading: int
+    path: str
+    source: str
+    first: int
     number: int
     size: int
 
     def rows(self) -> Iterator[Numbered]:
-        return _readers[self.reader].rows(self.number, self.number + self.size)
+        reader = _readers.get(self.reading)
+        if reader is None or reader.path != self.path:
+            reader = _readers[self.reading] = _parquet_reader(self.path, self.source, self.first)
+        return reader.rows(self.number, self.number + self.size)
 
 
+_readings = itertools.count()
 _readers: dict[int, "_ParquetReader"] = {}
-"""Those of the files that are open. A fork has them, each at the place of its parent."""
+"""Those of the files that are read now. A fork has them, each at the place of its parent."""
 
 
 class _ParquetReader:
     """Reads a Parquet file from its start. A process decodes all rows up to those it wants, which takes little time."""
 
-    def __init__(self, path: Path, source: str):
+    def __init__(self, path: str, source: str, first: int):
         import pyarrow.parquet as pq
 
-        self.source = source
+        self.path, self.source, self.first = path, source, first
         # By default the whole file would be kept in memory.
         self.file = pq.ParquetFile(path, pre_buffer=False, buffer_size=2**16)
         about = self.file.metadata
@@ -240,12 +248,12 @@ class _ParquetReader:
         self.size = max(1, min(_ROWS, _BYTES // max(longest, 1)))
         self._batches = self.file.iter_batches(self.size, use_threads=False)
         self._batch = next(self._batches, None)
-        self._first = 1
+        self._first = first
 
-    def parts(self) -> Iterator[_Slice]:
-        end = self.num_rows + 1
-        for number in range(1, end, self.size):
-            yield _Slice(id(self), number, min(self.size, end - number))
+    def parts(self, reading: int) -> Iterator[_Slice]:
+        end = self.first + self.num_rows
+        for number in range(self.first, end, self.size):
+            yield _Slice(reading, self.path, self.source, self.first, number, min(self.size, end - number))
 
     def rows(self, number: int, end: int) -> Iterator[Numbered]:
         import pyarrow as pa
@@ -256,31 +264,36 @@ class _ParquetReader:
                     self._first += len(self._batch)
                     self._batch = next(self._batches, None)
             except (pa.ArrowException, OSError) as error:
-                raise _not_parquet(self.source, self._first, error) from error
+                raise _not_parquet(self.path, self._first - self.first, error) from error
             if self._batch is None:
-                raise _not_parquet(self.source, self._first, "the file ends before this row")
+                raise _not_parquet(self.path, self._first - self.first, "the file ends before this row")
             found = self._batch.slice(number - self._first, end - number)
             yield from _rows_of(found, number, self.source)
             number += len(found)
 
 
-def _parquet_parts(path: Path, source: str) -> Iterator[_Slice]:
+def _parquet_reader(path: str, source: str, first: int) -> _ParquetReader:
     import pyarrow as pa
 
     try:
-        reader = _ParquetReader(path, source)
+        return _ParquetReader(path, source, first)
     except (pa.ArrowException, OSError) as error:
-        raise _not_parquet(source, 1, error) from error
-    _readers[id(reader)] = reader
+        raise _not_parquet(path, 0, error) from error
+
+
+def _parquet_parts(paths: Sequence[str], source: str) -> Iterator[_Slice]:
+    reading, first = next(_readings), 1
     try:
-        with reader.file:
-            yield from reader.parts()
+        for path in paths:
+            reader = _readers[reading] = _parquet_reader(path, source, first)
+            yield from reader.parts(reading)
+            first += reader.num_rows
     finally:
-        del _readers[id(reader)]
+        _readers.pop(reading, None)
 
 
-def _not_parquet(source: str, number: int, reason: object) -> DataError:
-    return DataError(f"{row_place(source, number)}: cannot be read as Parquet: {reason}")
+def _not_parquet(path: str, index: int, reason: object) -> DataError:
+    return DataError(f"{row_place(path, index + 1)}: cannot be read as Parquet: {reason}")
 
 
 def _slices(table: "pa.RecordBatch | pa.Table") -> "Iterator[tuple[int, pa.RecordBatch | pa.Table]]":
@@ -376,10 +389,13 @@ def _like_tables(tables: "Iterator[pa.Table]") -> "Iterator[pa.Table]":
         yield pa.concat_tables(found)
 
 
-def _dataset_parts(source: str, *, split: str, subset: str | None, revision: str | None) -> Iterator[_Table]:
+def _dataset_parts(source: str, *, split: str, subset: str | None, revision: str | None) -> Iterator[Part]:
     import datasets
 
     try:
+        if files := _parquet_files(source, split, subset):
+            yield from _parquet_parts(files, source)
+            return
         rows = datasets.load_dataset(source, name=subset, split=split, revision=revision, streaming=True)
         if rows.features:
             rows = rows.decode(False)  # images and sound stay bytes: nothing reads them
@@ -394,6 +410,18 @@ def _dataset_parts(source: str, *, split: str, subset: str | None, revision: str
         raise DataError(
             f"{source}: cannot be loaded with split={split!r}, subset={subset!r}, revision={revision!r}: {error}"
         ) from error
+
+
+def _parquet_files(source: str, split: str, subset: str | None) -> list[str]:
+    """The files of a folder's split, if all are Parquet. `datasets` would keep whole row groups of them in memory."""
+    import datasets
+
+    if not Path(source).is_dir():
+        return []
+    builder = datasets.load_dataset_builder(source, name=subset)
+    files = list(map(str, (builder.config.data_files or {}).get(split, ())))
+    chosen = [getattr(builder.config, name, None) for name in ("columns", "filters")]  # in its README.md
+    return files if builder.name == "parquet" and not any(chosen) and all(map(os.path.isfile, files)) else []
 
 
 def _read_each_file(folder: Path) -> None:

@@ -4,13 +4,14 @@ import gc
 import json
 import multiprocessing
 import os
+import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import datasets
 import pyarrow as pa
@@ -218,6 +219,51 @@ def test_all_rows_of_a_parquet_file_are_read_though_its_footer_names_another_num
         assert len(seen) == num_found + fails
         if fails:
             assert f"row {num_found + 1}: cannot be read as Parquet: the file ends before this row" in str(seen[-1])
+
+
+README = "---\nconfigs:\n- config_name: default\n  data_files: ['*.parquet', '[ab].parquet']\n---\n"
+DECLARED = "---\ndataset_info:\n  features: [{name: prompt, dtype: string}, {name: answer, dtype: int64}]\n---\n"
+
+
+@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # of `datasets`
+@pytest.mark.usefixtures("small_parts")
+def test_files_of_a_folder_of_parquet_may_be_listed_twice_or_differ(tmp_path: Path):
+    def answers(readme: str, **files: pa.Table) -> list[object]:
+        shutil.rmtree(tmp_path, ignore_errors=True)
+        tmp_path.mkdir()
+        (tmp_path / "README.md").write_text(readme)
+        for name, table in files.items():
+            pq.write_table(table, tmp_path / f"{name}.parquet")
+        found = read_twice(str(tmp_path))
+        raw = [row.get("answer") for _, row in rows.iter_rows(str(tmp_path))]
+        assert len(raw) == len(found)
+        return raw
+
+    texts = [str(i) for i in range(20)]
+    table = pa.table({"prompt": texts, "answer": texts})
+    assert answers(README, a=table, b=table) == 4 * texts
+    parts = [cast(Any, part) for part in rows.iter_parts(str(tmp_path))]
+    some = [part for part in parts if part.path.endswith("a.parquet")]  # as in a process that gets none of the other
+    assert [number for part in some for number, _ in part.rows()] == [*range(1, 21), *range(41, 61)]
+    rows._readers.clear()
+    assert answers(DECLARED, a=table, b=table) == 2 * list(range(20))
+    assert answers("", a=table, b=table.select(["prompt"])) == texts + 20 * [None]
+    gc.collect()
+
+
+@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # of `datasets`
+@pytest.mark.usefixtures("small_parts")
+def test_a_damaged_file_of_a_folder_of_parquet_is_named_though_an_earlier_one_cannot_be_read_either(tmp_path: Path):
+    table = pa.table({"prompt": ["1?"] * 20, "answer": ["1"] * 20})
+    for name in ("train-0", "train-1"):
+        pq.write_table(table, tmp_path / f"{name}.parquet")
+    content = bytearray((tmp_path / "train-1.parquet").read_bytes())
+    content[4:40] = b"\xff" * 36
+    (tmp_path / "train-1.parquet").write_bytes(content)
+    (tmp_path / "test.parquet").write_bytes(b"junk")
+    seen = read_twice(str(tmp_path))
+    assert len(seen) == 21
+    assert "train-1.parquet row 1: cannot be read as Parquet" in str(seen[-1])
 
 
 @pytest.mark.usefixtures("small_parts")

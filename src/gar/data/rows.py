@@ -221,7 +221,7 @@ class _Slice(NamedTuple):
 
     def rows(self) -> Iterator[Numbered]:
         reader = _readers.get(self.reading)
-        if reader is None or reader.path != self.path:
+        if reader is None or (reader.path, reader.first) != (self.path, self.first):  # a file may be listed twice
             reader = _readers[self.reading] = _parquet_reader(self.path, self.source, self.first)
         return reader.rows(self.number, self.number + self.size)
 
@@ -400,6 +400,8 @@ def _dataset_parts(source: str, *, split: str, subset: str | None, revision: str
         if rows.features:
             rows = rows.decode(False)  # images and sound stay bytes: nothing reads them
         yield from _table_parts(_tables(rows), source)
+    except DataError:
+        raise
     except ConnectionError as error:
         raise DataError(
             f"{source}: no folder of that name here, and the Hub cannot be reached ({error}). Offline (HF_HUB_OFFLINE "
@@ -413,15 +415,28 @@ def _dataset_parts(source: str, *, split: str, subset: str | None, revision: str
 
 
 def _parquet_files(source: str, split: str, subset: str | None) -> list[str]:
-    """The files of a folder's split, if all are Parquet. `datasets` would keep whole row groups of them in memory."""
-    import datasets
+    """The files of a folder's split, if it is Parquet that `datasets` would only read, with whole row groups in memory.
 
-    if not Path(source).is_dir():
+    It would change more where its README chooses columns or types, or the types of files differ.
+    """
+    import datasets
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if not any(Path(source).rglob("*.parquet")):
         return []
     builder = datasets.load_dataset_builder(source, name=subset)
     files = list(map(str, (builder.config.data_files or {}).get(split, ())))
-    chosen = [getattr(builder.config, name, None) for name in ("columns", "filters")]  # in its README.md
-    return files if builder.name == "parquet" and not any(chosen) and all(map(os.path.isfile, files)) else []
+    chosen = [getattr(builder.config, name, None) for name in ("columns", "filters", "on_bad_files")]
+    if builder.name != "parquet" or any(each not in (None, "error") for each in chosen):
+        return []
+    try:
+        schemas = [pq.read_schema(path) for path in files]
+    except (pa.ArrowException, OSError):
+        return []
+    if builder.info.features:
+        schemas.append(builder.info.features.arrow_schema)
+    return files if all(schema == schemas[0] for schema in schemas) else []
 
 
 def _read_each_file(folder: Path) -> None:

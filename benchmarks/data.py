@@ -21,6 +21,7 @@ use before, with the part that are such pages, which the kernel can take back. W
 
 import argparse
 import contextlib
+import gc
 import io
 import json
 import os
@@ -139,16 +140,23 @@ def trainer_case(name: str, folder: Path) -> dict[str, float]:
 
 def note_first_step() -> dict[str, float]:
     """Will hold the CPU seconds of this process until its first step of training."""
-    from transformers import Trainer
-
     noted: dict[str, float] = {}
-    step = Trainer.training_step
+    freeze = gc.freeze
 
-    def training_step(*args: Any, **options: Any) -> Any:
-        noted.setdefault("first_step_seconds", time.process_time())
-        return step(*args, **options)
+    def watch_steps() -> None:
+        """`gar train` calls it when it has imported the libraries."""
+        from transformers import Trainer
 
-    Trainer.training_step = training_step
+        step = Trainer.training_step
+
+        def training_step(*args: Any, **options: Any) -> Any:
+            noted.setdefault("first_step_seconds", time.process_time())
+            return step(*args, **options)
+
+        Trainer.training_step = training_step
+        freeze()
+
+    gc.freeze = watch_steps
     return noted
 
 

@@ -23,10 +23,20 @@ class GarError(Exception):
     code: str = "error"
 
     def __init__(self, message: str = "", *, code: str | None = None) -> None:
-        """The message is the only argument that the base class gets, so that the error can be pickled."""
         super().__init__(message)
         if code is not None:
             self.code = code
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies and pickles keep text and attributes, whatever arguments a class takes."""
+        number = {"errno": self.errno} if isinstance(self, OSError) else {}  # it is not among the attributes
+        return _restored, (type(self), str(self)), vars(self) | number
+
+
+def _restored(kind: type[GarError], message: str) -> GarError:
+    error = kind.__new__(kind)
+    GarError.__init__(error, message)
+    return error
 
 
 class UsageError(GarError, ValueError):

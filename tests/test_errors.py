@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 import gar
-
 from gar import errors
 from gar.errors import DataError, GarError, RecordError
 from gar.records.files import system_errors

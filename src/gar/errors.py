@@ -28,15 +28,9 @@ class GarError(Exception):
             self.code = code
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copies and pickles keep text and attributes, whatever arguments a class takes."""
+        """Copies and pickles keep text and attributes. A class with other arguments extends this."""
         number = {"errno": self.errno} if isinstance(self, OSError) else {}  # it is not among the attributes
-        return _restored, (type(self), str(self)), vars(self) | number
-
-
-def _restored(kind: type[GarError], message: str) -> GarError:
-    error = kind.__new__(kind)
-    GarError.__init__(error, message)
-    return error
+        return type(self), self.args, vars(self) | number
 
 
 class UsageError(GarError, ValueError):

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from torch import nn
 
 from gar.config import RunConfig, make_config, merge, with_template
 from gar.data.arithmetic import load_arithmetic
@@ -118,7 +119,7 @@ CHANGES: dict[Any, tuple[dict[str, Any], dict[str, Any]]] = {
         {"model.path": "a/b"},
         {"model.path": "embedded", "model.revision": "v1", "model.dtype": "bfloat16", "model.attention": "eager"},
     ),
-    lambda config: lora_config(config.adapter): (
+    lambda config: lora_config(nn.Module(), config.adapter): (
         {"adapter.rank": 4},
         {"adapter.rank": 8, "adapter.alpha": 8, "adapter.dropout": 0.1, "adapter.target_modules": ["q_proj"]},
     ),

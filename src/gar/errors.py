@@ -23,10 +23,14 @@ class GarError(Exception):
     code: str = "error"
 
     def __init__(self, message: str = "", *, code: str | None = None) -> None:
-        """The message is the only argument that the base class gets, so that the error can be pickled."""
         super().__init__(message)
         if code is not None:
             self.code = code
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies and pickles keep text and attributes. A class with other arguments extends this."""
+        number = {"errno": self.errno} if isinstance(self, OSError) else {}  # it is not among the attributes
+        return type(self), self.args, vars(self) | number
 
 
 class UsageError(GarError, ValueError):

@@ -116,7 +116,8 @@ class AdapterSettings(Settings):
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Dropout rate of the adapter's inputs in training passes. The signal is computed without dropout."""
     target_modules: tuple[str, ...] = ("all-linear",)
-    """Modules that get an adapter, by name or suffix: q_proj v_proj. all-linear: every linear layer but the LM head."""
+    """Modules that get an adapter, by name or suffix: q_proj v_proj. all-linear: every linear layer but the LM head, or
+    what PEFT takes of a mixture of experts."""
 
     @model_validator(mode="after")
     def _check_consistent(self) -> Self:

@@ -17,8 +17,8 @@ from gar.types import Status
 from gar.verify import Verifier
 from tests.integrations.conftest import SMALL, TrainerFactory
 from tests.integrations.replay import NotingTrainer
-from tests.models.test_families import LONG_ROPE, tiny
-from tests.support.autograd import largest_distance, own_means
+from tests.models.test_families import ROPES, fresh_means, tiny
+from tests.support.autograd import largest_distance
 from tests.support.errors import raises
 from tests.support.tiny import tiny_qwen3
 
@@ -88,17 +88,19 @@ def test_states_of_responses_that_trl_hides_from_attention_are_not_taken(make_tr
     assert (trainer.num_captured, sum(trainer.rows["GAR"])) == (32, truncated + anchors)
 
 
+@pytest.mark.parametrize("rope", ROPES)
 @pytest.mark.parametrize("num_iterations", [1, 2], ids=["states of sampling", "TRL's pass"])
-def test_vectors_under_long_rope_do_not_depend_on_the_batch(make_trainer: TrainerFactory, num_iterations: int):
+def test_vectors_under_rope_by_length_do_not_depend_on_the_batch(make_trainer: TrainerFactory, num_iterations, rope):
     tokenizer = load_embedded()[1]
     sizes = {"vocab_size": len(tokenizer), "eos_token_id": tokenizer.eos_token_id}
-    model = tiny("Phi3", **LONG_ROPE | sizes)
+    family, settings = ROPES[rope]
+    model = tiny(family, **settings | sizes)
     args = {"num_iterations": num_iterations, "max_completion_length": 12}
     trainer, _ = make_trainer(kind=NotingTrainer, model=copy.deepcopy(model), method="alignment-only", args=args)
     trainer.train()
     sequences, means = zip(*trainer.means, strict=True)
     assert {sequence.num_tokens > 16 for sequence in sequences} == {True, False}
-    assert largest_distance(torch.stack(means), own_means(model, sequences)) < 1e-5
+    assert largest_distance(torch.stack(means), fresh_means(model, sequences)) < 1e-5
 
 
 def test_responses_of_only_special_tokens_give_a_defined_result(make_trainer: TrainerFactory):

@@ -1,6 +1,8 @@
 """Adapters: which are trained and which rejected, their files, and the policy with, without and after one."""
 
 import json
+import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,10 +19,11 @@ from gar.models.adapters import check_adapter, lora_config, save_adapter, save_m
 from gar.models.families import find_parts
 from gar.scoring import signal_means
 from gar.settings import AdapterSettings, SignalSettings
-from tests.models.test_families import SEQUENCES, VOCAB, tiny, with_prompts
+from tests.models.test_families import FAMILIES, SEQUENCES, VOCAB, tiny, with_prompts
 from tests.models.test_load import edit, load, pickled
 from tests.support.autograd import largest_distance, own_means
 from tests.support.errors import raises
+from tests.support.processes import completed
 from tests.support.tiny import word_tokenizer
 
 IDS = torch.arange(24).reshape(2, 12)
@@ -29,7 +32,7 @@ WORDS = ["<pad>", "<eos>", "<unk>", *(chr(ord("A") + i) for i in range(VOCAB - 3
 
 def new_adapter(model: PreTrainedModel, **settings: Any) -> PeftModel:
     """An adapter without zeros, as if it was trained."""
-    config = lora_config(AdapterSettings(rank=4))
+    config = lora_config(model, AdapterSettings(rank=4))
     for name, value in settings.items():  # any field of PEFT, as in `peft_config=`
         setattr(config, name, value)
     adapted = get_peft_model(model, config)
@@ -75,7 +78,7 @@ def test_check_adapter_leaves_the_model_as_it_was_and_all_linear_spares_the_head
         check_adapter(model, settings)
         assert {name: type(module) for name, module in model.named_modules()} == modules
         assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
-    adapted = get_peft_model(model, lora_config(settings, "v1"))  # PEFT would warn of an adapter that is left
+    adapted = get_peft_model(model, lora_config(model, settings, "v1"))  # PEFT would warn of an adapter that is left
     assert adapted.peft_config["default"].revision == "v1"
     linear = {name for name, kind in modules.items() if kind is nn.Linear}
     assert set(adapted.targeted_module_names) == linear - {"lm_head"} != linear
@@ -98,6 +101,74 @@ def test_check_adapter_rejects_what_cannot_be_trained():
     check_adapter(adapted, AdapterSettings())
     with raises(ConfigError, "adapter-on-adapter"):
         check_adapter(adapted, AdapterSettings(rank=4))
+
+
+MOE = FAMILIES["Qwen3-MoE"]
+EXPERTS = {
+    ("all-linear",): {"q_proj": 4, "k_proj": 4, "v_proj": 4, "o_proj": 4, "gate_up_proj": 8, "down_proj": 4, "gate": 4},
+    ("q_proj", "gate_proj", "up_proj", "down_proj"): {"q_proj": 4, "gate_up_proj": 8, "down_proj": 4},
+    ("q_proj", "gate_up_proj", "down_proj"): {"q_proj": 4, "gate_up_proj": 4, "down_proj": 4},
+    ("experts.gate_up_proj",): {"gate_up_proj": 4},
+}
+"""Names on a mixture of experts, and the ranks of what is adapted by its last name."""
+
+
+# PEFT looks for the parameters of its own patterns among the modules.
+@pytest.mark.filterwarnings("ignore:The following .*_pattern keys did not match any:RuntimeWarning")
+@pytest.mark.parametrize("names", EXPERTS)
+def test_check_adapter_takes_the_names_of_fused_experts(names):
+    family, settings = MOE
+    model = tiny(family, **settings)
+    asked = AdapterSettings(rank=4, target_modules=names)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    config = check_adapter(model, asked, "v1")
+    assert {name: value.tolist() for name, value in before.items()} == {
+        name: value.tolist() for name, value in model.state_dict().items()
+    }
+    assert config.revision == "v1"
+    adapted = get_peft_model(model, config)
+    ranks = {}
+    for path, module in adapted.named_modules():
+        if getattr(module, "lora_A", None):
+            last = getattr(module, "parameter_name", "weight")
+            ranks[path.rpartition(".")[2] if last == "weight" else last] = module.r["default"]
+    assert ranks == EXPERTS[names]
+
+
+def test_check_adapter_rejects_names_that_a_mixture_of_experts_does_not_have():
+    family, settings = MOE
+    for names, said in (
+        (("q_proj", "gate_pro"), "Did you mean"),
+        (("gate_up_prj",), "Did you mean 'gate_up_proj'?"),
+        (("q_proj", "gate_proj"), "without also targeting up_proj"),
+    ):
+        with raises(ConfigError, "adapter.target_modules", said):
+            check_adapter(tiny(family, **settings), AdapterSettings(rank=4, target_modules=names))
+
+
+SAVED = """
+import json, sys
+from peft import get_peft_model
+from gar.models.adapters import lora_config, sort_targets
+from gar.settings import AdapterSettings
+from tests.models.test_families import FAMILIES, tiny
+family, settings = FAMILIES["Qwen3-MoE"]
+model = tiny(family, **settings)
+adapted = get_peft_model(model, lora_config(model, AdapterSettings(rank=4)))
+sort_targets(adapted)
+adapted.save_pretrained(sys.argv[1])
+"""
+
+
+def test_sort_targets_makes_the_file_of_an_adapter_the_same_in_every_process(tmp_path):
+    """The order of a set of texts follows the seed of their hashes."""
+    texts = set()
+    for seed in range(4):
+        command = [sys.executable, "-c", SAVED, str(tmp_path)]
+        completed(command, check=True, env={**os.environ, "PYTHONHASHSEED": str(seed)})
+        texts.add((tmp_path / CONFIG).read_text())
+    assert len(texts) == 1
+    assert json.loads(texts.pop())["target_parameters"] == ["down_proj", "gate.weight", "gate_up_proj"]
 
 
 @pytest.mark.parametrize("settings", [{"lora_dropout": 0.5}, {"use_dora": True}], ids=["lora", "dora"])

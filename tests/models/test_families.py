@@ -10,11 +10,12 @@ import transformers
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 from peft import LoraConfig, PromptTuningConfig, get_peft_model
-from torch import nn
+from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel, Qwen3ForCausalLM
 
 from gar.errors import ModelError
 from gar.models.families import find_parts
+from gar.response import TokenSequence
 from gar.scoring import signal_means
 from gar.settings import SignalSettings
 from tests.support.autograd import largest_distance, own_means, random_sequences
@@ -85,14 +86,31 @@ LONG = {"rope_type": "longrope", "rope_theta": 1e4, "short_factor": [1.0] * 6, "
 LONG_ROPE: dict[str, Any] = {"original_max_position_embeddings": 16, "rope_parameters": LONG}
 
 
-def test_a_long_sequence_leaves_the_frequencies_of_the_others_alone():
-    """LongRoPE turns a whole batch by its longest row. A sequence counts whole, though a pass may need less of it."""
-    shapes = [(4, n, range(1, m)) for n, m in ((12, 12), (13, 13), (13, 10), (11, 11), (20, 20))]
-    sequences, model = random_sequences(VOCAB, shapes), tiny("Phi3", **LONG_ROPE)
-    assert (
-        largest_distance(signal_means(find_parts(model), sequences, SignalSettings()), own_means(model, sequences))
-        < 5e-6
-    )
+DYNAMIC_ROPE: dict[str, Any] = {
+    "max_position_embeddings": 16,
+    "rope_parameters": {"rope_type": "dynamic", "factor": 4.0, "rope_theta": 1e4},
+}
+ROPES = {"longrope": ("Phi3", LONG_ROPE), "dynamic": ("Qwen2", DYNAMIC_ROPE)}
+"""Rotary embeddings that turn a whole batch by its longest row."""
+
+
+def fresh_means(model: PreTrainedModel, sequences: list[TokenSequence]) -> Tensor:
+    """`own_means`, each of a copy of a model that made no pass: dynamic frequencies outlast theirs."""
+    return torch.cat([own_means(model, [sequence]) for sequence in sequences])
+
+
+@pytest.mark.parametrize("name", ROPES)
+def test_a_long_sequence_leaves_the_frequencies_of_the_others_alone(name):
+    """A sequence counts whole, though a pass may need less of it. Lengths around the original one, 16."""
+    lengths = ((12, 12), (13, 13), (13, 10), (11, 11), (20, 20), (12, 5), (20, 18), (16, 9), (16, 16))
+    sequences = random_sequences(VOCAB, [(4, n, range(1, m)) for n, m in lengths])
+    family, settings = ROPES[name]
+    expected, model = fresh_means(tiny(family, **settings), sequences), tiny(family, **settings)
+    parts = find_parts(model)
+    for _ in range(2):
+        assert largest_distance(signal_means(parts, sequences, SignalSettings()), expected) < 5e-6
+        model(input_ids=torch.arange(50)[None])  # a pass of somebody else's between, and another order
+        sequences, expected = sequences[::-1], expected.flip(0)
 
 
 @pytest.fixture

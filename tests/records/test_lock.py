@@ -1,18 +1,27 @@
 """One writer at a time: processes that end, are killed, or race."""
 
+import errno
+import fcntl
 import os
 import signal
+import stat
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from gar.errors import LockedError
-from gar.records import write_atomic
+from gar.config import make_config
+from gar.errors import LockedError, RecordError
+from gar.records import open_run, write_atomic
+from gar.records.files import sync
 from gar.records.lock import writer_lock
+from gar.train.checks import check_before_loading
 from tests.support.errors import raises
 from tests.support.processes import SECONDS, completed, running
+from tests.support.runs import begun_run
 
 HOLD = """
 import sys, time
@@ -137,3 +146,62 @@ def test_what_lies_under_the_temporary_name_is_replaced_and_never_followed(tmp_p
         write_atomic(path, b"new")
         assert (path.read_bytes(), other.read_bytes()) == (b"new", b"of the user")
         assert not os.path.lexists(partial)
+
+
+@contextmanager
+def refusing(monkeypatch: pytest.MonkeyPatch, number: int) -> Iterator[None]:
+    """A file system that answers locks and flushes of folders with this error."""
+    flush = os.fsync
+
+    def refuse(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fcntl, "flock", refuse)
+        patch.setattr(os, "fsync", lambda file: refuse() if stat.S_ISDIR(os.fstat(file).st_mode) else flush(file))
+        yield
+
+
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK, errno.EINVAL])
+def test_a_file_system_without_locks_is_one_sentence_and_a_setting_goes_on_without(tmp_path, monkeypatch, number):
+    config = make_config({"records": {"output_dir": str(tmp_path / "runs" / "new")}})
+
+    def write() -> None:
+        with writer_lock(tmp_path):
+            folder = begun_run(tmp_path, "run")
+            folder.append_metrics({"step": 1})
+            with folder.new_folder("model") as staged:
+                (staged / "weights").write_text("1")
+            assert folder.manifest.faults() == []
+
+    def lock() -> None:
+        with writer_lock(tmp_path / "file"):
+            pass
+
+    with refusing(monkeypatch, number):
+        for use in (write, lock, lambda: write_atomic(tmp_path / "file", b""), lambda: check_before_loading(config)):
+            with raises(RecordError, "no-locks", "no file locks", "damage", "GAR_WITHOUT_LOCKS=1") as caught:
+                use()
+            assert str(caught.value).count(". ") == 0
+        assert [*tmp_path.glob("[!.]*")] == []
+        monkeypatch.setenv("GAR_WITHOUT_LOCKS", "1")
+        check_before_loading(config)
+        lock()
+        write()
+    assert open_run(tmp_path / "run").metrics == [{"step": 1}]
+
+
+@pytest.mark.parametrize("number", [errno.EINVAL, errno.ENOTSUP, errno.EBADF])
+def test_sync_ignores_a_file_system_that_flushes_no_folders_and_nothing_else(tmp_path, monkeypatch, number):
+    write_atomic(tmp_path / "file", b"")
+
+    def refuse(file: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    sync(tmp_path)
+    with raises(RecordError, "record", "file: cannot be written"):
+        sync(tmp_path / "file")
+    number = errno.EIO
+    with raises(RecordError, "record", "cannot be written"):
+        sync(tmp_path)

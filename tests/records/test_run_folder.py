@@ -283,7 +283,7 @@ def test_run_folder_on_a_full_disk_keeps_what_was_written(run):
         (lambda: run.write_json("evaluation/before.json", {"text": noise}), "before.json"),
         (lambda: [run.append_metrics({"step": i, "text": noise[:3000]}) for i in range(2, 99)], "metrics.jsonl"),
     ):
-        with raises(RecordError, "record", f"{name}: ", "Nothing was lost: ") as caught, full_disk():
+        with raises(RecordError, "record", f"{name}: ", "What was written before is intact.") as caught, full_disk():
             write()
         assert caught.value.errno == errno.EFBIG
     after = contents(run.path)

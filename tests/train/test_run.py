@@ -30,7 +30,8 @@ from gar.models.embedded import load_embedded
 from gar.models.load import load_policy
 from gar.records import RunFolder, open_run
 from gar.records.checkpoints import find_checkpoint, seal_checkpoint
-from gar.records.manifest import DamageError
+from gar.records.files import write_atomic
+from gar.records.manifest import DamageError, Manifest
 from gar.settings import ModelSettings
 from gar.train.inputs import RunInputs, show
 from gar.train.resume import resume_point, resumed_config, status_of
@@ -231,6 +232,16 @@ def test_records_stay_until_the_checkpoint_is_loaded(trained, capsys):
     before = contents(trained.path, *ended)
     status, said = resumed(trained, capsys)
     assert (status, "checkpoint-4: cannot be loaded: " in said) == (1, True)
+    assert contents(trained.path, *ended) == before
+
+
+def test_a_resume_without_room_for_its_first_write_cuts_nothing(trained, capsys, monkeypatch):
+    trained.append_metrics({"step": 5, "reward": 0.5})
+    ended = ("run.json", "manifest.jsonl")
+    before = contents(trained.path, *ended)
+    monkeypatch.setattr(Manifest, "replace", lambda *_: write_atomic("/proc/none/run.json", b""))
+    status, said = resumed(trained, capsys)
+    assert (status, "What was written before is intact." in said) == (1, True)
     assert contents(trained.path, *ended) == before
 
 

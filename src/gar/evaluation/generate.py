@@ -27,6 +27,7 @@ from gar.models.generate import Sampling, generate_responses
 from gar.models.load import load_policy
 from gar.reader import context_of, special_ids, without_trailing_special
 from gar.records.checkpoints import check_saved_model
+from gar.records.lock import has_locks
 from gar.response import Response, TokenSequence
 from gar.scoring.model import choose_device, tokenizer_hash, weights_hash
 from gar.types import Tags
@@ -143,6 +144,7 @@ def generate(job: GenerateJob, sets: Sequence[EvaluationSet], say: Say = lambda 
     for each, folder in zip(sets, folders, strict=True):
         if not job.overwrite:
             folder.output.refuse_other(each.identity)  # before a model is loaded
+    has_locks(out)
     engine = ENGINES[job.backend](job)
     for each, folder in zip(sets, folders, strict=True):
         with folder.alone():

@@ -1,5 +1,6 @@
 """PEFT adapters (an optional dependency): configure, check, load, save and merge them."""
 
+import copy
 import json
 import warnings
 from collections.abc import Iterable, Iterator
@@ -39,48 +40,58 @@ def num_embeddings(model: Any) -> int:
     return (embeddings if adapter is None else adapter.get_base_layer()).num_embeddings
 
 
-def lora_config(settings: AdapterSettings, revision: str | None = None) -> Any:
-    """The `peft.LoraConfig` of a new adapter, which stores the base model's `revision`. None without a rank."""
+def lora_config(model: Any, settings: AdapterSettings, revision: str | None = None) -> Any:
+    """The `peft.LoraConfig` of a new adapter, which stores the base model's `revision`. None without a rank.
+
+    Names of fused experts, which are parameters of a module, become `target_parameters`.
+    """
     if settings.rank is None:
         return None
-    all_linear = settings.target_modules == ("all-linear",)
+    names, modules, fused = settings.target_modules, _modules(model), _fused_experts(model)
+    experts = [name for name in names if not _is_end(name, modules) and _is_end(name, fused)]
     return import_peft().LoraConfig(
         task_type="CAUSAL_LM",
         r=settings.rank,
         lora_alpha=settings.alpha,
         lora_dropout=settings.dropout,
-        target_modules="all-linear" if all_linear else list(settings.target_modules),
+        target_modules="all-linear" if names == ("all-linear",) else [name for name in names if name not in experts],
+        target_parameters=experts or None,
         revision=revision,
     )
 
 
-def check_adapter(model: Any, settings: AdapterSettings) -> None:
-    """Reject an adapter that cannot be trained or merged. A new one is put on the model and removed again."""
-    config = lora_config(settings)
+def check_adapter(model: Any, settings: AdapterSettings, revision: str | None = None) -> Any:
+    """Reject an adapter that cannot be trained or merged. A new one is put on the model and removed again.
+
+    Returns:
+        Its `lora_config`.
+    """
+    config = lora_config(model, settings, revision)
     if config is None:
         if is_adapted(model):
             _check_parts(model)
-        return
+        return None
     if is_adapted(model):
         raise ConfigError(
             "adapter.rank asks for a new adapter, but the model in model.path is one already. Leave adapter.rank out "
             "to continue its training, or merge it first: a run leaves the merged model in RUN/model.",
             code="adapter-on-adapter",
         )
-    _check_names(model, settings)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # they are shown when the trainer adds the adapter
-            adapted = import_peft().get_peft_model(model, config)
+            _check_names(model, config)
+            adapted = import_peft().get_peft_model(model, copy.deepcopy(config))
     except ValueError as error:
+        if isinstance(error, ConfigError):
+            raise
         reason = " ".join(str(error).split())[:200]
-        raise ConfigError(
-            f"PEFT rejects the adapter section (it expects linear layers): {reason}", code="adapter.target_modules"
-        ) from error
+        raise ConfigError(f"PEFT rejects the adapter section: {reason}", code="adapter.target_modules") from error
     try:
         _check_parts(adapted)
     finally:
         adapted.unload()
+    return config
 
 
 def _check_parts(model: Any) -> None:
@@ -96,15 +107,38 @@ def _check_parts(model: Any) -> None:
         )
 
 
-def _check_names(model: Any, settings: AdapterSettings) -> None:
-    """Check that every name matches. PEFT is satisfied if one does."""
-    known = [name for name, _ in model.named_modules()]
-    for name in () if settings.target_modules == ("all-linear",) else settings.target_modules:
-        if not any(f".{path}".endswith("." + name) for path in known):
+def _check_names(model: Any, config: Any) -> None:
+    """Check that every name matches. PEFT is satisfied if one does.
+
+    PEFT maps the names that fused experts had as modules (gate_proj, up_proj) to parameters first.
+    """
+    from peft.utils.transformers_weight_conversion import convert_peft_config_for_transformers
+
+    if config.target_modules == "all-linear":
+        return
+    mapped, known = copy.deepcopy(config), _modules(model)
+    convert_peft_config_for_transformers(mapped, model, conversions=None)
+    for name in sorted(mapped.target_modules):
+        if not _is_end(name, known):
+            near = _nearest(name, [*known, *_fused_experts(model)])
             raise ConfigError(
-                f"adapter.target_modules: nothing in {type(model).__name__} is called '{name}'.{_nearest(name, known)}",
+                f"adapter.target_modules: nothing in {type(model).__name__} is called '{name}'.{near}",
                 code="adapter.target_modules",
             )
+
+
+def _modules(model: Any) -> list[str]:
+    return [name for name, _ in model.named_modules()]
+
+
+def _fused_experts(model: Any) -> list[str]:
+    """Names of parameters that hold the weights of all experts of a layer: [experts, rows, columns]."""
+    return [name for name, parameter in model.named_parameters() if parameter.dim() == 3]
+
+
+def _is_end(name: str, paths: Iterable[str]) -> bool:
+    """Whether one of the dotted paths ends in this name."""
+    return any(f".{path}".endswith(f".{name}") for path in paths)
 
 
 def _nearest(name: str, paths: Iterable[str]) -> str:
@@ -189,10 +223,11 @@ def load_adapter(base: Any, files: AdapterFiles) -> Any:
 
 
 def sort_targets(model: Any) -> None:
-    """Sort the names of adapted modules: the order of PEFT's set differs from process to process."""
+    """Sort the names of what is adapted: the order of PEFT's sets differs from process to process."""
     for config in getattr(model, "peft_config", {}).values():
-        if isinstance(config.target_modules, set):
-            config.target_modules = sorted(config.target_modules)
+        for name, value in vars(config).items():
+            if isinstance(value, set):
+                setattr(config, name, sorted(value))
 
 
 def save_adapter(model: Any, tokenizer: Any, folder: Path) -> None:

@@ -17,6 +17,7 @@ from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
 from gar.errors import ModelError
+from gar.models.rope import RopeLengths
 
 _PROBE_TOKENS = 4
 
@@ -61,11 +62,9 @@ class ModelParts:
         return self.head.weight.device
 
     @property
-    def switch_length(self) -> float:
-        """LongRoPE (Phi-3-128k) computes all rows of a pass by other frequencies if it is longer. Else infinity."""
-        config = getattr(self.backbone, "config", None)
-        rope = getattr(config, "rope_parameters", None) or {}
-        return rope["original_max_position_embeddings"] if rope.get("rope_type") == "longrope" else torch.inf
+    def rope(self) -> RopeLengths:
+        """Which lengths of a pass have the same frequencies."""
+        return RopeLengths.of(getattr(self.backbone, "config", None))
 
     def gathered(self) -> "ModelParts":
         """The same parts with the current head, whole on this rank, so that ranks may then do different work.

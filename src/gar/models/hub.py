@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from gar.errors import ModelError, did_you_mean, first_line
 from gar.models.embedded import model_path
+from gar.reader import stretched_context
 
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+|[\w.-]+")
 _FILES = ("config.json", "adapter_config.json", "tokenizer_config.json")
@@ -106,8 +107,9 @@ def context_before_loading(name: str, revision: str | None = None) -> int | None
         config = json.loads(Path(file).read_text(encoding="utf-8"))
     except ValueError:
         return None  # transformers explains it
-    length = config.get("text_config", config).get("max_position_embeddings")
-    return length if isinstance(length, int) else None
+    config = config.get("text_config", config)
+    length, rope = config.get("max_position_embeddings"), config.get("rope_parameters") or config.get("rope_scaling")
+    return stretched_context(length, rope) if isinstance(length, int) else None
 
 
 def _nearest(name: str) -> str:

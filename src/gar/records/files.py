@@ -30,6 +30,9 @@ _HINTS = {
     errno.EACCES: _DENIED, errno.EPERM: _DENIED, errno.EROFS: _DENIED,
 }  # fmt: skip # one cause a line
 
+_UNSUPPORTED = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL, errno.EBADF, errno.ENOLCK}
+"""What a file system answers that cannot lock a file or flush a folder: some of Lustre, NFS and FUSE."""
+
 Checked = TypeVar("Checked")
 _adapter = cache(TypeAdapter)
 
@@ -70,7 +73,7 @@ def _locked(partial: Path, path: Path) -> Iterator[IO[bytes]]:
             partial.unlink()  # a link or a pipe: writing there would write somewhere else
         with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o666), "wb") as file:
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                take_lock(file, path)
             except BlockingIOError:
                 raise LockedError(f"{path} is being written by another process. Wait for it, or end it.") from None
             if os.path.lexists(partial) and os.path.samestat(os.fstat(file.fileno()), os.lstat(partial)):
@@ -78,6 +81,29 @@ def _locked(partial: Path, path: Path) -> Iterator[IO[bytes]]:
                 yield file
                 return
         # Another process has just published what was opened here. Open a new one.
+
+
+def take_lock(file: IO[bytes], path: Path) -> bool:
+    """Lock an open file. False if its file system has no locks and `GAR_WITHOUT_LOCKS` is 1.
+
+    Raises:
+        BlockingIOError: Another process holds the lock.
+        RecordError: The file system has no locks. Names `path`.
+    """
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno not in _UNSUPPORTED:
+            raise
+        if os.environ.get("GAR_WITHOUT_LOCKS") != "1":
+            raise RecordError(
+                f"{path}: this file system has no file locks ({error.strerror}), so two commands that write to one "
+                "folder would damage each other's files: choose another folder, or set GAR_WITHOUT_LOCKS=1 and start "
+                "one command at a time.",
+                code="no-locks",
+            ) from error
+        return False
+    return True
 
 
 def write_atomic(path: str | Path, content: bytes | str) -> None:
@@ -117,6 +143,9 @@ def sync(path: Path) -> None:
         handle = os.open(path, os.O_RDONLY)
         try:
             os.fsync(handle)
+        except OSError as error:
+            if error.errno not in _UNSUPPORTED or not path.is_dir():  # some file systems flush no folders
+                raise
         finally:
             os.close(handle)
 
@@ -259,7 +288,7 @@ def system_errors(path: str | Path, done: str) -> Iterator[None]:
     except OSError as error:
         code, text = error.errno or 0, " ".join(str(error).split())
         reason = f"{error.strerror} ({errno.errorcode[code]})" if code in errno.errorcode else text
-        intact = "Nothing was lost: what was written before is intact." if done == "written" else ""
+        intact = "What was written before is intact." if done == "written" else ""
         parts = (f"{path}: cannot be {done}: {reason}.", intact, _HINTS.get(code, ""))
         failure = RecordError(" ".join(part for part in parts if part))
         failure.errno = error.errno

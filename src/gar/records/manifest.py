@@ -63,7 +63,11 @@ class DamageError(RecordError):
 
     def __init__(self, folder: Path, fault: Fault) -> None:
         super().__init__(f"{folder}: {fault}. Was it edited, cut off or copied here? Put it back, or make it again.")
-        self.fault = fault
+        self.folder, self.fault = folder, fault
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies and pickles are made of the same arguments."""
+        return type(self), (self.folder, self.fault), super().__reduce__()[2]
 
 
 def fault_of(name: str, error: Exception, unknown: str = "") -> Fault:

@@ -11,6 +11,7 @@ from gar.data.sources import check_hub, check_source
 from gar.errors import ConfigError, DataError, GarError, ModelError, RecordError
 from gar.integrations.trl.fields import check_fields, check_trackers, missing_packages
 from gar.models.hub import check_model_name, context_before_loading
+from gar.records.lock import has_locks
 from gar.settings import EMBEDDED_TASKS
 from gar.train.upload import check_upload
 from gar.verify.verifier import custom_grader
@@ -72,11 +73,14 @@ def _check_verifier(config: RunConfig) -> None:
 
 
 def _check_output(config: RunConfig) -> None:
-    """Whether a run folder can be made. Makes and removes a folder in the nearest parent that exists."""
+    """Whether a run folder can be made, and its files locked. Tries it in the nearest parent that exists."""
     path = Path(config.records.output_dir).absolute()
     there = next(parent for parent in (path, *path.parents) if parent.exists())
     try:
         tempfile.TemporaryDirectory(dir=there, prefix=".gar-").cleanup()
+        has_locks(path)
+    except RecordError:
+        raise
     except OSError as error:
         raise RecordError(
             f"{path}: no run folder can be made here ({error.strerror}). Choose another --records.output_dir."

@@ -28,7 +28,7 @@ from gar.evaluation.preflight import preflight, render
 from gar.integrations.trl.arguments import check_problems, sampling_of
 from gar.integrations.trl.ranks import is_main, on_main
 from gar.methods import METHODS
-from gar.models.adapters import check_adapter, lora_config
+from gar.models.adapters import check_adapter
 from gar.models.generate import Sampling, check_prompt_lengths
 from gar.models.load import load_policy
 from gar.reader import Reader, context_of
@@ -68,7 +68,6 @@ class RunInputs:
             raise ConfigError("trl.max_completion_length must be a number, got null")
         self._max_new_tokens: int = arguments.max_completion_length
         self._template = cast("dict[str, Any] | None", arguments.chat_template_kwargs)
-        self.adapter = lora_config(config.adapter, config.model.revision)
         self._tags = config.verify.tags
         self.verifier = Verifier.from_settings(config.verify)
         method = METHODS[config.method]
@@ -85,7 +84,7 @@ class RunInputs:
             say(f"[yellow]Note: {note}[/]")
         self.model, self.tokenizer = load_policy(config.model)
         """The policy. In a run with an adapter, `gar.train.run` replaces it by the model with the adapter."""
-        check_adapter(self.model, config.adapter)
+        self.adapter = check_adapter(self.model, config.adapter, config.model.revision)
         self.reader = Reader.from_settings(
             self.tokenizer,
             shaping.signal,

@@ -294,8 +294,8 @@ class _Run:
 
     def _callback(self, folder: RunFolder, found: FoundCheckpoint | None) -> RunCallback:
         def drop_later_records() -> None:
+            folder.update_run(status="running")  # first: if the disk has no room for it, nothing is cut
             folder.cut(found.step if found else 0)
-            folder.update_run(status="running")
 
         def card(steps: int) -> str:
             from gar.analysis.card import checkpoint_card

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from gar.models.families import ModelParts
+from gar.models.rope import RopeLengths
 from gar.reader import Reader
 from gar.records import RolloutRecord
 from gar.records.rollouts import response_record
@@ -99,11 +100,12 @@ class RolloutBatch:
         further[:, column] = 0.0
         self.own_rewards, self.further_rewards = own, further.nansum(dim=1)
 
-    def attended(self, attention_mask: Tensor, switch_length: float) -> list[bool]:
+    def attended(self, attention_mask: Tensor, rope: RopeLengths) -> list[bool]:
         """Which responses a pass reads completely, since TRL may hide truncated ones, and by their own frequencies."""
-        lengths = torch.tensor([response.sequence.num_tokens for response in self.responses])
-        alike = (lengths > switch_length) == (attention_mask.shape[1] > switch_length)
-        return (alike & (attention_mask.sum(1).cpu() == lengths)).tolist()
+        lengths = [response.sequence.num_tokens for response in self.responses]
+        whole = (attention_mask.sum(1).cpu() == torch.tensor(lengths)).tolist()
+        width = attention_mask.shape[1]
+        return [read and rope.fits(length, width) for read, length in zip(whole, lengths, strict=True)]
 
     def take_hidden(
         self,

@@ -297,7 +297,7 @@ class GARTrainer(ResumableTrainer):
         )
         hidden = states.stacked(len(batch), max(map(len, completion_ids)))
         width = max(map(len, prompt_ids)) + max(map(len, completion_ids))
-        if hidden is not None and token_mask is None and width <= self._states.policy.switch_length:
+        if hidden is not None and token_mask is None and self._states.policy.rope.fits(0, width):
             with self._timer.part("gar"):
                 batch.take_hidden(self._states.policy, self.shaping.signal, 1, hidden)
         return generated
@@ -327,7 +327,7 @@ class GARTrainer(ResumableTrainer):
             return compute()
         parts, first_column = self._states.policy.gathered(), input_ids.shape[1] - logits_to_keep
         take = partial(batch.take_hidden, parts, self.shaping.signal, first_column)
-        timed = self._timer.part("gar")(partial(take, attended=batch.attended(attention_mask, parts.switch_length)))
+        timed = self._timer.part("gar")(partial(take, attended=batch.attended(attention_mask, parts.rope)))
         with capture_hidden(parts.backbone, timed):
             return compute()
 

@@ -2,7 +2,7 @@
 
     python examples/add_an_engine.py [--steps 30] [--method gar-grpo]
 
-The engine is the loop of plain_pytorch_loop.py: its sampler, its loss. docs/scoring.md goes through `finished_step`.
+The engine is the loop of plain_pytorch_loop.py: its sampler, its loss. docs/which-engine.md explains `finished_step`.
 """
 
 import argparse

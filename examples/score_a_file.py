@@ -1,27 +1,26 @@
 """Score a file of rollouts, and see which tokens bring a response close to its expert solution.
 
-    python examples/score_a_file.py [FILE.jsonl]
+    python examples/score_a_file.py [FILE.jsonl] [--model MODEL] [--out SCORES.jsonl]
 
 Prints every response's alignment, bonus, reward and advantage, then the response with the largest alignment token by
 token: each token's share, in a terminal green if positive and red if negative. The shares add up to the alignment.
 Takes a few seconds on a CPU, without a network.
 
 A line of the file holds a problem and all responses to it: id, prompt, responses, answer, expert_solution. The embedded
-model wrote the default, `examples/rollouts.jsonl`. For your own model replace `load_embedded` by
-`AutoModelForCausalLM.from_pretrained`. For large files, other column names and broken lines use `gar score`.
+model wrote the default, `examples/rollouts.jsonl`. MODEL is a folder or a Hub id.
 """
 
 import argparse
 import json
-import os
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
-
-os.environ.setdefault("HF_HUB_OFFLINE", "1")
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from gar import GARScorer, ResponseGroup, ResponseScore
 from gar.models import load_embedded
@@ -29,6 +28,10 @@ from gar.verify import Verifier
 
 ROLLOUTS = Path(__file__).with_name("rollouts.jsonl")
 CELLS_PER_LINE = 8
+
+
+def load(name: str) -> tuple[Any, Any]:
+    return AutoModelForCausalLM.from_pretrained(name), AutoTokenizer.from_pretrained(name)
 
 
 def read_groups(path: Path) -> list[ResponseGroup]:
@@ -92,10 +95,19 @@ def _style(share: float | None, strongest: float) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", type=Path, nargs="?", default=ROLLOUTS)
-    groups = read_groups(parser.parse_args().file)
+    parser.add_argument("--model", default="embedded", help="a folder or a Hub id")
+    parser.add_argument("--format", default="think-answer", help="of the responses: think-answer, boxed or none")
+    parser.add_argument("--score-all", action="store_true", help="also responses that can earn no bonus")
+    parser.add_argument("--out", type=Path, help="write a line of JSON for each response")
+    options = parser.parse_args()
+    groups = read_groups(options.file)
 
-    with Verifier() as verifier:
-        scores = GARScorer(*load_embedded(), verifier=verifier).score(groups, tokens=True)
+    policy, tokenizer = load_embedded() if options.model == "embedded" else load(options.model)
+    with Verifier(format=options.format) as verifier:
+        scorer = GARScorer(policy, tokenizer, verifier=verifier, score_all=options.score_all)
+        scores = scorer.score(groups, tokens=True)
+    if options.out:
+        options.out.write_text("".join(json.dumps(asdict(score)) + "\n" for score in scores))
 
     console = Console()
     console.print(score_table(scores))

@@ -209,7 +209,6 @@ TRIGGERS: dict[str, Callable[[], object]] = {
     "no file to check": partial(command, "data", "check", "missing.jsonl"),
     "no run to resume": partial(command, "train", "--resume", "missing"),
     "no preset": partial(command, "train", "--preset", "dmo"),
-    "no file to score": partial(command, "score", "embedded", "missing.jsonl"),
 }
 
 

@@ -83,7 +83,6 @@ def test_main_answers_on_stdout_and_explains_on_stderr(capsys):
         (["train", "nosuch.yaml"], 1, "", "gar train: nosuch.yaml: "),
         (["report", "--out", "a.html"], 2, "", "gar report: name a run folder"),
         (["data", "check"], 2, "", "SOURCE"),
-        (["score", "embedded"], 2, "", "FILE"),
     ):
         try:
             ended = main(arguments)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import gar.train.run
-from gar.cli import arguments, compare, report, score
+from gar.cli import arguments, compare, report
 from gar.cli.arguments import parse
 from gar.cli.main import main
 from tests.docs.pages import PAGES, ROOT, Command, shown_commands
@@ -43,7 +43,7 @@ def stopped(monkeypatch):
     for name in ("train", "dry_run", "resume"):
         monkeypatch.setattr(gar.train.run, name, stopping(lambda *_, **__: None))
     monkeypatch.setattr(argparse.ArgumentParser, "parse_args", stopping(argparse.ArgumentParser.parse_args))
-    for module in (arguments, compare, report, score):
+    for module in (arguments, compare, report):
         monkeypatch.setattr(module, "parse", stopping(parse))
     monkeypatch.setattr("gar.train.checks.check_before_loading", lambda config: None)  # files that pages only name
     monkeypatch.setattr("gar.train.resume.unfinished_run", lambda path: None)

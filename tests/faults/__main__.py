@@ -42,14 +42,13 @@ import gar.comparison.compare
 import gar.evaluation.evaluate
 import gar.evaluation.generate
 import gar.report.build
-import gar.scoring.files
 import gar.train.run  # noqa: F401  every fork of training runs it
 from gar.data.arithmetic import load_arithmetic
 from tests.faults import jobs
 from tests.faults.lab import Lab, Try, Verdict, run_whole, verdicts
 from tests.faults.plan import PLAN, tries
 
-SAMPLE = ("kill train", "damage, then resume", "kill score", "kill eval", "kill compare")
+SAMPLE = ("kill train", "damage, then resume", "kill eval", "kill compare")
 """Kinds of which `make test-slow` does the middle try."""
 
 

@@ -60,17 +60,6 @@ def _train(name: str, *flags: str) -> Job:
     )
 
 
-def _write_responses(folder: Path) -> None:
-    """Five problems with three responses each: the expert's, a worse one, and one without an answer."""
-    rows = []
-    for problem in load_arithmetic("test")[:5]:
-        right = problem.anchors[0].text
-        responses = [right, right.replace("<answer>", "<answer>1"), right[: len(right) // 2]]
-        row = {"prompt": problem.prompt, "answer": problem.answer, "expert_solution": right, "responses": responses}
-        rows.append(json.dumps(row) + "\n")
-    (folder / "responses.jsonl").write_text("".join(rows))
-
-
 def _write_comparison(folder: Path) -> None:
     base = _TINY | {"trl": _TINY["trl"] | {"max_steps": 2, "save_steps": 1}}
     base["evaluate"] = _TINY["evaluate"] | {"eval_on_start": False}
@@ -98,10 +87,6 @@ TRAIN_RARE = _train("train-rare", "--trl.save_steps", "100")
 TRAIN_ONE = _train("train-keep-one", "--trl.save_total_limit", "1")
 TRAIN_LORA = _train("train-lora", "--adapter.rank", "4")
 TRAIN_GRADED = _train("train-graded", "--verify.verifier", "tests.faults.grader:grade")
-_SCORE = ("score", "embedded", "responses.jsonl", "--window", "3", "--out")
-SCORE = _again("score", _write_responses, *_SCORE, "scores.jsonl")
-SCORE_PARQUET = _again("score-parquet", _write_responses, *_SCORE, "scores.parquet")
-SCORE_OVERWRITE = _again("score-overwrite", _write_responses, *_SCORE, "scores.jsonl", "--overwrite")
 EVAL = _again(
     "eval", lambda folder: None,
     *("eval", "run", "embedded", "--benchmark", "arithmetic,arithmetic-harder", "--limit", "4", "--samples", "3"),
@@ -136,9 +121,6 @@ PAIRS = (
           second="B{prompt}{beginning}"),
     _pair("page", "train", "report", _RUN, "--out", "report.html", "--max-rollouts", first="8", second="4"),
 )  # fmt: skip
-_JOBS = (
-    *(TRAIN, TRAIN_RARE, TRAIN_ONE, TRAIN_LORA, TRAIN_GRADED, SCORE, SCORE_PARQUET, SCORE_OVERWRITE, EVAL, COMPARE),
-    *(REPORT, TABLE),
-)
+_JOBS = (*(TRAIN, TRAIN_RARE, TRAIN_ONE, TRAIN_LORA, TRAIN_GRADED, EVAL, COMPARE, REPORT, TABLE),)
 ALL = {job.name: job for job in (*_JOBS, *(job for pair in PAIRS for job in pair))}
 """A job that begins with a copy comes after the one that it copies."""

@@ -198,7 +198,6 @@ PLAN: dict[str, list[Callable[..., Iterator[Try]]]] = {
     ],
     "disk full": [
         partial(full_disks, job=jobs.TRAIN, number=5),
-        partial(full_disks, job=jobs.SCORE, number=4),
         partial(full_disks, job=jobs.EVAL, number=4),
     ],
     "signals": [signals],
@@ -207,16 +206,10 @@ PLAN: dict[str, list[Callable[..., Iterator[Try]]]] = {
     "two writers": [
         partial(two_writers, job=jobs.TRAIN, at=(0.1, 0.5, 1.0)),
         partial(two_resumes, job=jobs.TRAIN),
-        partial(two_writers, job=jobs.SCORE, at=(0, 0.4, 0.8, 1.0)),
-        partial(two_writers, job=jobs.SCORE_OVERWRITE, at=(0, 0.4, 1.0)),
         partial(two_writers, job=jobs.EVAL, at=(0.1, 0.9)),
         partial(two_writers, job=jobs.COMPARE, at=(0.5,)),
     ],
     "two writers of a file": [output_writers],
-    "kill score": [
-        *(partial(kills, job=jobs.SCORE, action=action) for action in ("kill", "tear")),
-        partial(kills, job=jobs.SCORE_PARQUET, within="parquet|partial"),
-    ],
     "kill eval": [partial(kills, job=jobs.EVAL, action=action) for action in ("kill", "tear")],
     "kill compare": [partial(kills, job=jobs.COMPARE, within="lock|yaml|log|run.json|result|after.json", every=2)],
     "unreadable runs of compare": [unreadable_runs],

@@ -1,10 +1,26 @@
-"""Hashes that identify a model and a tokenizer."""
+"""The device of a command, and hashes that identify a model and a tokenizer."""
 
+import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 
+from gar.errors import ConfigError
 from gar.models.embedded import load_embedded
-from gar.scoring.model import tokenizer_hash, weights_hash
+from gar.scoring.model import choose_device, tokenizer_hash, weights_hash
+from tests.support.errors import raises
+
+
+@pytest.mark.parametrize("found", [None, "cuda", "mps"])
+def test_choose_device_takes_the_accelerator_if_there_is_one(monkeypatch, found):
+    accelerator = found and torch.device(found)
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda check_available: accelerator)
+    assert choose_device(None) == torch.device(found or "cpu")
+
+
+def test_choose_device_rejects_a_device_that_is_not_there():
+    for name in ("gpu", "cpu:x"):
+        with raises(ConfigError, "device"):
+            choose_device(name)
 
 
 def test_weights_hash_depends_on_the_weights_alone():

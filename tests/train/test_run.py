@@ -79,12 +79,9 @@ def test_a_saved_model_with_a_flipped_byte_gives_no_number(finished: RunFolder, 
         ):
             with raises(DamageError, "damage", f"{name}/model.safetensors"):
                 use()
-    row = {"prompt": "1+1=", "answer": "2", "expert_solution": "2", "responses": ["2"]}
-    rows = write_jsonl(tmp_path / "rows.jsonl", [row])
     model, out = str(run.path / "model"), str(tmp_path / "out")
     for command in (
         ["eval", "run", model, "--benchmark", "arithmetic", "--limit", "1", "--samples", "1", "--out", out],
-        ["score", model, str(rows), "--out", f"{out}.jsonl"],
         ["train", *FAST, *under(tmp_path, "next"), "--model.path", model],
     ):
         capsys.readouterr()

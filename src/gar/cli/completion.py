@@ -49,7 +49,7 @@ def _words() -> dict[str, list[str]]:
 
 def _help(*words: str) -> str:
     text = io.StringIO()
-    for flag in ("--help", "--help-all") if words in (("train",), ("score",)) else ("--help",):
+    for flag in ("--help", "--help-all") if words == ("train",) else ("--help",):
         with redirect_stdout(text), suppress(SystemExit):
             main([*words, flag])
     return text.getvalue()

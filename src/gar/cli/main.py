@@ -18,7 +18,6 @@ from gar.output import lasting_output
 COMMANDS = {
     "train": "train a policy with gradient-aligned rewards",
     "data": "check a file of problems, or prepare a subset of one",
-    "score": "score a file of responses against expert solutions",
     "compare": "train several methods over several seeds and test their differences",
     "eval": "measure models on benchmarks, and compare them with error bars",
     "report": "write one page about runs: verdict, curves, rollouts",
@@ -28,7 +27,7 @@ _ABOUT = """Gradient-Aligned Reward: dense rewards for RL with verifiable reward
 Start with: gar train --preset demo. gar --version prints the version.
 gar --print-completion bash (or zsh, fish) prints a script for tab completion."""
 _EXTRAS = dict.fromkeys(COMMANDS, "train") | {"data": "cli", "doctor": "cli"}
-_RESUMABLE = ("score", "compare", "eval")
+_RESUMABLE = ("compare", "eval")
 _ENVIRONMENT = {
     "HF_HUB_DISABLE_TELEMETRY": "1",  # nothing is sent unless the user asks for it
     "PYDANTIC_ERRORS_INCLUDE_URL": "0",  # errors stay on one line

@@ -20,25 +20,18 @@ def degenerate(
     well_formatted: int,
     statuses: Mapping[str, int],
     truncated: int = 0,
-    aligned: int | None = None,
-    unknown_fraction: float = 0.0,
 ) -> str:
     """Why a result of `total` responses is empty, and the flag that helps. "" for an ordinary result.
 
-    `statuses` counts responses by verification status, and is empty if nothing was verified. `aligned` counts
-    alignments, None if none was computed. `unknown_fraction` is the share of tokens that the tokenizer does not know.
+    `statuses` counts responses by verification status, and is empty if nothing was verified.
     """
     decided = sum(statuses.get(status, 0) for status in (Status.OK, Status.WRONG))
     none = f"None of {total:,} responses"
     faults = {
-        f"{unknown_fraction:.0%} of the responses' tokens are unknown to the tokenizer, so the alignments compare "
-        "placeholders. Name the model that wrote the responses as MODEL.": unknown_fraction > 0.5,
         f"All {total:,} responses were cut off at the length limit. Raise --max-new-tokens.": truncated == total,
         f"{none} is in the format '{format}', so none counts as correct. For texts without its marks add "
         "--format none.": not well_formatted,
         f"{none} was graded: {_ungraded(statuses, format)}": statuses and not decided,
-        f"{none} has an alignment. The rows 'signal' below give the reason. Do MODEL and the expert solutions "
-        "(--expert-fields) belong to these responses?": aligned == 0,
     }
     return next((sentence for sentence, holds in faults.items() if holds), "")
 
@@ -48,9 +41,6 @@ def _ungraded(statuses: Mapping[str, int], format: ResponseFormat) -> str:
     if most == Status.TIMEOUT:
         return "every check ran into its time limit. Raise the limit (--help: timeout-seconds)."
     if most == Status.ERROR:
-        return (
-            "the gold answers cannot be read as one value each. If their column holds whole solutions, add "
-            "--answer-in-solution. Your own grader may also fail."
-        )
+        return "the gold answers cannot be read as one value each. Your own grader may also fail."
     advice = "Were they cut off before it?" if format == "none" else "To look for it anywhere: --format none."
     return f"no answer was found that reads as exactly one value. {advice}"

@@ -9,10 +9,10 @@ from gar.errors import ConfigError
 from gar.records.files import canonical_hash
 
 
-def choose_device(name: str | None, *, needs_float64: bool = False) -> torch.device:
-    """The device of that name (`--device`), else the accelerator, else the CPU. Apple's devices have no float64."""
+def choose_device(name: str | None) -> torch.device:
+    """The device of that name (`--device`), else the accelerator, else the CPU."""
     accelerator = torch.accelerator.current_accelerator(check_available=True)
-    usable = [accelerator.type] if accelerator and not (needs_float64 and accelerator.type == "mps") else []
+    usable = [accelerator.type] if accelerator else []
     if name is None:
         return torch.device((*usable, "cpu")[0])
     if name.partition(":")[0] not in (*usable, "cpu"):

@@ -106,7 +106,7 @@ class GARScorer:
                 lengths disagree.
             ModelError: Chat messages for a tokenizer without a chat template.
         """
-        expect_members(groups, ResponseGroup, "groups", "a gar.ResponseGroup (for a file: gar score)", error=DataError)
+        expect_members(groups, ResponseGroup, "groups", "a gar.ResponseGroup", error=DataError)
         # 1. Read and judge the responses, and find out which need a vector.
         responses = self._responses(groups)
         if not responses:

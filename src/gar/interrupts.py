@@ -1,6 +1,7 @@
-"""Stop a run by a signal. After the first the running step ends and is saved. The second ends the run at once."""
+"""Stop a run by a signal. After the first the running step ends and is saved. A second request ends the run at once."""
 
 import ctypes
+import math
 import os
 import signal
 import sys
@@ -16,7 +17,12 @@ _DEFAULTS = (signal.SIG_DFL, signal.default_int_handler)
 _KILL_WITH_PARENT = 1  # PR_SET_PDEATHSIG of prctl(2)
 
 SAME_REQUEST_SECONDS = 10.0
-"""Two different signals within this time are one request: launchers and clusters send SIGINT, then SIGTERM."""
+"""Signals within this time are one request: a scheduler signals every process, and torchrun's agent its ranks again."""
+
+CTRL_C_SECONDS = 0.5
+"""The same without a launcher, where a person presses Ctrl-C again to end at once. SIGTERM stays one request."""
+
+_AGAIN = {CTRL_C_SECONDS: " Again to end at once.", SAME_REQUEST_SECONDS: " Again after 10 s to end at once."}
 
 AGAIN_SECONDS = 0.1
 """When a signal is sent again that came during a finalizer of Python, which drops exceptions."""
@@ -59,6 +65,7 @@ class Interrupts:
 
         def raise_later(unraisable: Any) -> None:
             if isinstance(unraisable.exc_value, Interrupted):  # a finalizer ran when the signal came, and dropped it
+                self._time = -math.inf  # what is sent again counts
                 threading.Timer(AGAIN_SECONDS, self._send_again).start()
             else:
                 report(unraisable)
@@ -84,15 +91,23 @@ class Interrupts:
                 os.kill(os.getpid(), number)
             return
         now = time.monotonic()
-        if self.served or (self.number not in (0, number) and now - self._time < SAME_REQUEST_SECONDS):
+        window = _same_request_seconds(self.number, number)
+        if self.served or (self.number and now - self._time < window):
             return
         first, self.number, self._time = not self.number, self.number or number, now
         if not (first and self.waits):
             raise Interrupted(self.number)
         if os.environ.get("RANK", "0") == "0":
-            name = signal.Signals(number).name
+            name, again = signal.Signals(number).name, _AGAIN.get(_same_request_seconds(number, number), "")
             with suppress(OSError):  # no print: the signal may have come within one
-                os.write(2, f"\ngar: {name}: finishing this step, then a checkpoint. Again to end at once.\n".encode())
+                os.write(2, f"\ngar: {name}: finishing this step, then a checkpoint.{again}\n".encode())
+
+
+def _same_request_seconds(first: int, second: int) -> float:
+    """For how long a second signal is the same request as the first. Launchers set LOCAL_RANK, and forward SIGINT too."""
+    if "LOCAL_RANK" in os.environ or first != second:
+        return SAME_REQUEST_SECONDS
+    return math.inf if first == signal.SIGTERM else CTRL_C_SECONDS
 
 
 def end_with_parent(parent: int | None = None) -> None:

@@ -6,11 +6,13 @@ Each comes when its step begins, in the processes of rank SIGNALLED_RANK if that
 import os
 import signal
 import sys
+import time
 from typing import Any
 from unittest import mock
 
 from gar.cli.main import main
 from gar.integrations.trl.callbacks import RunCallback
+from gar.interrupts import CTRL_C_SECONDS
 
 
 def train(signals: str, *arguments: str) -> int:
@@ -23,6 +25,7 @@ def train(signals: str, *arguments: str) -> int:
             step, name = event.split(":")
             if int(step) == state.global_step + 1 and os.environ.get("RANK") == os.environ.get("SIGNALLED_RANK"):
                 os.kill(os.getpid(), signal.Signals[name])
+                time.sleep(1.2 * CTRL_C_SECONDS)  # a Ctrl-C that follows is a second request
 
     with mock.patch.object(RunCallback, "on_step_begin", begin_signalled):
         return main(["train", *arguments])

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gar.interrupts import SAME_REQUEST_SECONDS, Interrupted, Interrupts
+from gar.interrupts import CTRL_C_SECONDS, SAME_REQUEST_SECONDS, Interrupted, Interrupts
 from gar.records import RunFolder
 from gar.records.checkpoints import marked_checkpoints
 from tests.support.processes import SECONDS, completed, running, wait_until
@@ -167,6 +167,33 @@ def test_signals_raise_unless_the_work_waits_for_them_and_two_kinds_are_one_requ
         interrupts.served = True
         os.kill(os.getpid(), signal.SIGINT)  # the checkpoint is there, and the run ends
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+@pytest.mark.parametrize(
+    ("launched", "number", "seconds"),
+    [
+        (True, signal.SIGTERM, SAME_REQUEST_SECONDS),  # a scheduler's, and again from torchrun's agent
+        (True, signal.SIGINT, SAME_REQUEST_SECONDS),  # the terminal's, and again from the agent
+        (True, signal.SIGUSR1, SAME_REQUEST_SECONDS),
+        (False, signal.SIGTERM, float("inf")),
+        (False, signal.SIGINT, CTRL_C_SECONDS),
+    ],
+)
+def test_a_repeated_signal_is_one_request_for_a_while(monkeypatch, capfd, launched, number, seconds):
+    (monkeypatch.setenv if launched else monkeypatch.delenv)("LOCAL_RANK", *("0",) if launched else (False,))
+    interrupts, now = Interrupts(), time.monotonic()
+    interrupts.waits = True
+    later = min(seconds, 1e6)
+    with interrupts.catch():
+        for moment in (0.0, 0.02, 0.9 * later):
+            monkeypatch.setattr("gar.interrupts.time.monotonic", lambda at=now + moment: at)
+            os.kill(os.getpid(), number)
+        assert interrupts.number == number
+        if later == seconds:
+            monkeypatch.setattr("gar.interrupts.time.monotonic", lambda: now + 1.1 * seconds)
+            with pytest.raises(Interrupted):
+                os.kill(os.getpid(), number)
+    assert capfd.readouterr().err.count("finishing this step") == 1
 
 
 def test_a_signal_within_a_finalizer_is_not_lost(capsys):

@@ -1,22 +1,29 @@
 """Data sets of Python users: rows are read when their group is sampled."""
 
+import warnings
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
+from accelerate import Accelerator
 from datasets import Dataset
 
 from gar.data import table
-from gar.data.problems import problem_of
+from gar.data.problems import problem_of, problems_of
 from gar.data.table import DatasetProblems
 from gar.errors import ConfigError, DataError
 from gar.integrations.trl import problems
 from gar.integrations.trl.problems import PROBLEM, ProblemRows
+from gar.integrations.trl.ranks import TrlRanks
 from gar.models.embedded import load_embedded
 from gar.reader import Reader, SpanRule
+from gar.records import RolloutRecord
 from gar.settings import SignalSettings, SourceSettings
 from tests.integrations.test_trl_dropin import ROWS, planned_trainer, policy
 from tests.support.errors import raises
+from tests.support.ranks import run_ranks
 
 __all__ = ["policy"]
 
@@ -28,7 +35,7 @@ def row(number: int, **columns) -> dict:
 def test_a_large_data_set_is_read_row_by_row(policy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     read = []
     for module in (table, problems):
-        monkeypatch.setattr(module, "problem_of", lambda *a, **k: (read.append(k["number"]), problem_of(*a, **k))[1])
+        monkeypatch.setattr(module, "problem_of", lambda *a, **k: (read.append(k["place"]), problem_of(*a, **k))[1])
     rows = Dataset.from_list([row(i) for i in range(5000)]).shuffle(seed=3)
     held_out = {"test": Dataset.from_list([row(i) for i in range(5000)])}
     data = {"train_dataset": rows, "eval_dataset": held_out, "args": {"max_steps": 2}}
@@ -110,22 +117,134 @@ def test_rows_without_an_expert_solution_are_counted_in_the_sample(policy: Path,
         planned_trainer(policy, tmp_path, train_dataset=Dataset.from_list(interleaved))
 
 
-def test_a_stream_trains_as_its_data_set_does(policy: Path, tmp_path: Path):
-    rows = Dataset.from_list([{**each, "id": f"p-{i}"} for i, each in enumerate(ROWS)])
-    kept = []
-    for name, data in (("set", rows), ("stream", rows.to_iterable_dataset())):
-        data = {"train_dataset": data, "eval_dataset": data, "args": {"max_steps": 2, "shuffle_dataset": False}}
-        with pytest.warns(UserWarning, match="only its first rows") if name == "stream" else nullcontext():
-            trainer, records = planned_trainer(policy, tmp_path / name, **data)
+MANY = [{**ROWS[i % 4], "id": f"p-{i}"} for i in range(16)]
+"""Every fourth has the same prompt and expert solution."""
+
+
+def found_by_problem(records: list[RolloutRecord]) -> list[tuple[str, list[Any]]]:
+    """Problem, alignments and rewards of each group of four."""
+    groups = [records[start : start + 4] for start in range(0, len(records), 4)]
+    assert all(len({(row.problem_id, row.group_index) for row in group}) == 1 for group in groups)
+    return sorted((group[0].problem_id, [(row.alignment, row.reward) for row in group]) for group in groups)
+
+
+def trained_rows(policy: Path, out: Path, data: Any, args: dict[str, Any]) -> list[RolloutRecord]:
+    """The records of a trainer whose weights stay as they are. On the main process all, else none."""
+    sizes = {"max_steps": 4, "learning_rate": 0.0, "per_device_train_batch_size": 8}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        trainer, records = planned_trainer(policy, out, train_dataset=data, args=sizes | args)
         trainer.train()
-        trainer.evaluate()
-        kept.append([(each.problem_id, each.group_index, each.alignment, each.reward) for each in records])
-    assert kept[0] == kept[1]
-    assert len({record[0] for record in kept[1]}) == 4
+    return records
+
+
+def on_ranks(policy: Path, out: Path, shards: int, args: dict[str, Any]) -> list[RolloutRecord]:
+    return trained_rows(policy, out, Dataset.from_list(MANY).to_iterable_dataset(num_shards=shards), args)
+
+
+@pytest.fixture(scope="module")
+def of_a_table(policy: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
+    records = trained_rows(policy, tmp_path_factory.mktemp("table"), Dataset.from_list(MANY), {"max_steps": 8})
+    return dict(found_by_problem(records))
+
+
+@pytest.mark.parametrize("shuffled", [False, True], ids=["in order", "shuffled"])
+@pytest.mark.parametrize(("shards", "args"), [(1, {}), (4, {}), (16, {}), (8, {"steps_per_generation": 2})])
+def test_groups_of_a_stream_are_those_of_its_data_set(policy, tmp_path, of_a_table, shards, args, shuffled):
+    records = on_ranks(policy, tmp_path, shards, args | {"shuffle_dataset": shuffled})
+    found = found_by_problem(records)
+    assert len(found) == 8
+    assert len({problem for problem, _ in found}) == 8
+    for problem, values in found:
+        assert values == of_a_table[problem]
+
+
+@pytest.mark.dist
+@pytest.mark.parametrize("shards", [1, 4])  # one is read by all ranks, several are divided
+def test_groups_of_a_stream_on_two_ranks_are_those_of_its_data_set(policy, tmp_path, of_a_table, shards):
+    records, others = run_ranks(on_ranks, 2, tmp_path / "ranks", policy, tmp_path / "out", shards, {})
+    found = found_by_problem(records)
+    assert others == []
+    assert len(found) == 16
+    for problem, values in found:
+        assert values == of_a_table[problem]
+
+
+def refused(policy: Path, out: Path) -> str:
+    with pytest.raises(DataError) as caught:
+        on_ranks(policy, out, 2, {"per_device_train_batch_size": 2})
+    return str(caught.value)
+
+
+@pytest.mark.dist
+def test_a_group_with_the_problems_of_two_ranks_is_refused_by_both(policy, tmp_path):
+    said = run_ranks(refused, 2, tmp_path / "ranks", policy, tmp_path / "out")
+    assert said[0] == said[1]
+    assert "rows 1 to 4 of the batch are one group for TRL, and have different problems" in said[0]
+
+
+def test_equal_problems_after_each_other_are_two_groups(policy, tmp_path):
+    records = trained_rows(policy, tmp_path, Dataset.from_list([ROWS[0]] * 4).to_iterable_dataset(), {"max_steps": 1})
+    assert [row.group_index for row in records[:8]] == [0] * 4 + [1] * 4
+    assert len({row.problem_id for row in records}) == 1
+
+
+def test_rows_of_a_stream_without_ids_are_named_by_their_prompts(policy, tmp_path):
+    stream = Dataset.from_list(ROWS).to_iterable_dataset(num_shards=4).with_format("numpy")
+    records = trained_rows(policy, tmp_path, stream, {"max_steps": 2})
+    assert len({row.problem_id for row in records}) == 2  # two prompts
+    assert all(row.problem_id.startswith("prompt-") for row in records)
+
+
+def test_a_stream_is_not_resumed_in_its_second_pass(policy, tmp_path):
+    stream = Dataset.from_list(ROWS).to_iterable_dataset()
+    saves = {"save_strategy": "steps", "save_steps": 1}
+    for steps, refused in ((1, False), (3, True)):  # a pass has two steps
+        out = tmp_path / str(steps)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            planned_trainer(policy, out, train_dataset=stream, args=saves | {"max_steps": steps})[0].train()
+            again, _ = planned_trainer(policy, out, train_dataset=stream, args={"max_steps": 4})
+        with raises(ConfigError, "stream-resume") if refused else nullcontext():
+            again.train(resume_from_checkpoint=str(out / f"checkpoint-{steps}"))
+
+
+def test_a_stream_has_no_shuffled_expert_solutions(policy: Path, tmp_path: Path):
     with raises(ConfigError, "stream"):
         planned_trainer(
-            policy, tmp_path, train_dataset=rows.to_iterable_dataset(), method="anchor-shuffled", args={"max_steps": 1}
-        )
+            policy, tmp_path, train_dataset=Dataset.from_list(ROWS).to_iterable_dataset(), method="anchor-shuffled",
+            args={"max_steps": 1},
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("held", ["rows", "problems"])
+@pytest.mark.parametrize("change", ["select", "shuffle", "map", "filter", "new"])
+def test_a_data_set_may_be_replaced(policy, tmp_path, of_a_table, held, change):
+    data = Dataset.from_list(MANY)
+    if held == "problems":
+        data = problems_of(data.remove_columns("solution"), SourceSettings())
+    trainer, records = planned_trainer(policy, tmp_path, train_dataset=data, args={"max_steps": 2, "learning_rate": 0})
+    changes: dict[str, Callable[[Any], Any]] = {
+        "select": lambda rows: rows.select([9, 4, 3, 2]),
+        "shuffle": lambda rows: rows.shuffle(seed=1),
+        "map": lambda rows: rows.map(lambda row: {"note": "x"}),
+        "filter": lambda rows: rows.filter(lambda row: True),
+        "new": lambda rows: Dataset.from_list(MANY).select(range(4, 8)),
+    }
+    trainer.train_dataset = changes[change](trainer.train_dataset)
+    trainer.train()
+    found = found_by_problem(records)
+    assert len(found) == 4
+    for problem, values in found:
+        assert values == of_a_table[problem]
+
+
+def test_a_replaced_data_set_has_no_shuffled_expert_solutions(policy, tmp_path):
+    data = {"train_dataset": Dataset.from_list(MANY), "method": "anchor-shuffled"}
+    trainer, _ = planned_trainer(policy, tmp_path, **data)
+    trainer.train_dataset = Dataset.from_list(MANY)
+    with raises(ConfigError, "replaced-dataset"):
+        trainer.train()
 
 
 def test_rows_carry_the_problem_in_every_schema(policy: Path):
@@ -134,7 +253,9 @@ def test_rows_carry_the_problem_in_every_schema(policy: Path):
         read = ProblemRows(rows, {"prompt_field": "question"} if "prompt" in (rows.column_names or []) else {})
         (completed,) = read.training
         assert completed["prompt"] == "3+4="
-        given, numbers, found = read.taken([completed])
-        assert numbers == [0]
+        given, groups, found = read.taken([completed], TrlRanks(Accelerator(cpu=True)), group_size=1)
+        assert groups == [0]
         assert PROBLEM not in given[0]
-        assert found == list(read.all)
+        assert [(each.prompt, each.answer, each.anchors) for each in found] == [
+            (each.prompt, each.answer, each.anchors) for each in read.all
+        ]

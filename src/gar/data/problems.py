@@ -153,7 +153,7 @@ def problems_of(rows: Iterable[Problem | Mapping[str, Any]], options: SourceSett
         item = row
         if isinstance(row, Mapping):
             schema = schema or choose_schema(row, options, source="the rows")
-            item = problem_of(row, schema, number=number)
+            item = problem_of(row, schema, place=f"row {number}")
         if not isinstance(item, Problem):
             raise DataError(
                 f"problem {number} is {type(row).__name__}, expected a gar.types.Problem or a row with the columns "
@@ -168,10 +168,9 @@ def problems_of(rows: Iterable[Problem | Mapping[str, Any]], options: SourceSett
     return found
 
 
-def problem_of(row: Mapping[str, Any], schema: ColumnSchema, *, number: int) -> Problem:
-    """The problem of a row of a Python user's data set. A `DataError` if it gives none."""
-    place = f"row {number}"
-    item = read_problem(dict(row), schema, place=place, default_id=place, default_source="")
+def problem_of(row: Mapping[str, Any], schema: ColumnSchema, *, place: str, default_id: str = "") -> Problem:
+    """The problem of a row of a Python user's data set. A `DataError`, which begins with `place`, if it gives none."""
+    item = read_problem(dict(row), schema, place=place, default_id=default_id or place, default_source="")
     if isinstance(item, str):
         raise DataError(f"{place}: {item}. Leave out such rows.")
     return item

@@ -84,7 +84,7 @@ class DatasetProblems(LazyProblems):
         return len(self._rows)
 
     def _read(self, index: int) -> Problem:
-        return problem_of(self._rows[index], self._schema, number=index + 1)
+        return problem_of(self._rows[index], self._schema, place=f"row {index + 1}")
 
     @property
     def anchored(self) -> np.ndarray:

@@ -9,6 +9,7 @@ from typing import Any, Self, cast
 import numpy as np
 import torch
 from datasets import Dataset, IterableDataset
+from xxhash import xxh3_64_hexdigest
 
 from gar.core import shuffled_groups
 from gar.data.problems import problem_of, problems_of
@@ -21,12 +22,15 @@ from gar.reader import Reader
 from gar.response import Anchors
 from gar.scoring.anchors import check_anchors
 from gar.settings import SourceSettings
+from gar.step import StepRanks
 from gar.types import Problem
 
 _KEPT = 512
 """Problems whose anchors stay read, for the next pass over a small data set."""
 PROBLEM = "gar_problem"
-"""The column with the number of a row and its problem."""
+"""The column with the number of a row, None in a stream, and its problem."""
+NUMBER = "gar_number"
+"""The only stored column of a data set that stands for a list of problems."""
 
 Row = dict[str, Any]
 
@@ -56,6 +60,12 @@ class ReadRows(Dataset):
     def __getitems__(self, keys: list[int]) -> list[Row]:
         """The rows of a batch, as torch's loader asks for them."""
         return [self._complete(row, key) for key, row in zip(keys, super().__getitems__(keys), strict=True)]
+
+    def map(self, *args: Any, **kwargs: Any) -> Dataset:
+        """As a data set's own, of the rows as they were: Arrow does not store what `complete` adds."""
+        rows: Any = copy.copy(self)
+        rows.__class__ = Dataset
+        return rows.map(*args, **kwargs)
 
 
 class ProblemRows:
@@ -139,20 +149,50 @@ class ProblemRows:
             return {name: self.evaluation(members) for name, members in rows.items()}
         return None if rows is None else self._readable(rows)[1]
 
-    def taken(self, rows: Iterable[Row]) -> tuple[list[Row], list[int], list[Problem]]:
-        """The rows of a batch without our column, their numbers and problems. Other rows are read and counted here."""
-        rows = list(rows)
-        found = [row.get(PROBLEM) or (i, problems_of([row], self._columns)[0]) for i, row in enumerate(rows)]
-        rows = [{name: value for name, value in row.items() if name != PROBLEM} for row in rows]
-        return rows, [number for number, _ in found], [problem for _, problem in found]
+    def taken(
+        self, inputs: Iterable[Row], ranks: StepRanks, *, group_size: int
+    ) -> tuple[list[Row], list[int], list[Problem]]:
+        """The rows of a batch without our columns, the groups that they belong to, and their problems.
+
+        A row of the data set has its number as its group. Rows of a stream, and of a data set that has taken the place
+        of ours, have no number of their own: shards and processes count from 0. Their groups are what TRL repeats,
+        `group_size` rows of the global batch after each other.
+
+        Raises:
+            ConfigError: Rows without a number, under a method that shuffles the data set's expert solutions.
+            DataError: A row gives no problem, or a group has several.
+        """
+        rows = list(inputs)
+        numbers, problems = [], []
+        for row in rows:
+            number, problem = row.get(PROBLEM) or self._read(row)
+            numbers.append(number)
+            problems.append(problem)
+        if None in numbers:
+            if self._partners is not None:
+                raise ConfigError(
+                    "train_dataset was replaced, and expert solutions were shuffled among the problems of the first "
+                    "one. Make a new trainer.",
+                    code="replaced-dataset",
+                )
+            numbers = _repeated(problems, ranks, group_size)
+        return [_given(row, problem) for row, problem in zip(rows, problems, strict=True)], numbers, problems
+
+    def _read(self, row: Row) -> tuple[int | None, Problem]:
+        """Number and problem of a row that we have not completed: `trainer.train_dataset` was replaced."""
+        if NUMBER in row:
+            return row[NUMBER], self.all[row[NUMBER]]
+        schema = choose_schema(row, self._columns, source="the rows of train_dataset")
+        return _completed(schema, row)[PROBLEM]
 
     def _readable(self, rows: Any) -> tuple[Sequence[Problem], Any]:
         """The problems of a data set, and the data set as TRL reads it."""
         if isinstance(rows, IterableDataset):
+            rows = rows.with_format(None)  # another one would turn the numbers of a row into tensors
             first = list(rows.take(SAMPLE))
             problems = problems_of(_some(first), self._columns)
             complete = partial(_completed, choose_schema(first[0], self._columns, source="the rows"))
-            return problems, rows.map(complete, with_indices=True)
+            return problems, rows.map(complete)
         if isinstance(rows, LazyProblems):
             problems = _some(rows)
         elif isinstance(rows, Dataset):
@@ -160,11 +200,32 @@ class ProblemRows:
         else:
             problems = problems_of(_some(list(rows)), self._columns)
         if _holds_problems(rows):
-            numbers = Dataset.from_dict({"number": np.arange(len(problems))})
+            numbers = Dataset.from_dict({NUMBER: np.arange(len(problems))})
             return problems, ReadRows.of(numbers, lambda _, i: _row_of(problems[i], i))
         rows = rows if isinstance(rows, Dataset) else Dataset.from_list(cast("list[dict[str, Any]]", list(rows)))
         schema = choose_schema(rows[0], self._columns, source="the rows")
         return problems, ReadRows.of(rows, partial(_completed, schema))
+
+
+def _repeated(problems: Sequence[Problem], ranks: StepRanks, group_size: int) -> list[int]:
+    """The groups of this rank's rows by their place in the global batch. Raise a `DataError` if a group has several."""
+    of_all, first = ranks.gather([xxh3_64_hexdigest(repr(problem).encode()) for problem in problems])
+    for start in range(0, len(of_all), group_size):
+        if len({*of_all[start : start + group_size]}) > 1:
+            raise DataError(
+                f"rows {start + 1} to {start + group_size} of the batch are one group for TRL, and have different "
+                "problems. A stream whose shards are divided among ranks needs whole groups on each rank: make "
+                "per_device_train_batch_size times steps_per_generation a multiple of num_generations.",
+                code="mixed-group",
+            )
+    return [(first + i) // group_size for i in range(len(problems))]
+
+
+def _given(row: Row, problem: Problem) -> Row:
+    """A row as TRL and reward functions get it."""
+    added: Row = {"answer": problem.answer} if NUMBER in row else {}
+    added["prompt"] = row["prompt"] if "prompt" in row else copy.deepcopy(problem.prompt)
+    return {name: value for name, value in row.items() if name not in (PROBLEM, NUMBER)} | added
 
 
 def _some(rows: Any) -> Any:
@@ -184,9 +245,15 @@ def _holds_problems(rows: Any) -> bool:
     return isinstance(rows, LazyProblems) or (isinstance(rows, list) and isinstance(rows[0], Problem))
 
 
-def _completed(schema: ColumnSchema, row: Row, number: int) -> Row:
-    problem = problem_of(row, schema, number=number + 1)
-    return {**row, "prompt": column_value(row, schema.prompt), PROBLEM: (number, problem)}
+def _completed(schema: ColumnSchema, row: Row, number: int | None = None) -> Row:
+    """A row with its prompt and problem. In a stream it has no number: those of shards and processes repeat."""
+    prompt = column_value(row, schema.prompt)
+    if number is None:
+        id = f"prompt-{xxh3_64_hexdigest(str(prompt).encode())}"
+        problem = problem_of(row, schema, place="a row of the stream", default_id=id)
+    else:
+        problem = problem_of(row, schema, place=f"row {number + 1}")
+    return {**row, "prompt": prompt, PROBLEM: (number, problem)}
 
 
 def _row_of(problem: Problem, number: int) -> Row:

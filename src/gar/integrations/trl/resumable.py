@@ -7,6 +7,7 @@ import torch
 from accelerate.utils import send_to_device
 from trl import GRPOTrainer
 
+from gar.errors import ConfigError
 from gar.integrations.trl.arguments import generation_passes
 from gar.integrations.trl.ranks import lost_rank_named
 from gar.records.files import library_errors
@@ -16,6 +17,7 @@ class ResumableTrainer(GRPOTrainer):
     """`GRPOTrainer` with resumes that equal an uninterrupted run."""
 
     _train_sampler: Any = None  # a stream has none
+    _epoch = 0
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         """Also save what the next steps of an uninterrupted run would use.
@@ -33,6 +35,7 @@ class ResumableTrainer(GRPOTrainer):
             "metrics": {name: [float(value) for value in values] for name, values in self._metrics["train"].items()},
             "loss": self._tr_loss,
             "logged_step": self._globalstep_last_logged,
+            "epoch": self._epoch,
         }
         folder = Path(self._get_output_dir(trial=trial), f"checkpoint-{self.state.global_step}")
         with library_errors():
@@ -43,6 +46,13 @@ class ResumableTrainer(GRPOTrainer):
         if path.exists():  # not in a checkpoint of another trainer
             under_way = torch.load(path, map_location="cpu", weights_only=True)  # a rank's own device can be "cpu:0"
             under_way = cast("dict[str, Any]", send_to_device(under_way, self.accelerator.device))
+            if self._train_sampler is None and under_way["epoch"]:
+                raise ConfigError(
+                    f"{checkpoint}: the stream had ended and begun again, and its second pass cannot be found again: "
+                    "the run would go on with other problems than without its stop. Give a datasets.Dataset, or a "
+                    "stream that lasts for max_steps.",
+                    code="stream-resume",
+                )
             self._step, self._buffered_inputs = under_way["passes"], under_way["rollouts"]
             self._metrics["train"].update(under_way["metrics"])
             self._tr_loss, self._globalstep_last_logged = under_way["loss"], under_way["logged_step"]
@@ -68,7 +78,7 @@ class ResumableTrainer(GRPOTrainer):
         epochs_trained, checkpoint = kwargs["epochs_trained"], kwargs["resume_from_checkpoint"]
         if kwargs["epoch"] == epochs_trained and checkpoint is not None:
             self._restore_under_way(checkpoint)
-        sampler = self._train_sampler
+        self._epoch, sampler = kwargs["epoch"], self._train_sampler
         if kwargs["epoch"] == epochs_trained and sampler is not None and sampler.shuffle:
             for _ in range(epochs_trained):
                 torch.randperm(sampler.num_samples, generator=sampler.generator)

@@ -244,8 +244,10 @@ class GARTrainer(ResumableTrainer):
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         self._states.refresh()
-        rows, numbers, problems = self._problems.taken(inputs)
-        group_index = numbers if self._is_training() else list(range(len(rows)))
+        size = cast(int, self.num_generations) if self._is_training() else 1
+        rows, group_index, problems = self._problems.taken(inputs, TrlRanks(self.accelerator), group_size=size)
+        if not self._is_training():
+            group_index = list(range(len(rows)))
         self._batch = RolloutBatch(problems=problems, group_index=group_index, rows=rows)
         output = super()._generate_and_score_completions(self._batch.rows)
         in_loss = output["completion_mask"] * output.get("tool_mask", 1)

@@ -104,7 +104,7 @@ class Interrupts:
 
 
 def _same_request_seconds(first: int, second: int) -> float:
-    """For how long a second signal is the same request as the first. Launchers set LOCAL_RANK, and forward SIGINT too."""
+    """For how long a second signal is the same request as the first. Launchers set LOCAL_RANK and forward SIGINT."""
     if "LOCAL_RANK" in os.environ or first != second:
         return SAME_REQUEST_SECONDS
     return math.inf if first == signal.SIGTERM else CTRL_C_SECONDS

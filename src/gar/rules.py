@@ -184,6 +184,13 @@ _TRL = (
     Rule("trl.importance_sampling_level", ("token",), "the method weighs the ratio of each token by itself", _GATE),
     Rule("trl.delta", (None,), "it clips ratios, and the method has a soft gate instead", _GATE),
     Rule("updates_per_rollout", _REPEATS, "with one, every ratio is 1. Set trl.num_iterations to 2", _GATE),
+    Rule(
+        "trl.vllm_importance_sampling_mode",
+        ("token_truncate", "token_mask"),
+        "with top_p, top_k, min_p or repetition_penalty a response's ratio to vLLM's probabilities is a product over "
+        "its tokens, which shrinks with its length and takes the gradient with it. Or sample without them",
+        {"trl.use_vllm corrects filtered sampling": (True,)},
+    ),
     Rule("trl.fp16", _OFF, "it needs an accelerator, and this machine has none", {"accelerator": (False,)}),
 )
 

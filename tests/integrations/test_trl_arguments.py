@@ -9,6 +9,7 @@ from transformers import TrainerControl, TrainerState
 from transformers.trainer_callback import CallbackHandler
 from trl import GRPOConfig
 
+from gar import rules
 from gar.config import make_config
 from gar.errors import ConfigError
 from gar.integrations.trl.arguments import DEFAULTS, TRL, grpo_arguments, in_folder, trl_flags, with_method
@@ -130,3 +131,15 @@ def test_without_a_terminal_each_logged_step_is_a_line(tmp_path: Path, capsys: p
         "step 3/4  reward 0.500  correct 0.250  2.0 s  00:00 left",
         "step 4/4  reward 0.500  correct 0.250  2.0 s  00:00 left",
     ]
+
+
+@pytest.mark.parametrize("chosen", [{"top_p": 0.9}, {"top_k": 20}, {"generation_kwargs": {"min_p": 0.1}}])
+def test_filtered_sampling_by_vllm_needs_a_correction_per_token(chosen, tmp_path):
+    def faults(**fields):
+        args = GRPOConfig(str(tmp_path), use_cpu=True, bf16=False, **fields)
+        return [name for name, _ in rules.faults("TRL", trl_flags(args)) if "vllm" in name]
+
+    assert faults(**chosen) == faults(use_vllm=True) == []
+    assert faults(**chosen, use_vllm=True) == ["trl.vllm_importance_sampling_mode"]
+    assert faults(**chosen, use_vllm=True, vllm_importance_sampling_correction=False) == []
+    assert faults(**chosen, use_vllm=True, vllm_importance_sampling_mode="token_truncate") == []

@@ -5,6 +5,7 @@ formatted, right alone, formatted alone, neither. Only the first two may earn a 
 """
 
 import re
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial, update_wrapper
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from transformers import AutoTokenizer
 from trl.rewards import accuracy_reward
 
@@ -140,7 +142,7 @@ def test_a_scripts_list_pays_right_responses_alone_or_is_an_error(policy: Path, 
         find_decider(functions, None)
     trainer, records = planned_trainer(policy, tmp_path, correct=script.correct, **options)
     if script.grades:
-        with pytest.warns(UserWarning, match=r"policy decides .* returned 0.5"):
+        with pytest.warns(UserWarning, match=r"policy decides .* highest value so far is 0.5"):
             trainer.train()
     else:
         trainer.train()
@@ -168,7 +170,7 @@ def test_the_bonus_has_the_weight_and_the_none_of_the_function_that_decides(poli
     both = {"responses": FREE, "reward_funcs": [long, graded]}
     for correct, weight in ((graded, 3.0), ("graded", 3.0), (long, 0.5), (lambda v: v["long"] > 0 or None, 1.0)):
         trainer, records = planned_trainer(policy, tmp_path, args=args, correct=correct, **both)
-        trainer._decider._told = True  # of the grade 0.7
+        trainer._decider._highest = 1.0  # so that the grade 0.7 is not told
         trainer.train()
         assert trainer.reward_weights.tolist() == [0.5, 3.0, weight]
         decided = {"graded": [True, None, False, False], "long": [False, True, False, False]}
@@ -190,11 +192,55 @@ def test_a_function_of_all_values_gets_them_as_the_functions_returned_them(polic
     assert seen == [{"graded": value} for value in (0.7, None, -1.0, -1.0)] * 2  # float32 has no 0.7
 
 
+def test_a_function_that_decides_and_is_only_measured_gives_the_bonus_the_weight_1(policy: Path, tmp_path: Path):
+    both = {"reward_funcs": [long, seven], "correct": seven, "responses": FREE}
+    with pytest.warns(UserWarning, match="seven decides what is right and has the weight 0"):
+        trainer, records = planned_trainer(policy, tmp_path, args={"reward_weights": [1.0, 0.0]}, **both)
+    assert trainer.reward_weights.tolist() == [1.0, 0.0, 1.0]
+    trainer.train()
+    own = [value for value in trainer._logs["rewards"]["gar"] if value]
+    assert own
+    assert sorted(own) == pytest.approx(sorted(row.bonus for row in records if row.bonus))
+
+
+def gar(completions: list, **_: Any) -> list[float]:
+    return [0.0] * len(completions)
+
+
+def test_a_function_may_not_have_the_name_of_our_column(policy: Path, tmp_path: Path):
+    for decides in ({"verifier": Verifier(format="none")}, {"correct": seven}):
+        with raises(ConfigError, "reward-names"):
+            planned_trainer(policy, tmp_path, reward_funcs=[seven, gar], **decides)
+
+
+@pytest.mark.parametrize(
+    ("batches", "told"),
+    [
+        ([[1.0, 0.0], [1.0, 1.0]], []),
+        ([[0.1, 0.0], [0.1, 0.0], [1.1, 0.1]], ["0.1", "1.1"]),  # first credit for a format only
+        ([[1.5, 0.0], [3.0, 1.5], [3.0, 0.0]], ["3.0"]),
+        ([[2 / 3, 5 / 3]], ["1.6666666"]),
+        ([[0.1 * i, 0.05] for i in range(1, 9)], ["0.1", "0.2", "0.3"]),  # no end of it otherwise
+    ],
+)
+def test_advice_on_a_graded_function_names_a_value_that_was_reached(batches, told):
+    decider = find_decider([seven], None)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for batch in batches:
+            decider.decide(torch.tensor(batch)[:, None], slice(None))
+    advice = [str(each.message).rpartition("set correct=")[2].rstrip(".") for each in caught]
+    assert [each.rpartition(" ")[2] for each in advice] == told
+    for line, value in zip(advice, told, strict=True):
+        rule = find_decider([seven], eval(line))
+        assert rule.decide(torch.tensor([float(value), float(value) / 2])[:, None], slice(None)) == [True, False]
+
+
 def test_a_single_function_that_grades_is_said_once(policy: Path, tmp_path: Path):
     trainer, records = planned_trainer(
         policy, tmp_path, responses=FREE, reward_funcs=graded, args={"max_steps": 2}
     )  # fmt: skip
-    with pytest.warns(UserWarning, match=r"graded decides what is right, and returned 0.7\.") as caught:
+    with pytest.warns(UserWarning, match=r"graded decides what is right. Its highest value so far is 0.7\.") as caught:
         trainer.train()
     assert len([each for each in caught if "graded" in str(each.message)]) == 1
     assert [row.verified for row in records[:4]] == [True, False, False, False]

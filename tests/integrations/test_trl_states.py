@@ -52,6 +52,29 @@ def test_captured_vectors_are_the_adapters_and_not_the_references(make_trainer, 
     assert sampled == pytest.approx(expected, abs=1e-5)
 
 
+@pytest.mark.parametrize("adapter", [None, LoraConfig(target_modules=["q_proj"])], ids=["plain", "adapter"])
+def test_rollouts_are_not_sampled_by_the_settings_of_the_checkpoint(make_trainer, adapter):
+    def written(own: dict[str, Any], chosen: dict[str, Any] | None = None) -> list[str]:
+        trainer, records = make_trainer(args={"generation_kwargs": chosen}, peft_config=adapter)
+        base = trainer.model.get_base_model() if adapter else trainer.model
+        for name, value in own.items():
+            setattr(base.generation_config, name, value)
+        trainer.train()
+        assert [getattr(base.generation_config, name) for name in own] == [*own.values()]  # they are saved with it
+        return [row.response for row in records]
+
+    plain = written({})
+    for own in ({"min_p": 0.9}, {"no_repeat_ngram_size": 1}, {"typical_p": 0.05}, {"suppress_tokens": [5, 6, 7, 8]}):
+        assert written(own) == plain, own
+    assert written({}, {"min_p": 0.9}) != plain
+
+
+def test_states_of_a_decoding_with_more_than_one_candidate_do_not_count(make_trainer):
+    for chosen, counts in (({}, True), ({"prompt_lookup_num_tokens": 3}, False), ({"num_beams": 2}, False)):
+        trainer, _ = make_trainer(args={"generation_kwargs": chosen})
+        assert trainer._states.come_from_sampling() == counts, chosen
+
+
 def test_adapter_with_dropout_is_scored_in_an_extra_pass(make_trainer):
     for dropout in (0.0, 0.5):
         trainer, _ = make_trainer(

@@ -6,7 +6,7 @@ import pytest
 
 from gar.errors import CollapseError
 from gar.integrations.slime.settings import SLIME
-from gar.integrations.watchdog import _FAULTS, Watchdog
+from gar.integrations.watchdog import _FAULTS, SamplingWatch, Watchdog
 from gar.records import RolloutRecord
 from gar.response import Response
 from gar.settings import WatchdogSettings
@@ -69,3 +69,12 @@ def test_stop_ends_the_run():
     watchdog.watch_records(1, [])
     with pytest.warns(UserWarning, match="WATCHDOG"), raises(CollapseError):
         watchdog.watch_records(1, [EMPTY])
+
+
+def test_a_ratio_of_probabilities_outside_its_bounds_is_told_once():
+    told: list[str] = []
+    watch = SamplingWatch(told.append)
+    for step, ratio in enumerate((1.0, 0.91, 1.09, 0.75, 0.5), start=1):
+        watch.watch(step, ratio)
+    assert len(told) == 1
+    assert "In step 4 the mean importance sampling ratio is 0.75, expected 0.9 to 1.1" in told[0]

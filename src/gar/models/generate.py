@@ -3,6 +3,7 @@
 Responses are sampled as in training: the checkpoint's `generation_config` gives only the end tokens.
 """
 
+import copy
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -190,13 +191,7 @@ def check_prompt_lengths(
 
 @contextmanager
 def generation_state(model: PreTrainedModel, config: GenerationConfig, seed: int) -> Iterator[None]:
-    """Evaluation mode, generation settings and a seeded random stream, all restored afterwards.
-
-    The model's own settings are replaced, since `generate` would complete `config` from them.
-    """
-    # Only PEFT's models have it; pyright takes the attribute for a module.
-    owner: Any = model.get_base_model() if hasattr(model, "get_base_model") else model  # pyright: ignore
-    original = owner.generation_config
+    """Evaluation mode, generation settings and a seeded random stream, all restored afterwards."""
     training = [module for module in model.modules() if module.training]
     device = model.device
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
@@ -205,13 +200,24 @@ def generation_state(model: PreTrainedModel, config: GenerationConfig, seed: int
         if device.type == "cuda":
             torch.cuda.default_generators[device.index].manual_seed(seed)
         model.eval()
-        owner.generation_config = config
         try:
-            yield
+            with own_generation(model, config):
+                yield
         finally:
-            owner.generation_config = original
             for module in training:
                 module.training = True
+
+
+@contextmanager
+def own_generation(model: Any, config: GenerationConfig | None) -> Iterator[None]:
+    """Replace the model's own generation settings, with which `generate` would complete `config`. None keeps them."""
+    owner = model.get_base_model() if hasattr(model, "get_base_model") else model  # PEFT's
+    original = owner.generation_config
+    owner.generation_config = copy.deepcopy(config) or original
+    try:
+        yield
+    finally:
+        owner.generation_config = original
 
 
 def _generate_batch(

@@ -178,7 +178,17 @@ def trl_flags(args: Any) -> dict[str, Any]:
         "on policy": args.gradient_accumulation_steps % generation_passes(args) == 0,
         "rewards are divided": args.scale_rewards != "none",
         "accelerator": torch.accelerator.is_available(),
+        "trl.use_vllm corrects filtered sampling": args.use_vllm
+        and args.vllm_importance_sampling_correction
+        and _is_filtered(args),
     }
+
+
+def _is_filtered(args: Any) -> bool:
+    """Whether tokens are drawn from other probabilities than the policy's at its temperature."""
+    chosen = sampling_of(args) | {"top_p": args.top_p} | dict(args.generation_kwargs or {})
+    neutral = {"top_p": (1.0, None), "top_k": (0, -1, None), "min_p": (0.0, None), "repetition_penalty": (1.0, None)}
+    return any(chosen.get(name) not in values for name, values in neutral.items())
 
 
 def check_processor(processing_class: Any) -> None:

@@ -4,9 +4,10 @@ import inspect
 import math
 import re
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
+import numpy as np
 from accelerate import PartialState
 from torch import Tensor, nn
 from trl.trainer.utils import get_callable_name, get_config_model_id
@@ -19,6 +20,7 @@ from gar.types import Problem, ResponseVerifier, Verdict
 Rule = Callable[[dict[str, float | None]], bool | None]
 
 _ENOUGH = 8
+_TOLD_AT_MOST = 3
 
 
 def gar(prompts: list, **_: Any) -> list[float | None]:
@@ -36,7 +38,7 @@ class Decider:
 
     def __init__(self, names: Sequence[str], decides: int | Rule):
         self._names, self._decides = [*names], decides
-        self._told = False
+        self._highest, self._told = 0.0, 0  # value so far, and how often it was told
 
     @property
     def column(self) -> int | None:
@@ -78,15 +80,23 @@ class Decider:
         return right
 
     def _tell_grades(self, name: str, positive: set[float]) -> None:
-        """Warn once of a function that grades: even its lowest value above 0 counts as right."""
-        if self._told or not positive or (len(positive) == 1 and min(positive) >= 1):
+        """Warn of a function that grades: even its lowest value above 0 counts as right. Again at higher values."""
+        seen, highest = self._highest, max(positive, default=0.0)
+        graded = self._told > 0 or len(positive) > 1 or highest < 1 or 0 < seen < highest
+        self._highest = max(seen, highest)
+        if highest <= seen or not graded or self._told == _TOLD_AT_MOST:
             return
-        self._told = True
+        self._told += 1
         if PartialState().is_main_process:
-            found = ", ".join(f"{value:.4g}" for value in sorted(positive)[:3])
+            # The shortest decimal of a float32, as `_by_rule` compares it.
+            top, *others = (str(np.float32(value)) for value in sorted(positive, reverse=True)[:4])
+            beside = f", beside {', '.join(others)}" if others else ""
             warnings.warn(
-                f"{name} decides what is right, and returned {found}. Every value above 0 counts as right. If the "
-                f'lower ones are partial credit, set correct=lambda values: values["{name}"] >= {max(positive):.4g}.',
+                f"{name} decides what is right. Its highest value so far is {top}{beside}. Every value above 0 counts "
+                "as right, also credit for a format or a part. If lower values are such credit, compare with the value "
+                "of a right answer. Below it, wrong responses would be paid, and above it, none. If it is the highest "
+                "so far, set "
+                f'correct=lambda values: values["{name}"] >= {top}.',
                 stacklevel=2,
             )
 
@@ -110,13 +120,7 @@ def find_decider(functions: Sequence[Any], correct: Any, names: Sequence[str] | 
         ConfigError: Two names are equal, several functions or a model need `correct`, or `correct` is none of these.
     """
     names = names or [reward_name(function) for function in functions]
-    taken = [gar.__name__, *names]
-    if repeated := [name for name in names if taken.count(name) > 1]:
-        raise ConfigError(
-            f"two reward columns have the name {repeated[0]!r} (got {', '.join(taken)}, the first from GARTrainer). "
-            "TRL logs by name, and correct= reads by name. Set __name__ of one of the functions.",
-            code="reward-names",
-        )
+    check_names(names)
     if correct is None:
         if len(functions) == 1 and not isinstance(functions[0], str | nn.Module):
             return Decider(names, 0)
@@ -135,6 +139,17 @@ def find_decider(functions: Sequence[Any], correct: Any, names: Sequence[str] | 
     if not names:
         raise ConfigError("correct= reads the values of reward_funcs, and none are given.", code="correct")
     return Decider(names, cast(Rule, correct))
+
+
+def check_names(names: Sequence[str]) -> None:
+    """Raise a `ConfigError` if two reward columns have one name, ours included."""
+    taken = [gar.__name__, *names]
+    if repeated := [name for name in names if taken.count(name) > 1]:
+        raise ConfigError(
+            f"two reward columns have the name {repeated[0]!r} (got {', '.join(taken)}, the first from GARTrainer). "
+            "TRL logs by name, and correct= reads by name. Set __name__ of one of the functions.",
+            code="reward-names",
+        )
 
 
 def _undecided(names: Sequence[str]) -> ConfigError:
@@ -168,16 +183,16 @@ class SolutionCheck:
 
     def __init__(self, verifier: ResponseVerifier | None):
         self._verifier = verifier
-        self._graded: dict[int, tuple[Problem, Verdict]] = {}
+        self._graded: dict[str, tuple[Problem, Verdict]] = {}
 
-    def look(self, problems: Mapping[int, Problem]) -> None:
-        """Grade the solutions of groups, by the number of their problem, until there are enough."""
+    def look(self, problems: Sequence[Problem]) -> None:
+        """Grade the solutions of the responses' problems, until there are enough."""
         if self._verifier is None or self._verifier.format != "none" or len(self._graded) >= _ENOUGH:
             return
-        new = {i: each for i, each in problems.items() if each.anchors and i not in self._graded}
+        new = {each.id: each for each in problems if each.anchors and each.id not in self._graded}
         solutions = [Response(text=problem.anchors[0].text) for problem in new.values()]
-        for (i, problem), judged in zip(new.items(), judge(self._verifier, solutions, [*new.values()]), strict=True):
-            self._graded[i] = problem, judged.verdict
+        for (id, problem), judged in zip(new.items(), judge(self._verifier, solutions, [*new.values()]), strict=True):
+            self._graded[id] = problem, judged.verdict
         failed = [(problem, verdict) for problem, verdict in self._graded.values() if not verdict.verified]
         few = len(self._graded) < _ENOUGH or 2 * len(failed) <= len(self._graded)
         if few or not PartialState().is_main_process:

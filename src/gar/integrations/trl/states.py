@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from accelerate.utils import DistributedType
 from torch import Tensor, nn
+from transformers.generation import GenerationMode
 
 from gar.errors import ConfigError
 from gar.integrations.trl.arguments import generation_passes
@@ -15,6 +16,10 @@ from gar.models.families import ModelParts, find_parts
 
 MOST_CAPTURED_BYTES = 2**30
 """Limit of hidden states kept from TRL's passes. Beyond it, a pass over the scored responses runs instead."""
+
+
+_ONE_STATE_A_TOKEN = (GenerationMode.SAMPLE, GenerationMode.GREEDY_SEARCH)
+"""Beams are reordered, and the last state of assisted decoding may be a rejected candidate's."""
 
 
 class StateSource:
@@ -56,6 +61,7 @@ class StateSource:
             self._initial is None
             and not (trainer.use_vllm or trainer.use_transformers_continuous_batching or self._computes_old_logps())
             and trainer.generation_config.cache_implementation != "quantized"  # its states are approximate
+            and trainer.generation_config.get_generation_mode() in _ONE_STATE_A_TOKEN
             and not self._is_sharded
             and not has_dropout(self.policy.backbone)
         )

@@ -4,6 +4,7 @@ It records the exact token ids, computes vectors, and writes the method's reward
 function, so that TRL's tables, logs and weights work as usual. `contract` checks TRL's private methods.
 """
 
+import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, ClassVar, Self, cast
@@ -16,16 +17,17 @@ from gar.errors import ConfigError, expect
 from gar.integrations.trl.arguments import TRL, RunParts, check_processor, trl_flags, with_method
 from gar.integrations.trl.callbacks import StepTimer, completions_printed
 from gar.integrations.trl.contract import check_contract
-from gar.integrations.trl.deciding import Decider, SolutionCheck, find_decider, gar
+from gar.integrations.trl.deciding import Decider, SolutionCheck, check_names, find_decider, gar, reward_name
 from gar.integrations.trl.problems import ProblemRows
 from gar.integrations.trl.ranks import TrlRanks, gathered_on_main
 from gar.integrations.trl.resumable import ResumableTrainer
 from gar.integrations.trl.rollouts import RolloutBatch, gated_advantages, mean_advantages
 from gar.integrations.trl.states import StateSource
-from gar.integrations.watchdog import Watchdog
+from gar.integrations.watchdog import SAMPLING_RATIO, SamplingWatch, Watchdog
 from gar.methods import Method, find_method
 from gar.models.adapters import sort_targets
 from gar.models.capture import capture_hidden
+from gar.models.generate import own_generation
 from gar.reader import Reader, context_of, judge
 from gar.records import RolloutRecord
 from gar.response import Anchors
@@ -50,9 +52,9 @@ class GARTrainer(ResumableTrainer):
         model: As in `GRPOTrainer`: a causal LM, or a Hub id or folder.
         reward_funcs: As in `GRPOTrainer`. With token-level rewards they are paid on the last token.
         correct: What decides which responses are right, if `reward_funcs` are several or one reward model. Either one
-            of them or its name: a value above 0 is right, and the bonus has its weight. Or a function that takes the
-            values of one response by name, for example {"accuracy": 1.0, "style": None}, and returns True, False or
-            None. The bonus then has weight 1.
+            of them or its name: a value above 0 is right, and the bonus has its weight, or 1 if that is 0. Or a
+            function that takes the values of one response by name, for example {"accuracy": 1.0, "style": None}, and
+            returns True, False or None. The bonus then has weight 1.
         args: As in `GRPOTrainer`. Fields that belong to the method (`Method.trl`) take its values. The others keep
             TRL's own defaults, which differ from `gar train`: TRL's default loss averages over all tokens of the batch
             ("dapo"), and the paper's is `loss_type="grpo"`.
@@ -202,6 +204,7 @@ class GARTrainer(ResumableTrainer):
         if correct is not None:
             raise ConfigError("The verifier decides what is right. Leave out correct= or verifier=.", code="correct")
         self._verifier = verifier or Verifier(format="none")
+        check_names([reward_name(function) for function in functions])
         if (classes := kwargs.get("reward_processing_classes")) is not None:
             kwargs["reward_processing_classes"] = [None, *(classes if isinstance(classes, list) else [classes])]
         return [gar, *functions]
@@ -219,6 +222,14 @@ class GARTrainer(ResumableTrainer):
         self.reward_func_names.append(gar.__name__)
         cast(list, self.reward_processing_classes).append(None)
         weight = torch.ones(1) if decides is None else self.reward_weights[decides : decides + 1]
+        if not weight.any():
+            warnings.warn(
+                f"{self.reward_func_names[cast(int, decides)]} decides what is right and has the weight 0 in "
+                "reward_weights, so it is only measured. The bonus has the weight 1. To train without it: "
+                'method="grpo".',
+                stacklevel=4,
+            )
+            weight = torch.ones(1)
         self.reward_weights = torch.cat([self.reward_weights, weight])
 
     def _prepare(self) -> None:
@@ -237,6 +248,7 @@ class GARTrainer(ResumableTrainer):
         self._loss_inputs: dict[str, Any] | None = None  # TRL's tensors of the micro-batch in its loss
         self._batch: RolloutBatch | None = None
         self._solutions = SolutionCheck(self._verifier)
+        self._sampling = SamplingWatch()
         self._timer = StepTimer(self._metrics["train"])
         self.add_callback(self._timer)
 
@@ -265,7 +277,11 @@ class GARTrainer(ResumableTrainer):
     def _generate(self, prompts: list) -> tuple:
         # 1. TRL samples. Its states are kept, if they are those that count.
         wanted = self._is_training() and self._method.reads_vectors
-        with self._timer.part("generation"), self._states.while_sampling(wanted=wanted) as states:
+        with (
+            self._timer.part("generation"),
+            own_generation(self.accelerator.unwrap_model(self.model), getattr(self, "generation_config", None)),
+            self._states.while_sampling(wanted=wanted) as states,
+        ):
             generated = super()._generate(prompts)
         batch = self._batch
         assert batch is not None
@@ -287,7 +303,7 @@ class GARTrainer(ResumableTrainer):
             elif self._verifier is not None:
                 batch.responses = judge(self._verifier, batch.responses, batch.problems)
             if self._is_training():
-                self._solutions.look(dict(zip(batch.group_index, batch.problems, strict=True)))
+                self._solutions.look(batch.problems)
         # 4. All ranks find out which responses need a vector. Some have one from sampling.
         shaping = self.shaping if self._is_training() else self.shaping.outcome_alone()
         batch.step = Step(
@@ -370,6 +386,8 @@ class GARTrainer(ResumableTrainer):
         if self._on_rollouts is not None and self.accelerator.is_main_process:
             self._on_rollouts(self.state.global_step + 1, rows)
         self._watchdog.watch(self.state.global_step + 1, batch.step)
+        if ratios := self._metrics["train"].get(SAMPLING_RATIO):  # TRL has it with vLLM
+            self._sampling.watch(self.state.global_step + 1, ratios[-1])
 
     def _is_training(self) -> bool:
         return self.model is not None and self.model.training

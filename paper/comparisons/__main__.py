@@ -23,6 +23,7 @@ from gar.comparison import (
 )
 from gar.evaluation import markdown_text
 from paper.analyses.solution_methods import method_shares
+from paper.comparisons.budget import counted as counted_budget
 from paper.comparisons.guided import all_wrong_shares
 from paper.comparisons.results import HERE, Committed, collect, marked, notes, read_results
 from paper.comparisons.shorthand import counted
@@ -34,6 +35,7 @@ COUNTED: Mapping[str, Callable[[Path], Any]] = {
     "signals": method_shares,
     "word-compete": counted_methods,
     "word": responses,
+    "shorthand-budget": counted_budget,
     "shorthand": counted,
     "tuning": validation_curve,
     "guided": all_wrong_shares,

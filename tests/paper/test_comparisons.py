@@ -9,7 +9,7 @@ from gar import RecordError
 from gar.comparison import RunResult, read_comparison
 from gar.data.arithmetic import load_arithmetic
 from gar.records import EvaluatedSet, ProblemCount
-from paper.comparisons import results, shorthand
+from paper.comparisons import budget, results, shorthand
 from paper.comparisons.__main__ import main, tables
 from paper.comparisons.results import GONE, HERE, MARK, NAMES, Committed, collect, read_results, write_results
 from paper.comparisons.shorthand import IMITATION, MODELS, OWN, TESTED_FORMS, kind_of, verdicts
@@ -123,3 +123,24 @@ def test_claim_b_is_against_the_strongest_of_four_rows(best_imitation, expected)
     assert found["A", "chain", "half"].text.endswith("shown")
     missing = replace(committed, results={key: result for key, result in results.items() if key[0] != "sft-half"})
     assert not verdicts(dict.fromkeys(shorthand.MODELS, missing))  # no seed is complete
+
+
+def test_steps_to_an_accuracy_are_of_the_last_ten_steps():
+    measured = {"correct": [0.0] * 10 + [1.0] * 10 + [0.5] * 5}
+    assert budget.accuracies(measured)[[0, 5, 10, -1]].tolist() == pytest.approx([0.0, 0.5, 1.0, 0.75])
+    assert [budget.steps_to(measured, level) for level in (0.0, 0.1, 0.8, 1.0, 1.1)] == [10, 11, 18, 20, 25]
+
+
+def test_every_number_of_the_budget_page_is_in_the_results():
+    page = (HERE / "budget.md").read_text()
+    cells = {
+        value
+        for name in budget.COMPARISONS
+        for row in budget.row_table(read_results(name)).astype(str).to_numpy().tolist()
+        for value in row
+    }
+    lines = [line for line in page.partition("## So far")[2].splitlines() if line.startswith("|") and "±" in line]
+    assert len(lines) == 6
+    for line in lines:
+        for value in [cell.strip() for cell in line.strip("|").split("|")][3:]:
+            assert value in cells, value

@@ -67,6 +67,21 @@ def test_rewards_advantages_and_metrics_are_those_of_the_records(make_trainer: T
     assert row["gar/advantage_abs_mean"] == pytest.approx(sum(abs(r.advantage) for r in records) / 64)
 
 
+@pytest.mark.parametrize("scale", ["group", "batch", "none"])
+def test_groups_of_equal_rewards_have_no_advantage(make_trainer: TrainerFactory, scale: str):
+    """TRL's float32 mean of equal rewards is not always the reward."""
+
+    def one_of_three(completions, **_):  # equal in each group of eight
+        return [(0.1, -0.6, 1 / 3)[i // 8 % 3] for i in range(len(completions))]
+
+    trainer, records = make_trainer(args={"max_steps": 1, "scale_rewards": scale}, reward_funcs=[one_of_three])
+    trainer.train()
+    groups = [records[i : i + 8] for i in range(0, len(records), 8)]
+    equal = [group for group in groups if len({r.reward for r in group}) == 1]
+    assert equal
+    assert all(r.advantage == 0 for group in equal for r in group)
+
+
 def test_states_of_responses_that_trl_hides_from_attention_are_not_taken(make_trainer: TrainerFactory):
     """`mask_truncated_completions` hides truncated ones in the pass from which hidden states are captured."""
     short = {"max_completion_length": 20, "learning_rate": 0.0}

@@ -68,6 +68,20 @@ def group_extremes(
     return extremes.scatter_reduce_(0, inverse[mask], values[mask], reduce=reduce)[inverse]
 
 
+def in_equal_group(
+    values: Shaped[Tensor, " responses"], group_index: Int[Tensor, " responses"]
+) -> Bool[Tensor, " responses"]:
+    """Whether all values of a response's group are equal in float64. NaN is equal to nothing.
+
+    Example:
+        >>> in_equal_group(torch.tensor([-0.6, -0.6, 1.0, 0.0]), torch.tensor([7, 7, 8, 8]))
+        tensor([ True,  True, False, False])
+    """
+    values, everyone = values.double(), torch.ones_like(values, dtype=torch.bool)
+    lowest, highest = (group_extremes(values, group_index, everyone, reduce) for reduce in ("amin", "amax"))
+    return lowest == highest
+
+
 def group_standard_deviations(
     values: Shaped[Tensor, " responses"],
     group_index: Int[Tensor, " responses"],

@@ -1,5 +1,6 @@
 """The seven groups of `tests/conformance` through verl's reward manager and a step of its own trainer, on Ray."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from types import SimpleNamespace
@@ -39,35 +40,38 @@ class Done:
     keys: list[str]
     padding: list[str]
     metrics: dict[str, Any]
+    partition: str
 
     def read(self, name: str, keys: list[str] | None = None) -> list[Tensor]:
         """A field of the TransferQueue, a tensor per response."""
-        fields = tq.kv_batch_get(keys=keys or self.keys, partition_id=PARTITION, select_fields=[name])
+        fields = tq.kv_batch_get(keys=keys or self.keys, partition_id=self.partition, select_fields=[name])
         return list(fields[name].unbind(0))
 
 
-def put_rollouts(manager: GarRewardManager) -> tuple[list[str], list[dict[str, Any]]]:
+def put_rollouts(
+    manager: GarRewardManager, rollouts: Sequence[Any], partition: str
+) -> tuple[list[str], list[dict[str, Any]]]:
     """Put the outputs of verl's agent loop and GAR's reward manager into the queue. Returns keys and tags."""
     keys, fields, tags = [], [], []
-    for i, rollout in enumerate(make_rollouts()):
+    for i, rollout in enumerate(rollouts):
         prompt, ids, mask = list(rollout.sequence.context_ids), list(rollout.sequence.ids), rollout.sequence.mask
         sent = trajectory(prompt, ids, rollout.problem.answer, mask=mask)
         found = manager.loop.run_until_complete(manager.run_single(sent))
         own, scores, whole = torch.tensor(mask or [1] * len(ids)), torch.zeros(len(ids)), torch.tensor([*prompt, *ids])
         scores[-1] = found["reward_score"]
-        keys.append(f"{rollout.group}_{i % GROUP_SIZE}_0")
+        keys.append(f"{rollout.group}_{i}_0")
         fields.append(
             {
                 "uid": rollout.group, "prompts": whole[: len(prompt)], "responses": whole[len(prompt) :],
                 "response_mask": own, "loss_mask": own, "input_ids": whole, "position_ids": torch.arange(len(whole)),
                 "rm_scores": scores, "extra_info": {"anchors": [anchor.text for anchor in rollout.problem.anchors]},
                 "extra_fields": {"reward_extra_info": found["reward_extra_info"]}, "num_turns": 2,
-                "session_id": i % GROUP_SIZE, "multi_modal_inputs": {},
+                "session_id": i, "multi_modal_inputs": {},
             }
         )  # fmt: skip
         lengths = {"prompt_len": len(prompt), "response_len": len(ids), "seq_len": len(whole)}
         tags.append({"status": "success", "min_global_steps": 0, "max_global_steps": 0, **lengths})
-    tq.kv_batch_put(keys=keys, partition_id=PARTITION, fields=list_of_dict_to_tensordict(fields), tags=tags)
+    tq.kv_batch_put(keys=keys, partition_id=partition, fields=list_of_dict_to_tensordict(fields), tags=tags)
     return keys, tags
 
 
@@ -94,15 +98,20 @@ def step(cluster: None) -> Done:
         embedded_path(), "gar.verify.format=think-answer", f"actor_rollout_ref.rollout.n={GROUP_SIZE}"
     )
     trainer = make_trainer(config)
+    return take_step(trainer, make_rollouts(), PARTITION)
+
+
+def take_step(trainer: Any, rollouts: Sequence[Any], partition: str) -> Done:
     metrics: dict[str, Any] = {}
-    keys, tags = put_rollouts(GarRewardManager(config, trainer.tokenizer, compute_score=None))
-    batch = KVBatchMeta(partition_id=PARTITION, keys=list(keys), tags=tags, extra_info={"temperature": 1.0})
+    manager = GarRewardManager(trainer.config, trainer.tokenizer, compute_score=None)
+    keys, tags = put_rollouts(manager, rollouts, partition)
+    batch = KVBatchMeta(partition_id=partition, keys=list(keys), tags=tags, extra_info={"temperature": 1.0})
     batch = trainer._balance_batch(batch, metrics=metrics)
     batch = trainer._compute_old_log_prob(batch, metrics)
     assert REQUEST not in batch.extra_info  # a reference pass would see it
     batch = trainer._compute_advantage(batch, metrics)
     padding = [key for key, tag in zip(batch.keys, batch.tags, strict=True) if tag.get("is_padding")]
-    return Done(trainer, keys, padding, metrics)
+    return Done(trainer, keys, padding, metrics, partition)
 
 
 def test_verl_gives_the_expected_rewards_and_advantages(step):
@@ -127,6 +136,16 @@ def test_step_writes_rewards_outcomes_and_metrics(step):
     assert step.metrics["gar/no_anchor_fraction"] == pytest.approx(1 / 7)
     assert step.metrics["gar/alignment_mean"] > 0
     assert step.trainer.config.actor_rollout_ref.rollout.agent.agent_loop_manager_class == AGENT_LOOP_MANAGER
+
+
+@pytest.mark.parametrize("size", [6, 16, 64])
+def test_groups_of_equal_rewards_have_no_advantage(step, size):
+    """verl's float32 mean of -0.6 is not -0.6 for these sizes. The rewards stay."""
+    bad = next(r for r in make_rollouts() if not r.well_formatted)
+    done = take_step(step.trainer, [bad] * size, f"equal-{size}")
+    assert {round(float(row.sum()), 6) for row in done.read("rm_scores")} == {-0.6}
+    for name in ("advantages", "returns"):
+        assert not any(bool(row.any()) for row in done.read(name))
 
 
 def test_verls_whitening_is_the_cores():

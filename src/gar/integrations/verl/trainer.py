@@ -18,6 +18,7 @@ from gar.integrations.verl.exchange import MEANS, REQUEST, signal_request
 from gar.integrations.verl.settings import read_settings, read_shaping
 from gar.integrations.verl.transfer import (
     anchor_batch,
+    clear_advantages,
     fetch_responses,
     read_means,
     require_means,
@@ -39,6 +40,7 @@ class GarTrainerSync(PPOTrainerSync):
         self._settings = read_settings(plain)
         self._shaping = read_shaping(self._settings, plain)
         self._watchdog = Watchdog(self._settings.watchdog)
+        self._without_advantage: list[str] = []  # keys of responses in groups of equal rewards
         with open_dict(config):
             config.trainer.v1.trainer_mode = "sync"  # otherwise verl uses its asynchronous replay buffer
             config.actor_rollout_ref.rollout.agent.agent_loop_manager_class = AGENT_LOOP_MANAGER
@@ -74,6 +76,14 @@ class GarTrainerSync(PPOTrainerSync):
         metrics.update(step.metrics())
         self._watchdog.watch(self.global_steps, step)
         write_rewards(real, partition, rewards)
+        equal = self._shaping.without_advantage(rewards, step.group_index).tolist()
+        self._without_advantage = [key for key, none in zip(real, equal, strict=True) if none]
+        return batch
+
+    def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
+        batch = super()._compute_advantage(batch, metrics)
+        if self._without_advantage and not self.config.algorithm.use_kl_in_reward:  # with KL the rewards differ
+            clear_advantages(self._without_advantage, batch.partition_id)
         return batch
 
     def _anchor_means(self, anchors: Sequence[TokenSequence]) -> Tensor:

@@ -94,6 +94,14 @@ def write_rewards(keys: Sequence[str], partition: str, rewards: Tensor) -> None:
     tq.kv_batch_put(keys=list(keys), partition_id=partition, fields=fields)
 
 
+def clear_advantages(keys: Sequence[str], partition: str) -> None:
+    """Set verl's advantages and returns of these responses to 0."""
+    names = ["advantages", "returns"]
+    before = tq.kv_batch_get(keys=list(keys), partition_id=partition, select_fields=names)
+    zeros = {name: _jagged([torch.zeros_like(row) for row in before[name].unbind(0)]) for name in names}
+    tq.kv_batch_put(keys=list(keys), partition_id=partition, fields=tu.get_tensordict(zeros))
+
+
 def _jagged(rows: list[Tensor]) -> Tensor:
     return torch.nested.as_nested_tensor(rows, layout=torch.jagged)
 

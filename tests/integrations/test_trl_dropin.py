@@ -116,7 +116,7 @@ def test_a_single_reward_function_decides_what_is_right(policy: Path, tmp_path: 
     functions = make(policy)
     correct = functions if name == "module" else None
     trainer, records = planned_trainer(policy, tmp_path, reward_funcs=functions, correct=correct, advantage=advantage)
-    with pytest.warns(UserWarning, match="returned 0.5") if name == "module" else contextlib.nullcontext():
+    with pytest.warns(UserWarning, match="highest value so far is 0.5") if name == "module" else contextlib.nullcontext():
         trainer.train()
     for row, value in zip(records, values * 2, strict=True):
         assert (row.verified, row.well_formatted, row.penalty) == ((value or 0) > 0, True, 0.0)

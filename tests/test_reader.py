@@ -144,6 +144,16 @@ def test_special_ids_hold_added_special_tokens_that_have_no_role():
     assert scored(tokenizer, "a b <turn>", span="response") == ["a", "b"]
 
 
+def test_special_ids_hold_an_end_token_that_is_a_word_of_the_vocabulary():
+    # Its list of special tokens has it, its added tokens do not.
+    tokenizer = word_tokenizer(WORDS)
+    tokenizer.eos_token = "b"
+    word = tokenizer.convert_tokens_to_ids("b")
+    assert not tokenizer.added_tokens_decoder.get(word)
+    assert word in special_ids(tokenizer, TAGS)
+    assert scored(tokenizer, "a b b", span="response") == ["a"]
+
+
 def test_scored_positions_are_found_on_the_given_ids_where_encoding_the_text_gives_others(bpe):
     text = "<think>the thin thing</think>"
     ids = [token for character in text for token in encode(bpe, character)]  # as a sampler may write it

@@ -116,7 +116,9 @@ def test_a_single_reward_function_decides_what_is_right(policy: Path, tmp_path: 
     functions = make(policy)
     correct = functions if name == "module" else None
     trainer, records = planned_trainer(policy, tmp_path, reward_funcs=functions, correct=correct, advantage=advantage)
-    with pytest.warns(UserWarning, match="highest value so far is 0.5") if name == "module" else contextlib.nullcontext():
+    with (
+        pytest.warns(UserWarning, match="highest value so far is 0.5") if name == "module" else contextlib.nullcontext()
+    ):
         trainer.train()
     for row, value in zip(records, values * 2, strict=True):
         assert (row.verified, row.well_formatted, row.penalty) == ((value or 0) > 0, True, 0.0)
@@ -270,3 +272,17 @@ def test_a_model_that_reads_images_is_an_error(tmp_path: Path):
     processor = type("Processor", (ProcessorMixin,), {"__init__": lambda self: None})()
     with raises(ConfigError, "processing_class"):
         planned_trainer(tmp_path, tmp_path / "out", processing_class=processor)
+
+
+def test_every_end_token_of_the_model_ends_a_response(policy: Path, tmp_path: Path):
+    trainer, records = planned_trainer(policy, tmp_path)
+    tokenizer, (first, second) = (
+        trainer.processing_class,
+        trainer.processing_class.convert_tokens_to_ids(["<eos>", "on"]),
+    )
+    trainer.eos_token_ids = [first, second]  # as TRL reads them from the model's generation config
+    start = tokenizer.convert_tokens_to_ids("so")
+    ids = [[start, first], [start, second], [start, start], [start, tokenizer.pad_token_id]]
+    trainer._generate_single_turn = lambda prompts, *_, **__: ([ids[i % 4] for i in range(len(prompts))], None)
+    trainer.train()
+    assert [record.truncated for record in records] == [False, False, True, False] * 2

@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Callable
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -194,19 +193,6 @@ def test_rows_of_a_stream_without_ids_are_named_by_their_prompts(policy, tmp_pat
     records = trained_rows(policy, tmp_path, stream, {"max_steps": 2})
     assert len({row.problem_id for row in records}) == 2  # two prompts
     assert all(row.problem_id.startswith("prompt-") for row in records)
-
-
-def test_a_stream_is_not_resumed_in_its_second_pass(policy, tmp_path):
-    stream = Dataset.from_list(ROWS).to_iterable_dataset()
-    saves = {"save_strategy": "steps", "save_steps": 1}
-    for steps, refused in ((1, False), (3, True)):  # a pass has two steps
-        out = tmp_path / str(steps)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            planned_trainer(policy, out, train_dataset=stream, args=saves | {"max_steps": steps})[0].train()
-            again, _ = planned_trainer(policy, out, train_dataset=stream, args={"max_steps": 4})
-        with raises(ConfigError, "stream-resume") if refused else nullcontext():
-            again.train(resume_from_checkpoint=str(out / f"checkpoint-{steps}"))
 
 
 def test_a_stream_has_no_shuffled_expert_solutions(policy: Path, tmp_path: Path):

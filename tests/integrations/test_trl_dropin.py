@@ -16,7 +16,7 @@ from transformers import AutoTokenizer, ProcessorMixin, Qwen3Config, Qwen3ForSeq
 from trl import GRPOConfig
 from trl.rewards import accuracy_reward
 
-from gar import ConfigError, DataError, GARTrainer, RewardSettings, Verifier, WatchdogSettings
+from gar import ConfigError, DataError, GARTrainer, ModelError, RewardSettings, Verifier, WatchdogSettings
 from gar.errors import CollapseError
 from gar.records import RolloutRecord
 from gar.settings import AdvantageSettings
@@ -39,12 +39,12 @@ RESPONSES = ("add on so \\boxed{7}", "count so so \\boxed{7}", "so \\boxed{8}", 
 """The responses of each group, in order: right, right, wrong, without an answer."""
 
 
-def save_policy(folder: Path, words: Sequence[str] = WORDS) -> Path:
+def save_policy(folder: Path, words: Sequence[str] = WORDS, **settings: Any) -> Path:
     """Model and tokenizer, with a chat template of contents alone."""
     template = "{% for m in messages %}{{ m['content'] }} {% endfor %}"
     word_tokenizer(words, chat_template=template).save_pretrained(folder)
     tiny_qwen3(words, hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2,
-               num_key_value_heads=1).save_pretrained(folder)  # fmt: skip
+               num_key_value_heads=1, **settings).save_pretrained(folder)  # fmt: skip
     return folder
 
 
@@ -286,3 +286,30 @@ def test_every_end_token_of_the_model_ends_a_response(policy: Path, tmp_path: Pa
     trainer._generate_single_turn = lambda prompts, *_, **__: ([ids[i % 4] for i in range(len(prompts))], None)
     trainer.train()
     assert [record.truncated for record in records] == [False, False, True, False] * 2
+
+
+LONG = "on " * 60  # tokens, of a context of 64
+
+
+def test_prompts_that_leave_no_room_for_a_response_are_refused(policy: Path, tmp_path: Path):
+    rows = [*ROWS[:3], ROWS[3] | {"prompt": LONG}]
+    rows = [row | {"prompt": row["prompt"] if isinstance(row["prompt"], str) else "3+4="} for row in rows]
+    with raises(DataError, "long-prompt", "60 tokens", "64 tokens", "1 of 4"):
+        planned_trainer(policy, tmp_path, train_dataset=rows)
+
+
+def test_a_long_prompt_that_comes_later_is_warned_of_once(policy: Path, tmp_path: Path):
+    trainer, _ = planned_trainer(policy, tmp_path, args={"max_steps": 2})
+    trainer.train_dataset = Dataset.from_list([row | {"prompt": [{"role": "user", "content": LONG}]} for row in ROWS])
+    with pytest.warns(UserWarning, match="A prompt has 60 tokens") as caught:
+        trainer.train()
+    assert len([each for each in caught if "A prompt has" in str(each.message)]) == 1
+
+
+@pytest.mark.filterwarnings("ignore:Model has `tie_word_embeddings=True`")  # PEFT's, which goes on
+@pytest.mark.parametrize("fields", [{"target_modules": ["embed_tokens"]}, {"modules_to_save": ["embed_tokens"]}])
+def test_an_adapter_on_tied_embeddings_is_refused(tmp_path: Path, fields: dict[str, Any]):
+    peft = pytest.importorskip("peft")
+    folder = save_policy(tmp_path / "tied", tie_word_embeddings=True)
+    with raises(ModelError, "adapted-head"):
+        planned_trainer(folder, tmp_path, peft_config=peft.LoraConfig(r=2, **{"target_modules": ["q_proj"]} | fields))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from accelerate import Accelerator
-from datasets import Dataset
+from datasets import Dataset, IterableDataset
 
 from gar.data import table
 from gar.data.problems import problem_of, problems_of
@@ -39,7 +39,7 @@ def test_a_large_data_set_is_read_row_by_row(policy: Path, tmp_path: Path, monke
     held_out = {"test": Dataset.from_list([row(i) for i in range(5000)])}
     data = {"train_dataset": rows, "eval_dataset": held_out, "args": {"max_steps": 2}}
     trainer, records = planned_trainer(policy, tmp_path, **data, method="anchor-shuffled")
-    assert len(read) < 400  # a sample of each data set, a few times
+    assert len(read) < 512  # a sample of each data set, a few times
     assert trainer.train_dataset._indices is not None  # nothing was copied
     trainer.train()
     assert len(read) < 500
@@ -245,3 +245,25 @@ def test_rows_carry_the_problem_in_every_schema(policy: Path):
         assert [(each.prompt, each.answer, each.anchors) for each in found] == [
             (each.prompt, each.answer, each.anchors) for each in read.all
         ]
+
+
+def test_traps_in_the_data_are_warned_of(policy: Path, tmp_path: Path):
+    marked = [row(i, expert_solution="so <<3+4=7>>7") for i in range(4)]
+    with pytest.warns(UserWarning, match="Of 4 problems read, 4 have calculator marks"):
+        planned_trainer(policy, tmp_path, train_dataset=marked)
+
+
+def test_texts_beside_chat_messages_become_messages():
+    rows = [row(0), row(1, prompt=[{"role": "user", "content": "1+4="}]), row(2), row(3)]
+    as_messages = [{**each, "prompt": [{"role": "user", "content": f"{i}+4="}]} for i, each in enumerate(rows)]
+    for given in (rows, problems_of(rows)):
+        held = ProblemRows(given, {})
+        assert [each.prompt for each in held.all] == [each["prompt"] for each in as_messages]
+        assert [held.training[i]["prompt"] for i in range(4)] == [each["prompt"] for each in as_messages]
+
+
+def test_a_batch_of_a_stream_with_texts_and_messages_is_refused():
+    rows = [row(0), row(1, prompt=[{"role": "user", "content": "1+4="}])]
+    held = ProblemRows(IterableDataset.from_generator(lambda: iter(rows)), {})
+    with raises(DataError, code="mixed-prompts"):
+        held.taken(held.training, TrlRanks(Accelerator()), group_size=1)

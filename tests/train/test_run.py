@@ -101,7 +101,7 @@ def test_dry_run_shows_settings_and_preflight_and_writes_nothing(tmp_path: Path,
     made = [{"prompt": prompt, "answer": "2", "expert_solution": "2" * length} for prompt, length in rows]
     source = ["--dry-run", "--preflight.mode", "warn", "--data.source", write_jsonl(tmp_path / "long.jsonl", made)]
     assert main(["train", *FAST, *source, *under(tmp_path / "runs", "dry")]) == 1
-    assert "1 of 3 prompts are too long. Drop them with --data.max_prompt_tokens" in capsys.readouterr().err
+    assert "1 of 3 prompts are too long. Drop them (gar train: --data.max_prompt_tokens)" in capsys.readouterr().err
     write_jsonl(tmp_path / "long.jsonl", made[:2])
     assert main(["train", *FAST, *source, *under(tmp_path / "runs", "dry")]) == 0
     out = " ".join(capsys.readouterr().out.split())

@@ -240,6 +240,7 @@ def _print_report(report: DataReport) -> None:
         "repeated prompts": report.repeated_prompts,
         **({"gold answers that cannot be parsed": report.unreadable} if report.unreadable else {}),
         **({"gold answers that are the last of different boxes": report.several_boxes} if report.several_boxes else {}),
+        **report.traps,
         **({"expert answers: ok": range(report.num_agreeing)} if report.num_agreeing else {}),
         **{f"expert answers: {each}": report.comparisons[each] for each in Status if each in report.comparisons},
         "errors": report.errors,

@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Literal, NamedTuple
 
 from gar.data.problems import look_at_problems, prompt_hash, schema_of
+from gar.data.traps import find_traps
 from gar.errors import DataError
 from gar.settings import DEFAULT_SOURCE, SourceSettings
 from gar.types import Problem, Status
@@ -33,7 +34,8 @@ class DataReport:
 
     A finding is the place of its row. `dropped` has them by reason, `comparisons` by the status of the final answer of
     an expert solution, verified against the gold answer, but for the `num_agreeing` that agree. `unreadable` are gold
-    answers that cannot be parsed, `several_boxes` those that are the last of different boxes of their solution.
+    answers that cannot be parsed, `several_boxes` those that are the last of different boxes of their solution. `traps`
+    are by what `find_traps` says of them.
     """
 
     source: str
@@ -45,6 +47,7 @@ class DataReport:
     without_anchor: list[str] = field(default_factory=list)
     repeated_prompts: list[str] = field(default_factory=list)
     several_boxes: list[str] = field(default_factory=list)
+    traps: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     num_agreeing: int = 0
     comparisons: defaultdict[Status, list[str]] = field(default_factory=lambda: defaultdict(list))
     unreadable: list[str] = field(default_factory=list)
@@ -104,6 +107,7 @@ class _Look(NamedTuple):
         prompt: Its hash.
         num_anchors: Number of expert solutions.
         boxes: Different boxes of solutions whose last one is the gold answer, as text.
+        traps: What looks wrong.
         graded: The final answers of the expert solutions and then "0", each with its outcome if it needs no parser.
         gold: The gold answer.
     """
@@ -112,6 +116,7 @@ class _Look(NamedTuple):
     prompt: int
     num_anchors: int
     boxes: list[str]
+    traps: list[str]
     graded: list[tuple[str, Graded | None]]
     gold: str
 
@@ -125,6 +130,7 @@ def _look(problem: Problem, compare: bool) -> _Look:
         prompt=prompt_hash(problem.prompt),
         num_anchors=len(problem.anchors),
         boxes=[", ".join(map(repr, each)) for each in boxes if len(set(each)) > 1 and problem.answer == each[-1]],
+        traps=find_traps(problem),
         graded=[(answer, _grade(answer, problem.answer)) for answer in answers],
         gold=problem.answer,
     )
@@ -140,6 +146,8 @@ def _noted(report: DataReport, looks: Iterable[tuple[str, _Look]]) -> Iterator[t
         if not look.num_anchors:
             report.without_anchor.append(example)
         report.several_boxes += [f"{example}: {boxes}" for boxes in look.boxes]
+        for trap in look.traps:
+            report.traps[trap].append(example)
         if _seen(ids, hash(look.id)):
             report.errors.append(DataError(f"{example}: the id was already used by an earlier row"))
         if _seen(prompts, look.prompt):

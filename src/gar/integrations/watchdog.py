@@ -115,3 +115,21 @@ class SamplingWatch:
             "multiplies the loss: the policy and vLLM give the sampled tokens different probabilities. Are the weights "
             "of both the same, and their dtypes? Does a sampling setting change the probabilities?"
         )
+
+
+class PromptWatch:
+    """Warns once of a prompt that leaves less than `max_new_tokens` of the model's context, None for no limit."""
+
+    def __init__(self, context: int | None, max_new_tokens: int, tell: Callable[[str], None] = warn):
+        self._context, self._new, self._tell, self._told = context, max_new_tokens, tell, False
+
+    def watch(self, longest: int) -> None:
+        """Look at a batch's longest prompt, in tokens."""
+        if self._told or self._context is None or longest + self._new <= self._context:
+            return
+        self._told = True
+        self._tell(
+            f"A prompt has {longest} tokens and its response up to {self._new}, and the model's context is "
+            f"{self._context} tokens. Responses beyond it have no meaning and no alignment: drop long prompts, or "
+            "lower max_completion_length."
+        )

@@ -96,6 +96,13 @@ def check_adapter(model: Any, settings: AdapterSettings, revision: str | None = 
 
 def _check_parts(model: Any) -> None:
     find_parts(model)
+    check_embeddings(model)
+
+
+def check_embeddings(model: Any) -> None:
+    """Raise a `ModelError` for a model with an adapter on embeddings that are its LM head as well."""
+    if not is_adapted(model):
+        return
     causal = model.get_base_model()
     embeddings = causal.get_input_embeddings()
     if type(embeddings).__module__.startswith("peft.") and causal.config.get_text_config().tie_word_embeddings:

@@ -183,8 +183,8 @@ def check_prompt_lengths(
         raise DataError(
             f"prompt {long[0]} (counted from 0, {text_of(int(long[0]))[:60]!r}...) has {lengths[long[0]]} tokens, but "
             f"only {max(context - max_new_tokens, 0)} fit: the model's context is {context} tokens, of which responses "
-            f"take {max_new_tokens}. {long.size} of {len(lengths)} prompts are too long. Drop them with "
-            "--data.max_prompt_tokens, or allow shorter responses.",
+            f"take {max_new_tokens}. {long.size} of {len(lengths)} prompts are too long. Drop them (gar train: "
+            "--data.max_prompt_tokens), or allow shorter responses.",
             code="long-prompt",
         )
 

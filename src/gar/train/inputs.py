@@ -22,6 +22,8 @@ from gar.data.load import ProblemTable, fitting, prompt_lengths, store_problems
 from gar.data.problems import evaluation_data
 from gar.data.prompts import Renderer
 from gar.data.sources import source_name
+from gar.data.table import sample
+from gar.data.traps import trap_note
 from gar.errors import ConfigError, printable
 from gar.evaluation.evaluate import SetResult, evaluate_policy
 from gar.evaluation.preflight import preflight, render
@@ -79,6 +81,8 @@ class RunInputs:
         problems, *others = self._stored([config.data, *evaluated.values()])  # first: a bad row is found sooner
         if method.trainer is None:
             check_problems(arguments, method, problems)
+        if note := on_main(lambda: trap_note(sample(problems))):
+            say(f"[yellow]{escape(note)}[/]")
         say(f"Problems: {len(problems):,} from {config.data.source}. Loading {config.model.path} ...")
         if note := foreign_problems(config):
             say(f"[yellow]Note: {note}[/]")

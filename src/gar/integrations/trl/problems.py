@@ -1,10 +1,11 @@
 """Convert TRL's rows to GAR's problems. A row is read when its group is sampled."""
 
 import copy
+import dataclasses
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -13,11 +14,14 @@ from xxhash import xxh3_64_hexdigest
 
 from gar.core import shuffled_groups
 from gar.data.problems import problem_of, problems_of
+from gar.data.prompts import as_messages
 from gar.data.schemas import ColumnSchema, choose_schema, column_value
 from gar.data.table import SAMPLE, DatasetProblems, LazyProblems, anchored, sample
+from gar.data.traps import trap_note
 from gar.errors import ConfigError, DataError
 from gar.integrations.trl.arguments import check_problems
 from gar.methods import Method
+from gar.models.generate import check_prompt_lengths
 from gar.reader import Reader
 from gar.response import Anchors
 from gar.scoring.anchors import check_anchors
@@ -94,7 +98,9 @@ class ProblemRows:
         self._read_before = _holds_problems(rows)  # what they lack was seen then
 
     def check(self, args: Any, method: Method) -> None:
-        """Check what a method needs of the data set, as far as a stream shows it."""
+        """Check what a method needs of the data set, as far as a stream shows it, and warn of traps in a sample."""
+        if note := trap_note(sample(self.all)):
+            warnings.warn(note, stacklevel=4)
         if not self._streams:
             return check_problems(args, method, self.all)
         if method.alignment == "shuffled-anchor":
@@ -108,6 +114,12 @@ class ProblemRows:
             "and whether ids repeat, is not.",
             stacklevel=4,
         )
+
+    def check_prompts(self, model: Any, reader: Reader, max_new_tokens: int) -> None:
+        """Raise a `DataError` for prompts in a sample that do not fit into the context with their response."""
+        prompts = [reader.encode(each.prompt) for each in sample(self.all)]
+        lengths = np.array([len(ids) for ids in prompts])
+        check_prompt_lengths(model, lengths, max_new_tokens, lambda i: reader.prompt_text(prompts[i][:24]))
 
     def check_anchors(self, method: Method, reader: Reader) -> None:
         """Warn of expert solutions in a sample that are missing or cannot be scored. A `DataError` if these are all."""
@@ -160,7 +172,7 @@ class ProblemRows:
 
         Raises:
             ConfigError: Rows without a number, under a method that shuffles the data set's expert solutions.
-            DataError: A row gives no problem, or a group has several.
+            DataError: A row gives no problem, a group has several, or texts and chat messages are mixed.
         """
         rows = list(inputs)
         numbers, problems = [], []
@@ -176,6 +188,7 @@ class ProblemRows:
                     code="replaced-dataset",
                 )
             numbers = _repeated(problems, ranks, group_size)
+        _check_forms(problems)
         return [_given(row, problem) for row, problem in zip(rows, problems, strict=True)], numbers, problems
 
     def _read(self, row: Row) -> tuple[int | None, Problem]:
@@ -198,13 +211,34 @@ class ProblemRows:
         elif isinstance(rows, Dataset):
             problems = DatasetProblems(_some(rows), self._columns)
         else:
-            problems = problems_of(_some(list(rows)), self._columns)
+            rows = _some(list(rows))
+            problems = _of_one_form(problems_of(rows, self._columns))
         if _holds_problems(rows):
             numbers = Dataset.from_dict({NUMBER: np.arange(len(problems))})
             return problems, ReadRows.of(numbers, lambda _, i: _row_of(problems[i], i))
-        rows = rows if isinstance(rows, Dataset) else Dataset.from_list(cast("list[dict[str, Any]]", list(rows)))
         schema = choose_schema(rows[0], self._columns, source="the rows")
+        if not isinstance(rows, Dataset):
+            forms = {type(column_value(row, schema.prompt)) for row in rows}
+            if len(forms) > 1:  # which Arrow does not store
+                rows = [{**row, schema.prompt: each.prompt} for row, each in zip(rows, problems, strict=True)]
+            rows = Dataset.from_list(rows)
         return problems, ReadRows.of(rows, partial(_completed, schema))
+
+
+def _of_one_form(problems: list[Problem]) -> list[Problem]:
+    """The problems, with all prompts as chat messages if some are: TRL looks only at the first of a batch."""
+    if all(isinstance(each.prompt, str) for each in problems):
+        return problems
+    return [dataclasses.replace(each, prompt=as_messages(each.prompt)) for each in problems]
+
+
+def _check_forms(problems: Sequence[Problem]) -> None:
+    if len({type(each.prompt) for each in problems}) > 1:
+        raise DataError(
+            "a batch has prompts that are texts and prompts that are chat messages, and TRL looks only at the first. "
+            "Make all of them chat messages.",
+            code="mixed-prompts",
+        )
 
 
 def _repeated(problems: Sequence[Problem], ranks: StepRanks, group_size: int) -> list[int]:

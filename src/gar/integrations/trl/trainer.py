@@ -23,9 +23,9 @@ from gar.integrations.trl.ranks import TrlRanks, gathered_on_main
 from gar.integrations.trl.resumable import ResumableTrainer
 from gar.integrations.trl.rollouts import RolloutBatch, gated_advantages, mean_advantages
 from gar.integrations.trl.states import StateSource
-from gar.integrations.watchdog import SAMPLING_RATIO, SamplingWatch, Watchdog
+from gar.integrations.watchdog import SAMPLING_RATIO, PromptWatch, SamplingWatch, Watchdog
 from gar.methods import Method, find_method
-from gar.models.adapters import sort_targets
+from gar.models.adapters import check_embeddings, sort_targets
 from gar.models.capture import capture_hidden
 from gar.models.generate import own_generation
 from gar.reader import Reader, context_of, judge
@@ -150,6 +150,8 @@ class GARTrainer(ResumableTrainer):
         self._watchdog = Watchdog(watchdog or WatchdogSettings())
         self._prepare()
         if shaping is None:
+            check_embeddings(self.model)
+            self._problems.check_prompts(self.model, self.reader, self._config.max_completion_length or 0)
             self._problems.check_anchors(self._method, self.reader)
 
     @classmethod
@@ -235,11 +237,12 @@ class GARTrainer(ResumableTrainer):
     def _prepare(self) -> None:
         """Set what depends on the finished trainer: head, reader, anchors, loss, and the state of a step."""
         self._states = StateSource(self, initial=self.shaping.reads_initial)
+        context = context_of(cast(Any, self.model).config)
         self.reader = Reader.from_settings(
             self.processing_class,
             self.shaping.signal,
             self._verifier,
-            context=context_of(cast(Any, self.model).config),
+            context=context,
             chat_template_kwargs=cast("dict[str, Any]", self.chat_template_kwargs),
         )
         """Reads responses and expert solutions."""
@@ -249,6 +252,7 @@ class GARTrainer(ResumableTrainer):
         self._batch: RolloutBatch | None = None
         self._solutions = SolutionCheck(self._verifier)
         self._sampling = SamplingWatch()
+        self._prompt_watch = PromptWatch(context, self._config.max_completion_length or 0)
         self._timer = StepTimer(self._metrics["train"])
         self.add_callback(self._timer)
 
@@ -288,6 +292,7 @@ class GARTrainer(ResumableTrainer):
         batch = self._batch
         assert batch is not None
         prompt_ids, completion_ids, token_mask = generated[:3]
+        self._prompt_watch.watch(max(map(len, prompt_ids)))
         # 2. Responses and anchors are read from their tokens.
         endings = [*self.eos_token_ids, self._tokenizer.pad_token_id]
         with self._timer.part("gar"):

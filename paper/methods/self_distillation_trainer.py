@@ -26,7 +26,7 @@ from gar import (
 from gar.data import EMBEDDED_TASKS, encode_prompt
 from gar.integrations.trl import TRL, RolloutBatch, RunParts, StepTimer, check_batch, trl_arguments
 from gar.methods import METHODS
-from gar.models import check_prompts, is_adapted
+from gar.models import check_prompts, is_adapted, own_generation
 from gar.records import RolloutRecord
 from gar.scoring import Step, judge, plan_shaping
 from paper.methods.frozen import frozen_copy
@@ -193,7 +193,8 @@ class _Recorded(_Trainer):
             self.add_callback(SyncTeacherModelCallback(self.teacher_model, self.accelerator))
 
     def _generate(self, prompt_ids: list[list[int]]) -> Any:
-        with self._timer.part("generation"):
+        own = own_generation(self.accelerator.unwrap_model(self.model), self.generation_config)
+        with self._timer.part("generation"), own:
             return super()._generate(prompt_ids)
 
     def sample_rollouts(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:

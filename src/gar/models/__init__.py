@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from gar.models.adapters import is_adapted
     from gar.models.embedded import embedded_path, load_embedded, model_path
     from gar.models.families import ModelParts, evaluation_mode, find_parts
-    from gar.models.generate import Sampling, check_prompts, generate_responses
+    from gar.models.generate import Sampling, check_prompts, generate_responses, own_generation
     from gar.models.load import load_policy, load_tokenizer, quiet_libraries
 else:
     __getattr__, __dir__ = lazy_names(__name__)
@@ -26,5 +26,6 @@ __all__ = [
     "load_policy",
     "load_tokenizer",
     "model_path",
+    "own_generation",
     "quiet_libraries",
 ]

@@ -133,6 +133,18 @@ def test_a_run_trains_on_the_problems_of_grpo_with_its_teacher(method: str, tmp_
         assert metrics["self_distillation/reward_mean"] == [pytest.approx(sum(rewards) / 16)]
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_rollouts_are_not_sampled_by_the_settings_of_the_checkpoint(method: str, tmp_path: Path, verifier: Verifier):
+    def written(**own: Any) -> list[str]:
+        trainer, records, _ = make_trainer(method, tmp_path, verifier, load_arithmetic("train"), max_steps=1)
+        for name, value in own.items():
+            setattr(trainer.model.generation_config, name, value)
+        trainer.train()
+        return [record.response for record in records]
+
+    assert written(no_repeat_ngram_size=1) == written()
+
+
 def test_teacher_prompt_of_a_chat_is_in_the_users_message(tmp_path: Path, verifier: Verifier):
     problems = [
         replace(problem, prompt=[{"role": "system", "content": "7"}, {"role": "user", "content": str(problem.prompt)}])

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gar.core import gradient_aligned_bonuses, group_advantages, reinforce_plus_plus_advantages
+from gar.core.groups import in_equal_group
 from tests.core.conftest import columns, f64, one_group
 
 
@@ -27,6 +28,18 @@ def test_group_advantages_of_interleaved_groups_by_hand():
     torch.testing.assert_close(found, f64(-step, -1.0, 0.0, 0.0, 1.0, step), rtol=1e-15, atol=0)
     centered = group_advantages(rewards, groups, scale="none", ddof=0, eps=0.0)
     assert centered.tolist() == [-2.0, -5.0, 0.0, 0.0, 5.0, 2.0]
+
+
+@pytest.mark.parametrize("reward", [-0.6, 0.1, 1 / 3, 5 / 3, 1e6 / 7])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_equal_rewards_have_the_advantage_0_at_every_group_size(reward: float, dtype: torch.dtype):
+    """An engine's float32 mean of such rewards is another number, as sum / n and as sum x (1 / n)."""
+    for size in range(1, 129):
+        rewards = torch.full((size,), reward, dtype=dtype)
+        for scale in ("std", "none"):
+            found = group_advantages(rewards, torch.zeros(size, dtype=torch.long), scale=scale, ddof=0, eps=1e-6)
+            assert not found.any(), size
+        assert in_equal_group(rewards, torch.zeros(size, dtype=torch.long)).all()
 
 
 @given(

@@ -12,12 +12,12 @@ import gar.train.run
 from gar.cli.arguments import ALIASES
 from gar.cli.main import main
 from gar.config import RunConfig, make_config, read_preset
-from gar.integrations.trl.fields import field_names
+from gar.integrations.trl.fields import known_fields
 from gar.records.dotted import leaves
 
 Parse = Callable[..., RunConfig]
 SETTINGS = {f"--{name}" for name, _ in leaves(RunConfig().model_dump()) if name != "trl"}
-ALL = SETTINGS | {f"--trl.{name}" for name in field_names()}
+ALL = SETTINGS | {f"--trl.{name}" for name in known_fields()}
 
 
 @pytest.fixture

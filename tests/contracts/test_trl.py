@@ -18,7 +18,7 @@ from trl.trainer.utils import RepeatSampler, nanstd
 from gar.errors import ConfigError
 from gar.integrations.trl import contract, fields
 from gar.integrations.trl.deciding import reward_name
-from gar.integrations.trl.fields import TRACKERS, check_fields, field_names
+from gar.integrations.trl.fields import TRACKERS, check_fields, known_fields
 from gar.rules import RULES
 from tests.support.errors import raises
 
@@ -97,12 +97,12 @@ OWNED = {name for rule in RULES if rule.why.startswith("use ") for name in rule.
 
 
 def test_fields_are_those_of_the_class(monkeypatch):
-    assert {*field_names()} == FIELDS.keys()
-    found = field_names()
-    field_names.cache_clear()
+    assert {*known_fields()} == FIELDS.keys()
+    found = known_fields()
+    known_fields.cache_clear()
     monkeypatch.setattr(fields, "_CLASSES", (("trl", "nowhere.py", "GRPOConfig"),))
-    assert {*field_names()} == {*found}  # from the class, if its source is arranged otherwise
-    field_names.cache_clear()
+    assert {*known_fields()} == {*found}  # from the class, if its source is arranged otherwise
+    known_fields.cache_clear()
     assert NAMED - {"trl.reward_funcs", "trl.dynamic_sampling"} <= {f"trl.{name}" for name in FIELDS}
 
 

@@ -13,6 +13,7 @@ from gar.train.checks import check_before_loading
 from tests.support.errors import raises
 from tests.support.processes import completed
 from tests.support.runs import begun_run
+from tests.support.tiny import tiny_qwen3, word_tokenizer
 
 HEAVY = {"torch", "transformers", "trl", "datasets"}
 
@@ -82,8 +83,6 @@ MISTAKES = {
     "train --resume finished": "finished: this run is finished. There is nothing to resume.",
     "compare typo.yaml": "typo.yaml: run 'gropo': method: ",
     "compare twice.yaml": "twice.yaml: label 'grpo' appears twice.",
-    "score embedded flat.jsonl": "none of 1 rows can be scored.",
-    "score embedded plain.jsonl --responses-fields answer": "plain.jsonl: no row has an expert solution",
     "data guide one.jsonl out.jsonl --model nosuch": "no model 'nosuch' on this machine",
     "data slime nix.jsonl out.jsonl": "nix.jsonl: no such file.",
 }  # fmt: skip
@@ -127,4 +126,56 @@ def test_mistakes_get_one_line_before_torch_is_imported_and_leave_no_folder(tmp_
         status, out, err, heavy = found[command]
         assert (status, out, err.count("\n"), heavy) == (1, "", 1, []), (command, err)
         assert err.startswith(f"gar {command.split()[0]}: {message.replace('{here}', str(tmp_path))}")
-    assert {*tmp_path.iterdir()} - there == {tmp_path / "flat.scores.errors.jsonl"}  # the reasons, row by row
+    assert {*tmp_path.iterdir()} == there
+
+
+def test_an_optimizer_whose_package_is_missing_is_named():
+    for name, package in (("adamw_8bit", "bitsandbytes"), ("galore_adamw", "galore-torch")):
+        assert f"pip install {package}" in mistakes({"trl": {"optim": name}}, "trl.optim")
+    check_before_loading(make_config({"trl": {"optim": "adamw_torch_fused"}}))
+
+
+def test_groups_divide_a_generation_batch(monkeypatch):
+    wrong = {"num_generations": 3, "per_device_train_batch_size": 8}
+    assert "8 (trl.per_device_train_batch_size) x 1" in mistakes({"trl": wrong}, "trl.num_generations")
+    mistakes({"trl": {"per_device_train_batch_size": 12}}, "trl.num_generations")  # TRL's groups of 8
+    for right in (
+        wrong | {"gradient_accumulation_steps": 3},
+        wrong | {"gradient_accumulation_steps": 2, "steps_per_generation": 3},
+        wrong | {"generation_batch_size": 24},
+    ):
+        check_before_loading(make_config({"trl": right}))
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    check_before_loading(make_config({"trl": wrong}))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A model and its tokenizer."""
+    words = ("<unk>", "<eos>", "<pad>")
+    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    tiny_qwen3(words, **sizes, num_key_value_heads=1).save_pretrained(tmp_path / "model")
+    word_tokenizer(words).save_pretrained(tmp_path / "model")
+    return tmp_path / "model"
+
+
+def test_names_of_modules_are_read_from_the_weights(folder):
+    def chosen(*targets: str) -> dict[str, Any]:
+        return {"model": {"path": str(folder)}, "adapter": {"rank": 4, "target_modules": targets}}
+
+    assert "Did you mean 'q_proj'" in mistakes(chosen("k_proj", "q_porj"), "adapter.target_modules")
+    for right in (("q_proj", "mlp.down_proj"), ("all-linear",), ("embed_tokens",)):
+        check_before_loading(make_config(chosen(*right)))
+
+
+def test_a_folder_without_a_tokenizer_is_refused(folder):
+    check_before_loading(make_config({"model": {"path": str(folder)}}))
+    for file in folder.glob("tokenizer*"):
+        file.unlink()
+    mistakes({"model": {"path": str(folder)}}, "no-tokenizer")
+
+
+def test_an_instruction_longer_than_the_longest_prompt_is_refused(folder):
+    values = {"model": {"path": str(folder)}, "data": {"template": "boxed", "max_prompt_tokens": 4}}
+    assert "has 10 tokens" in mistakes(values, "data.max_prompt_tokens")
+    check_before_loading(make_config(values | {"data": {"template": "boxed", "max_prompt_tokens": 40}}))

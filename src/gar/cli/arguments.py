@@ -10,7 +10,7 @@ from pydantic import create_model
 
 from gar.cli.main import choose
 from gar.config import RunConfig, config_type, parse_yaml
-from gar.integrations.trl.fields import field_names
+from gar.integrations.trl.fields import Field, known_fields
 
 ALIASES = {
     "--model": "--model.path",
@@ -124,23 +124,33 @@ class _Default(str):
     """A default, which differs from a value on the command line only by its type."""
 
 
-_YAML: Any = Annotated[
-    Any,
-    tyro.constructors.PrimitiveConstructorSpec(
-        nargs="*",
-        metavar="YAML",
-        instance_from_str=lambda words: parse_yaml(" ".join(words)) if words else True,
-        is_instance=lambda value: True,
-        str_from_instance=lambda value: [str(value)],
-    ),
-]
-"""A value in YAML. A flag without a value is true."""
+def _in_yaml(field: Field) -> Any:
+    """A value in YAML. A flag without a value is true. Several words for a field that takes a list are its members."""
+
+    def parsed(words: list[str]) -> Any:
+        value = parse_yaml(" ".join(words)) if words else True
+        if isinstance(value, list | dict | NoneType) or not (field.is_only_list or (field.is_list and words[1:])):
+            return value
+        return [parse_yaml(word) for word in words]
+
+    return Annotated[
+        Any,
+        tyro.constructors.PrimitiveConstructorSpec(
+            nargs="*",
+            metavar="YAML",
+            instance_from_str=parsed,
+            is_instance=lambda value: True,
+            str_from_instance=lambda value: [str(value)],
+        ),
+    ]
 
 
 def parse_run(arguments: Sequence[str], defaults: RunConfig, *, description: str) -> RunConfig:
     """Parse the settings of `gar train`. Flags override `defaults`, and `--trl.FIELD` sets any field of TRL's."""
     kind = config_type()
-    fields: dict[str, Any] = {name: (_YAML, _Default(defaults.trl.get(name, "as-in-TRL"))) for name in field_names()}
+    fields: dict[str, Any] = {
+        name: (_in_yaml(field), _Default(defaults.trl.get(name, "as-in-TRL"))) for name, field in known_fields().items()
+    }
     trl: Any = create_model("Trl", **fields)
     chosen = parse(
         create_model(kind.__name__, __base__=kind, trl=(trl, trl())),

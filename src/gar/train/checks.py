@@ -6,10 +6,17 @@ from pathlib import Path
 from gar.config import RunConfig, with_template
 from gar.data.load import load_problems
 from gar.data.problems import evaluation_data
-from gar.data.prompts import edited
+from gar.data.prompts import edited, format_instruction
 from gar.data.sources import check_hub, check_source
 from gar.errors import ConfigError, DataError, GarError, ModelError, RecordError
-from gar.integrations.trl.fields import check_fields, check_trackers, missing_packages
+from gar.integrations.trl.fields import (
+    check_batch_size,
+    check_fields,
+    check_optimizer,
+    check_trackers,
+    missing_packages,
+)
+from gar.models.files import check_targets, check_tokenizer_files, num_tokens
 from gar.models.hub import check_model_name, context_before_loading
 from gar.records.lock import has_locks
 from gar.settings import EMBEDDED_TASKS
@@ -99,6 +106,24 @@ def _check_model(config: RunConfig) -> None:
             f"trl.max_completion_length is {length}, but the context of {model.path} is {context} tokens, prompt "
             "included. Lower it."
         )
+    check_tokenizer_files(model.path)
+    if config.adapter.rank is not None:
+        check_targets(model.path, config.adapter.target_modules)
+    _check_instruction(config)
+
+
+def _check_instruction(config: RunConfig) -> None:
+    """Whether a prompt of no more than its instruction fits into `data.max_prompt_tokens`."""
+    data = with_template(config).data
+    if data.max_prompt_tokens is None or data.template in ("plain", "chat", "auto"):
+        return
+    needed = num_tokens(config.model.path, format_instruction(data.template, config.verify.tags))
+    if needed is not None and needed > data.max_prompt_tokens:
+        raise ConfigError(
+            f"data.max_prompt_tokens is {data.max_prompt_tokens}, and the instruction of data.template {data.template} "
+            f"has {needed} tokens: no prompt fits.",
+            code="data.max_prompt_tokens",
+        )
 
 
 _FIRST_PROBLEMS = 2000
@@ -109,7 +134,17 @@ _MADE_WITH = {
 }
 """Files that the packaged settings read, and the commands that make them, as in their comments."""
 
-_CHECKS = (_check_rules, check_trackers, _check_sources, _check_model, _check_verifier, check_upload, _check_output)
+_CHECKS = (
+    _check_rules,
+    check_trackers,
+    check_optimizer,
+    check_batch_size,
+    _check_sources,
+    _check_model,
+    _check_verifier,
+    check_upload,
+    _check_output,
+)
 
 
 def _with_hint(error: GarError, name: str) -> str:

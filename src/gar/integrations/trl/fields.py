@@ -1,16 +1,19 @@
-"""The names of the fields of `trl.GRPOConfig`, read from its source text: importing TRL takes seconds."""
+"""The fields of `trl.GRPOConfig`, read from its source text: importing TRL takes seconds."""
 
 import ast
 import importlib.util
-from collections.abc import Mapping, Sequence
+import os
+import re
+from collections.abc import Mapping
 from dataclasses import fields
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from gar import rules
 from gar.config import RunConfig
 from gar.errors import ConfigError, did_you_mean
+from gar.settings import REGISTERED
 
 _CLASSES = (
     ("transformers", "training_args.py", "TrainingArguments"),
@@ -24,6 +27,17 @@ TRACKERS = (
     "swanlab", "tensorboard", "trackio", "wandb",
 )  # fmt: skip
 """Words of `trl.report_to`, each the name of a module that it needs, but for these:"""
+_OPTIMIZERS = {
+    r"adamw_8bit|adamw_bnb_8bit|ademamix|rmsprop_bnb.*": "bitsandbytes",
+    r"(paged_)?(adamw|ademamix|lion)_(8|32)bit": "bitsandbytes",
+    r"adamw_torch_[48]bit": "torchao",
+    r"galore_.*": "galore_torch",
+    r"apollo_.*": "apollo_torch",
+    r"lomo|adalomo": "lomo_optim",
+    r"grokadamw": "grokadamw",
+    r"schedule_free_.*": "schedulefree",
+}
+"""The package, also its module, that names of `trl.optim` need."""
 _MODULES = {"azure_ml": ("azureml",), "flyte": ("flytekit",), "tensorboard": ("tensorboard", "tensorboardX")}
 
 
@@ -32,13 +46,50 @@ def check_fields(values: Mapping[str, Any], more: Mapping[str, Any] | None = Non
 
     `gar.integrations.trl.arguments` checks their types, when TRL is imported.
     """
-    names, wrong = field_names(), list[tuple[str, str]]()
+    names, wrong = known_fields(), list[tuple[str, str]]()
     for name in values:
         if name not in names and name != "reward_funcs":  # which a rule explains
             hint = did_you_mean(name, names, "trl.")
             wrong.append((f"trl.{name}", f"unknown key 'trl.{name}': trl.GRPOConfig has no such field.{hint}"))
     facts = {f"trl.{name}": value for name, value in values.items()} | dict(more or {})
     rules.raise_all([*wrong, *rules.faults("gar train", facts)])
+
+
+def check_optimizer(config: RunConfig) -> None:
+    """Raise a `ConfigError` for an optimizer whose package is not installed. Transformers would import it last."""
+    name = str(config.trl.get("optim", ""))
+    for pattern, package in _OPTIMIZERS.items():
+        if re.fullmatch(pattern, name) and importlib.util.find_spec(package) is None:
+            raise ConfigError(
+                f"trl.optim is {name}, which needs the package {package}: pip install {package.replace('_', '-')}. "
+                "Without it: trl.optim adamw_torch.",
+                code="trl.optim",
+            )
+
+
+def check_batch_size(config: RunConfig) -> None:
+    """Raise a `ConfigError` if groups do not divide a generation batch, as TRL would once it is imported."""
+    method = REGISTERED.get(config.method)
+    if method is not None and method.trainer is not None:
+        return
+    ranks = int(os.environ.get("WORLD_SIZE", "1"))
+    group, per_rank = _size(config, "num_generations"), _size(config, "per_device_train_batch_size")
+    passes = _size(config, "steps_per_generation") or _size(config, "gradient_accumulation_steps")
+    batch = _size(config, "generation_batch_size") or per_rank * ranks * passes
+    if group and batch % group:
+        raise ConfigError(
+            f"trl.num_generations is {group}, and a generation batch has {batch} responses, which is no multiple of "
+            f"{group}: {per_rank} (trl.per_device_train_batch_size) x {ranks} (processes) x {passes} "
+            "(trl.steps_per_generation, else trl.gradient_accumulation_steps).",
+            code="trl.num_generations",
+        )
+
+
+def _size(config: RunConfig, name: str) -> int:
+    """A whole number among the settings or TRL's defaults. 0 for anything else, which TRL judges."""
+    field = known_fields().get(name)
+    value = config.trl.get(name, field.default if field else "")
+    return int(value) if str(value).isdecimal() else 0
 
 
 def missing_packages() -> dict[str, Any]:
@@ -63,28 +114,52 @@ def check_trackers(config: RunConfig) -> None:
         raise ConfigError(f"trl.report_to is {name}, {text}", code="trl.report_to")
 
 
+class Field(NamedTuple):
+    """A field of `trl.GRPOConfig`: its type as text, and its default as text, "" for none that a text shows."""
+
+    kind: str
+    default: str
+
+    @property
+    def is_list(self) -> bool:
+        """Whether several words on the command line are a list."""
+        return "list[" in self.kind.lower()
+
+    @property
+    def is_only_list(self) -> bool:
+        """Whether one word is a list too."""
+        return self.is_list and "str |" not in self.kind
+
+
 @cache
-def field_names() -> tuple[str, ...]:
-    """The fields that the constructor of `trl.GRPOConfig` takes."""
-    found = [_names_in(*place) for place in _CLASSES]
+def known_fields() -> Mapping[str, Field]:
+    """The fields that the constructor of `trl.GRPOConfig` takes, by name."""
+    found = [_fields_in(*place) for place in _CLASSES]
     if all(found):
-        return tuple(dict.fromkeys(name for names in found for name in names))
+        return {name: field for some in found for name, field in some.items()}
     from trl import GRPOConfig  # whose source is arranged otherwise
 
-    return tuple(field.name for field in fields(GRPOConfig) if field.init)
+    return {each.name: Field(str(each.type), repr(each.default)) for each in fields(GRPOConfig) if each.init}
 
 
-def _names_in(package: str, file: str, name: str) -> Sequence[str]:
+def _fields_in(package: str, file: str, name: str) -> dict[str, Field]:
     """The fields of a dataclass in a source file of a package. Empty if it is not there."""
     spec = importlib.util.find_spec(package)
     path = Path(*(spec.submodule_search_locations if spec else None) or ("",)) / file
     nodes = ast.parse(path.read_bytes()).body if path.is_file() else []
-    return [
-        ast.unparse(item.target)
+    return {
+        ast.unparse(item.target): Field(ast.unparse(item.annotation), _default_in(item.value))
         for node in nodes
         if isinstance(node, ast.ClassDef) and node.name == name
         for item in node.body
         if isinstance(item, ast.AnnAssign)
         and "ClassVar" not in ast.unparse(item.annotation)
         and not (item.value and "init=False" in ast.unparse(item.value))
-    ]
+    }
+
+
+def _default_in(value: ast.expr | None) -> str:
+    """The default in `field(default=...)` or in a plain assignment."""
+    if isinstance(value, ast.Call):
+        return next((ast.unparse(each.value) for each in value.keywords if each.arg == "default"), "")
+    return ast.unparse(value) if value else ""

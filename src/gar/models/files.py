@@ -1,0 +1,66 @@
+"""What the files of a model's folder say, without torch: its modules, its tokenizer."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from gar.errors import ConfigError, ModelError, did_you_mean
+from gar.models.embedded import model_path
+
+_TOKENIZERS = ("tokenizer*", "vocab*", "*.model", "*.tiktoken", "merges.txt")
+_HEADER_BYTES = 100_000_000  # the format's own limit
+
+
+def check_tokenizer_files(name: str) -> None:
+    """Raise a `ModelError` if the folder of a whole model has no file of a tokenizer."""
+    folder = Path(model_path(name))
+    if (folder / "config.json").is_file() and not any(next(folder.glob(each), None) for each in _TOKENIZERS):
+        raise ModelError(
+            f"{name}: the folder has a model and no tokenizer (tokenizer.json). Save both: "
+            f"tokenizer.save_pretrained('{name}').",
+            code="no-tokenizer",
+        )
+
+
+def check_targets(name: str, targets: Sequence[str]) -> None:
+    """Raise a `ConfigError` if no module in a model's files has the name of an adapter's target.
+
+    Models with experts are judged when they are loaded: transformers renames what it fuses.
+    """
+    modules = _module_names(Path(model_path(name)))
+    if not modules or targets == ("all-linear",) or any("experts" in module for module in modules):
+        return
+    for target in targets:
+        if not any(f".{module}".endswith(f".{target}") for module in modules):
+            ends = sorted({module.rpartition(".")[2] for module in modules})
+            raise ConfigError(
+                f"adapter.target_modules: nothing in {name} is called '{target}'."
+                + (did_you_mean(target, ends) or f" It has {', '.join(ends[:20])}."),
+                code="adapter.target_modules",
+            )
+
+
+def num_tokens(name: str, text: str) -> int | None:
+    """Number of tokens of a text, from the folder's tokenizer.json. None without one."""
+    file = Path(model_path(name)) / "tokenizer.json"
+    if not file.is_file():
+        return None
+    from tokenizers import Tokenizer
+
+    try:
+        return len(Tokenizer.from_file(str(file)).encode(text, add_special_tokens=False).ids)
+    except Exception:  # tokenizers raises no narrower one. transformers explains it when it loads the file
+        return None
+
+
+def _module_names(folder: Path) -> set[str]:
+    """The modules with weights in a folder's safetensors files. Empty if none can be read."""
+    names: set[str] = set()
+    for file in folder.glob("*.safetensors"):
+        try:
+            with file.open("rb") as opened:
+                length = int.from_bytes(opened.read(8), "little")
+                names |= json.loads(opened.read(length)).keys() if length <= _HEADER_BYTES else set()
+        except (OSError, ValueError):
+            return set()
+    return {name.rpartition(".")[0] for name in names if name != "__metadata__"}

@@ -65,7 +65,7 @@ MISTAKES = {
     "train --trl.report_to wandbb": "trl.report_to is wandbb, expected none or some of azure_ml, ",
     "train --trl.report_to neptune": "trl.report_to is neptune, and it is not installed: pip install neptune",
     "train --data.source nix.jsonl": "nix.jsonl: no such file.",
-    "train --model.path embeded": "no model 'embeded' on this machine",
+    "train --model.path embeded": "no folder 'embeded', and a Hub id is OWNER/NAME. Did you mean 'embedded'?",
     "train --resume nix": "nix: no such folder.",
     "train --trl.max_completion_length 1000": "trl.max_completion_length is 1000, but the context of embedded is 512 ",
     "train --trl.deepspeed zero3.json": "trl.deepspeed is zero3.json, ",
@@ -76,15 +76,14 @@ MISTAKES = {
     "train --data.source one.jsonl --prompt-field Question": "one.jsonl: no column 'Question'.",
     "train --records.output_dir one.jsonl/runs": "{here}/one.jsonl/runs: no run folder can be made here (Not a ",
     "train --verify.verifier json:nosuch": "the verifier 'json:nosuch' cannot be imported",
-    "train --trl.push_to_hub true": "trl.push_to_hub is true, and ",
+    "train --trl.push_to_hub true": "trl.push_to_hub is True, expected False: gar train uploads nothing. ",
+    "train --trl.hub_token hf_secret": "trl.hub_token is set, and a run records its settings. ",
     "train --model.path broken": "{here}/broken/config.json: not valid JSON: ",
     "train --model.path bare": "{here}/bare/config.json: no model_type in it",
     "train --resume finished": "finished: this run is finished. There is nothing to resume.",
     "compare typo.yaml": "typo.yaml: run 'gropo': method: ",
     "compare twice.yaml": "twice.yaml: label 'grpo' appears twice.",
-    "score embedded flat.jsonl": "none of 1 rows can be scored.",
-    "score embedded plain.jsonl --responses-fields answer": "plain.jsonl: no row has an expert solution",
-    "data guide one.jsonl out.jsonl --model nosuch": "no model 'nosuch' on this machine",
+    "data guide one.jsonl out.jsonl --model nosuch": "no folder 'nosuch', and a Hub id is OWNER/NAME.",
     "data slime nix.jsonl out.jsonl": "nix.jsonl: no such file.",
 }  # fmt: skip
 """Command lines, and how their only message begins."""
@@ -95,8 +94,6 @@ FILES = {
     "empty.jsonl": "",
     "columns.jsonl": json.dumps({"Question": "1+1=", "Answer": "2"}),
     "one.jsonl": json.dumps(ROW),
-    "plain.jsonl": json.dumps({"prompt": "1+1=", "answer": "2"}),
-    "flat.jsonl": json.dumps(ROW),
     "broken/config.json": "{",
     "bare/config.json": "{}",
     "typo.yaml": COMPARISON + "[gropo]",
@@ -127,4 +124,4 @@ def test_mistakes_get_one_line_before_torch_is_imported_and_leave_no_folder(tmp_
         status, out, err, heavy = found[command]
         assert (status, out, err.count("\n"), heavy) == (1, "", 1, []), (command, err)
         assert err.startswith(f"gar {command.split()[0]}: {message.replace('{here}', str(tmp_path))}")
-    assert {*tmp_path.iterdir()} - there == {tmp_path / "flat.scores.errors.jsonl"}  # the reasons, row by row
+    assert {*tmp_path.iterdir()} == there

@@ -43,7 +43,6 @@ from gar.records.run_folder import check_free
 from gar.train.checks import check_before_loading
 from gar.train.inputs import RunInputs, Say, show
 from gar.train.resume import checkpoint_errors, resume_point, resumed_config, status_of, unfinished_run
-from gar.train.upload import make_repository, upload_model, wants_upload
 
 _CURVE = "figures/learning-curve"
 
@@ -205,8 +204,6 @@ class _Run:
         status = status_of(folder, self.say) if is_main() else contextlib.nullcontext()
         with status, lost_rank_named(), self.inputs.verifier:
             in_folder(self.arguments, self.config, folder.path)
-            uploads = wants_upload(self.config)
-            repository = on_main(lambda: make_repository(self.config, folder)) if uploads else ""
             if self.config.evaluate.eval_on_start:
                 self._sample(lambda: self.inputs.evaluate(folder, "before", step=0))
             callback = self._callback(folder, found)
@@ -217,9 +214,6 @@ class _Run:
             summary = self._sample(lambda: self._finish(folder, step=callback.steps_before))
         if is_main():
             self._say_end(folder, summary)  # the run is finished, whatever printing does
-        if uploads:
-            address = on_main(lambda: upload_model(self.config, folder, repository))
-            self.say(f"Uploaded        {address}")
         return folder
 
     def _train(self, folder: RunFolder, callback: RunCallback, checkpoint: Path | None) -> None:
@@ -297,11 +291,6 @@ class _Run:
             folder.update_run(status="running")  # first: if the disk has no room for it, nothing is cut
             folder.cut(found.step if found else 0)
 
-        def card(steps: int) -> str:
-            from gar.analysis.card import checkpoint_card
-
-            return checkpoint_card(self.config, steps, "peft" if is_adapted(self.inputs.model) else "transformers")
-
         saves = self.arguments.save_strategy != "no" and not self.arguments.save_only_model
         can_resume = saves and not METHODS[self.config.method].cannot_resume
         return RunCallback(
@@ -311,7 +300,6 @@ class _Run:
             keep_checkpoints=self._keep_checkpoints,
             on_loaded=drop_later_records if found else None,
             interrupts=self._interrupts if can_resume else Interrupts(),
-            card=card,
         )
 
     def _on_rollouts(self, folder: RunFolder, callback: RunCallback) -> Callable[[int, list[RolloutRecord]], None]:
@@ -336,11 +324,9 @@ class _Run:
         run = open_run(folder.path)
         summary, self._worthless = summarize(run), nothing_learned(run)
         figures = save_figure(learning_curve_figure(run), folder.path / _CURVE)
-        kept = [folder.path / name for name in ("model", "checkpoints") if (folder.path / name).is_dir()]
-        cards, text = [path / "README.md" for path in kept], model_card(self.config, run, summary)
-        for card in cards:
-            write_atomic(card, text)
-        folder.manifest.add(*figures, *cards)
+        card = folder.path / "model" / "README.md"
+        write_atomic(card, model_card(self.config, run, summary))
+        folder.manifest.add(*figures, card)
         folder.update_run(status="finished", summary=summary)
         return summary
 

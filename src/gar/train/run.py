@@ -27,6 +27,8 @@ from gar.integrations.trl.ranks import (
     lost_rank_named,
     on_main,
     refuse_sharded_adapter,
+    refuse_sharded_evaluation,
+    shards_by,
 )
 from gar.integrations.trl.sampling import colocated_vllm, sample_on_main
 from gar.integrations.trl.trainer import GARTrainer
@@ -34,7 +36,7 @@ from gar.integrations.watchdog import Watchdog
 from gar.interrupts import Interrupts
 from gar.methods import METHODS, unread_settings
 from gar.models.adapters import is_adapted, save_adapter, save_merged
-from gar.models.load import quiet_libraries
+from gar.models.load import load_policy, quiet_libraries
 from gar.output import lasting_output
 from gar.records import RolloutRecord, RunFolder, open_run, write_atomic
 from gar.records.checkpoints import FoundCheckpoint
@@ -138,6 +140,8 @@ class _Run:
         self.inputs = RunInputs(config, self.arguments, self._shaping, self.say)
         if self.inputs.adapter or is_adapted(self.inputs.model):
             refuse_sharded_adapter(self.arguments)
+        if self.inputs.evaluation_sets and config.evaluate.eval_steps:
+            refuse_sharded_evaluation(self.arguments)
         self._interrupts = interrupts or Interrupts()
         # `RunCallback` rotates checkpoints: the Trainer would remove an old one before the new one is whole.
         self._keep_checkpoints, self.arguments.save_total_limit = self.arguments.save_total_limit, None
@@ -187,8 +191,9 @@ class _Run:
         """The result of `work`, which samples from the policy, on all ranks. With the trainer's vLLM, if it has one."""
         if self.arguments.use_vllm and self._trainer is None:
             self._next_trainer()
-        trainer = self._trainer if self._is_training else None
-        return sample_on_main(work, self.inputs.model, trainer, colocated_vllm(self._trainer))
+        before_fsdp = not self._is_training and shards_by(self.arguments) == "FSDP"
+        vllm = None if before_fsdp else colocated_vllm(self._trainer)  # it takes weights from the wrapped model
+        return sample_on_main(work, self.inputs.model, vllm)
 
     def _new_folder(self) -> Path:
         config, records = self.config, self.config.records
@@ -211,6 +216,8 @@ class _Run:
             self._train(folder, callback, found and found.path)
             if not is_adapted(self.inputs.model):
                 self._save_model(folder)
+                if shards_by(self.arguments) and colocated_vllm(self._trainer) is None:
+                    self._load_saved_model(folder)
             summary = self._sample(lambda: self._finish(folder, step=callback.steps_before))
         if is_main():
             self._say_end(folder, summary)  # the run is finished, whatever printing does
@@ -273,6 +280,12 @@ class _Run:
             staged = on_main(lambda: stack.enter_context(folder.new_folder("model")))
             self._trainer.save_model(str(staged))
             PartialState().wait_for_everyone()
+
+    def _load_saved_model(self, folder: RunFolder) -> None:
+        """Take the saved model for the evaluation after training: the one in memory is in shards."""
+        PartialState().wait_for_everyone()  # the main process gives the folder its name
+        settings = self.config.model.model_copy(update={"path": str(folder.path / "model"), "revision": None})
+        self.inputs.model, _ = load_policy(settings)
 
     def _finish(self, folder: RunFolder, *, step: int) -> dict[str, Any]:
         """After training: adapter and merged model, if there is an adapter, evaluation, and the summary."""

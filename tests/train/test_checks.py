@@ -83,7 +83,6 @@ MISTAKES = {
     "train --resume finished": "finished: this run is finished. There is nothing to resume.",
     "compare typo.yaml": "typo.yaml: run 'gropo': method: ",
     "compare twice.yaml": "twice.yaml: label 'grpo' appears twice.",
-    "data guide one.jsonl out.jsonl --model nosuch": "no folder 'nosuch', and a Hub id is OWNER/NAME.",
     "data slime nix.jsonl out.jsonl": "nix.jsonl: no such file.",
 }  # fmt: skip
 """Command lines, and how their only message begins."""

@@ -124,10 +124,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
             shown = render_problems(problems, options.template, tokenizer)
             prompt_ids = [encode_prompt(tokenizer, problem.prompt) for problem in shown]
             groups = generate_responses(policy, tokenizer, prompt_ids, sampling, progress="guide")
-            judged = [
-                judge(verifier, group, [problem] * len(group)) for group, problem in zip(groups, shown, strict=True)
+            return [
+                sum(response.is_correct for response in judge(verifier, group, [problem] * len(group)))
+                for group, problem in zip(groups, shown, strict=True)
             ]
-            return [sum(response.is_correct for response in group) for group in judged]
 
         guided = guide_problems(
             load_problems(options.source), count_right, num_samples=options.samples, wording=options.wording

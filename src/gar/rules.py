@@ -154,7 +154,7 @@ def slime_flag(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-_RUNS = Condition("one that {engine} runs ({engine.methods})", lambda _, facts: not facts["method.lacks"])
+_RUNS = Condition("one that {engine} runs ({engine.methods})", lambda _, facts: not facts.get("method.lacks"))
 _REPEATS = Condition("two or more", lambda _, facts: not facts["on policy"])
 _ENOUGH_SAMPLES = Condition(
     "numbers from 1 to {evaluate.num_samples} (evaluate.num_samples)",

@@ -11,9 +11,8 @@ own, with the embedded model:
     train    `gar train` on a .jsonl: until its first step begins, and the whole process of one step
     ranks    the same on two ranks, each process by itself
     resume   `gar train --resume` of the run of `train` after its last step
-    check    `gar data check` of a source of that kind, and the CPU seconds of all its workers. Then the same on one
-             core, by wall-clock time
-    prepare  `gar data prepare`, 1,000 problems, in the same way
+    check    `gar data check` of a source of that kind, with the CPU seconds of the verifier's workers
+    prepare  `gar data prepare`, 1,000 problems
 
 Memory is the peak of the resident set, which counts pages of mapped files, for `grpo` and `init` beyond what was in
 use before, with the part that are such pages, which the kernel can take back. Writes results/data-cpu.json.
@@ -29,7 +28,6 @@ import random
 import resource
 import runpy
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -196,11 +194,10 @@ def command_of(case: str, folder: Path, kind: str) -> list[str]:
     }[case]
 
 
-def measured(case: str, folder: Path, kind: str, one_core: bool = False) -> list[dict[str, float]]:
+def measured(case: str, folder: Path, kind: str) -> list[dict[str, float]]:
     """The figures of a case: one for each process."""
     environment = os.environ | {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1"}
-    launch = ["taskset", "-c", str(min(os.sched_getaffinity(0)))] if one_core else []
-    launch.append(sys.executable)
+    launch = [sys.executable]
     if case == "ranks":
         launch += ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     for old in folder.glob("usage-*.json"):
@@ -214,22 +211,11 @@ def measured(case: str, folder: Path, kind: str, one_core: bool = False) -> list
     return [json.loads(path.read_text()) for path in sorted(folder.glob("usage-*.json"))]
 
 
-def speedup(case: str, folder: Path, kind: str, size: int) -> float:
-    """How much faster all cores are than one, by the medians of runs in turn: three for less than a million rows."""
-    rounds = 1 if size >= 1_000_000 else 3
-    seconds = {one_core: list[float]() for one_core in (True, False)}
-    for _ in range(rounds):
-        for one_core, found in seconds.items():
-            found.append(measured(case, folder, kind, one_core)[0]["elapsed_seconds"])
-    return statistics.median(seconds[True]) / statistics.median(seconds[False])
-
-
 def in_words(figures: dict[str, float]) -> str:
     workers = f" and {seconds:.2f} s in workers" if (seconds := figures.get("worker_seconds", 0)) >= 1 else ""
     mapped = f", {figures['mapped_bytes'] / 2**20:,.0f} of it mapped" if "mapped_bytes" in figures else ""
     before = f"{seconds:.2f} s to the first step, " if (seconds := figures.get("first_step_seconds")) else ""
-    faster = f", {times:.2f} times as fast as on one core" if (times := figures.get("speedup")) else ""
-    return f"{before}{figures['cpu_seconds']:.2f} s{workers} {figures['peak_bytes'] / 2**20:,.0f} MiB{mapped}{faster}"
+    return f"{before}{figures['cpu_seconds']:.2f} s{workers} {figures['peak_bytes'] / 2**20:,.0f} MiB{mapped}"
 
 
 def inside(case: str, folder: Path, kind: str) -> None:
@@ -269,8 +255,6 @@ def main() -> None:
             for case in arguments.cases:
                 kind = arguments.kind if case in ("check", "prepare") else "jsonl"
                 figures = measured(case, folder, kind)
-                if case in ("check", "prepare"):
-                    figures[0]["speedup"] = speedup(case, folder, kind, size)
                 results.setdefault(case, {})[str(size)] = figures
                 shown = ", ".join(map(in_words, figures))
                 print(f"{size:>9,} {case:8} {shown}", flush=True)

@@ -148,7 +148,7 @@ TRIGGERS: dict[str, Callable[[], object]] = {
     # reward functions
     "several reward functions": partial(find_decider, [format_reward, accuracy_reward], None),
     "a reward model alone": partial(find_decider, ["org/reward-model"], None),
-    "no such reward function": partial(find_decider, [format_reward], accuracy_reward),
+    "no such reward function": partial(find_decider, [format_reward], "accuracy_reward"),
     "reward functions of one name": partial(find_decider, [format_reward, format_reward], None),
     # arguments of the wrong type, at every public entry
     "expert_fields that is one text": partial(trainer, expert_fields="sol"),

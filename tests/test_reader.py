@@ -323,5 +323,5 @@ def test_context_of_a_stretched_model_is_the_factor_times_the_original_length(tm
     assert stretched_context(length, layers) == context
     scaling = {"type" if name == "rope_type" else name: value for name, value in (rope or {}).items()}
     for raw in (settings, {"max_position_embeddings": length, "rope_scaling": scaling}, {"text_config": settings}):
-        (tmp_path / "config.json").write_text(json.dumps(raw))
+        (tmp_path / "config.json").write_text(json.dumps({"model_type": "qwen3"} | raw))
         assert context_before_loading(str(tmp_path)) == context

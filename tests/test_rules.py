@@ -1,14 +1,21 @@
 """The table of rules: its page, its words, and that settings in it exist."""
 
+import re
 import runpy
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from trl import GRPOConfig
 
 from gar.config import RunConfig
 from gar.errors import ConfigError
+from gar.integrations.trl.arguments import TRL, trl_flags
+from gar.integrations.trl.fields import field_names
+from gar.methods import METHODS
+from gar.methods.plan import run_facts
 from gar.records.dotted import leaves
-from gar.rules import RULES, Condition, Rule, faults, raise_all
+from gar.rules import PACKAGES, RULES, Condition, Rule, faults, raise_all
 from tests.support.errors import raises
 
 ROOT = Path(__file__).parents[1]
@@ -25,6 +32,33 @@ def test_settings_of_rules_exist():
     sections = {name.partition(".")[0] for name in known} - {"method", "data", "model"}
     named = {name for rule in RULES if rule.where != "verl" for name in (*rule.names.split(), *rule.when)}
     assert {name for name in named if "." in name and name.partition(".")[0] in sections} <= known
+
+
+def named_by(rule: Rule) -> Iterator[str]:
+    """The facts that a rule names: it never fires if nothing gives one of them."""
+    yield from (*rule.names.split(), *rule.when)
+    if isinstance(rule.allowed, str):
+        yield rule.allowed
+    words = rule.allowed.words if isinstance(rule.allowed, Condition) else ""
+    yield from re.findall(r"\{([^}]+)\}", f"{rule.why} {words}")
+
+
+def test_every_fact_of_a_rule_is_given_by_something(tmp_path):
+    method = METHODS["gar-grpo"]
+    given = {
+        *run_facts(method, dict(RunConfig())),
+        *(name for name, _ in leaves(RunConfig().model_dump())),
+        *TRL.facts(method, "group"),
+        *trl_flags(GRPOConfig(str(tmp_path), use_cpu=True, bf16=False)),
+        *(f"trl.{name}" for name in (*field_names(), "reward_funcs", "dynamic_sampling")),  # the last of another TRL
+        *(f"no {module}" for module, _ in PACKAGES.values()),
+        *("advantages are TRL's", "evaluates", "gar.capture"),  # of `plan_shaping`, the checks and slime
+    }
+    flags = ("--", "actor_rollout_ref.", "algorithm.", "reward.")  # of slime and verl, which are not installed
+    for rule in RULES:
+        engine = rule.where in ("slime", "verl")
+        missing = {name for name in named_by(rule) if not (name in given or (engine and name.startswith(flags)))}
+        assert not missing, rule
 
 
 def test_check_raises_every_fault_in_one_error():

@@ -20,9 +20,10 @@ from tokenizers import Regex, Tokenizer, models, pre_tokenizers
 from transformers import GenerationConfig, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from gar import Anchor, Problem, Tags
-from gar.data import arithmetic, guided_copy
+from gar.data import arithmetic
 from paper.tasks import chains, long_chains
 from paper.tasks.chains import TASKS
+from paper.tasks.guide import guided_copy
 
 BATCH_ROWS, PEAK_LR, WARMUP_STEPS = 32, 2e-3, 100
 BATCHES_PER_DRAW = 16  # rows are drawn so many batches at a time and sorted by length: less padding
@@ -31,7 +32,7 @@ TAGS = ("<think>", "</think>", "<answer>", "</answer>")
 JUDGED_FRACTION, PRIVILEGED_FRACTION = 0.1, 0.1
 JUDGED_SLIP_FRACTION = 0.2
 VERDICT_WEIGHT, CHECK_WEIGHT = 4.0, 3.0  # a judged row teaches a single token
-GUIDED_SHARES = (0.25, 0.5, 0.75)  # of the solution, as in `gar data guide`
+GUIDED_SHARES = (0.25, 0.5, 0.75)  # of the solution, as in `paper.tasks.guide`
 FOLLOW_FRACTION = 0.95  # how often a privileged row repeats the expert solution
 
 

@@ -109,7 +109,6 @@ _OFF = (None, False)
 _ALL_CORRECT = "it drops groups with equal outcomes, and GAR gives all-correct groups a signal"
 _QUANTIZED = "the closed form needs the weights before quantization"
 _SAVES = {"trl.save_strategy": ("steps", "epoch", "best")}
-_UPLOADS = {"trl.push_to_hub": (True,)}
 _GATE = {"method.gate": (True,)}
 _VECTORS = {"method.reads_vectors": (True,)}
 _NO_VECTORS = {"method.reads_vectors": (False,)}
@@ -209,7 +208,7 @@ _TRAIN = (
     Rule("trl.scale_rewards", (None, "group", "batch", "none", True, False)),
     Rule("trl.importance_sampling_level", (None, "token", "sequence")),
     Rule("trl.vllm_mode", (None, "colocate", "server")),
-    Rule("trl.hub_strategy", (None, "end", "every_save"), "gar train uploads no checkpoints", _UPLOADS),
+    Rule("trl.push_to_hub", _OFF, "gar train uploads nothing. When the run has ended: hf upload OWNER/NAME RUN/model"),
     Rule("trl.num_train_epochs trl.temperature trl.repetition_penalty", bounds("> 0")),
     Rule(
         "trl.learning_rate trl.weight_decay trl.adam_epsilon trl.max_grad_norm trl.warmup_steps trl.beta trl.epsilon "

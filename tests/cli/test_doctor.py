@@ -37,15 +37,15 @@ def test_doctor_names_what_is_wrong_or_missing(tmp_path, monkeypatch, capsys):
     assert main(["doctor"]) == 1
     printed = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     for row in (
-        "wrong trl 1.20.0, expected <1.17,>=1.16 pip install 'trl<1.17,>=1.16'",
-        "wrong nosuch not installed, expected >=3 pip install 'nosuch[a]>=3'",
-        f"wrong python {platform.python_version()}, expected >=3.99 create an environment with a different Python",
+        "wrong trl 1.20.0, expected <1.17,>=1.16",
+        "wrong nosuch not installed, expected >=3",
+        f"wrong python {platform.python_version()}, expected >=3.99",
         "ok vllm 0.31.0",
+        f"missing verl not installed, expected =={SUPPORTED}",
+        "missing slime 0.2.1, expected >=0.3.0",
         "Not ready. Wrong: python, nosuch, trl.",
     ):
         assert row in printed
-    for row in (f"missing verl not installed, expected =={SUPPORTED} ", "missing slime 0.2.1, expected >=0.3.0 "):
-        assert any(line.startswith(row) for line in printed)
 
 
 def test_doctor_finds_an_engines_environment_ready_without_trl(tmp_path, monkeypatch, capsys):
@@ -60,10 +60,8 @@ def test_doctor_finds_an_engines_environment_ready_without_trl(tmp_path, monkeyp
     monkeypatch.setenv("COLUMNS", "200")
     assert main(["doctor"]) == 0
     printed = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
-    assert "missing nosuch not installed, expected >=3 pip install '.[train]'" in printed
-    assert any(
-        re.fullmatch(r"missing transformers \S+, expected >=99 pip install '\.\[train\]'", row) for row in printed
-    )
+    assert "missing nosuch not installed, expected >=3" in printed
+    assert any(re.fullmatch(r"missing transformers \S+, expected >=99", row) for row in printed)
     last = "Ready for verl and slime. The other commands need in a separate environment: pip install '.[train]'"
     assert printed[-1] == last
     (tmp_path / "verl-0.9.1.dist-info" / "METADATA").unlink()

@@ -21,7 +21,7 @@ from tests.support.processes import completed
 HELPS = (
     "", *(name for name in COMMANDS if name != "data"), "train --preset demo", "train --help-all",
     "eval run", "eval score", "eval table", "data", "data check", "data prepare",
-    "data guide", "data slime", "data verl",
+    "data slime", "data verl",
 )  # fmt: skip
 
 

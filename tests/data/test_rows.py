@@ -1,4 +1,3 @@
-import contextlib
 import json
 from unittest import mock
 
@@ -6,10 +5,9 @@ import datasets
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError
 
 from gar.data.rows import iter_rows
-from gar.data.sources import check_hub, row_place, source_name
+from gar.data.sources import row_place, source_name
 from gar.errors import DataError
 from tests.support.errors import raises
 
@@ -42,19 +40,6 @@ def test_iter_rows_names_file_and_row_of_what_cannot_be_read(tmp_path, name, con
     (tmp_path / name).write_bytes(content)
     with raises(DataError, None, place):
         list(iter_rows(str(tmp_path / name)))
-
-
-def test_check_hub_rejects_what_the_hub_does_not_have_and_nothing_else(monkeypatch):
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
-    for error, expected in (
-        (None, contextlib.nullcontext()),
-        (OSError("no network"), contextlib.nullcontext()),
-        (HFValidationError("a name"), raises(DataError)),
-        (RepositoryNotFoundError("404", response=mock.Mock()), raises(DataError)),
-    ):
-        monkeypatch.setattr("huggingface_hub.HfApi.dataset_info", mock.Mock(side_effect=error))
-        with expected:
-            check_hub("a/b")
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,6 @@ def _write_problems(folder: Path) -> None:
         for problem in load_arithmetic("test")
     ]
     (folder / "problems.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    (folder / "hard.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows[:3]))
 
 
 TRAIN = _train("train")
@@ -116,9 +115,6 @@ PAIRS = (
     _pair("slime", _write_problems, "data", "slime", "problems.jsonl", "out.jsonl", first="", second="--no-chat"),
     _pair("verl", _write_problems, "data", "verl", "problems.jsonl", "out.parquet", "--template",
           first="think-answer", second="boxed"),
-    _pair("guide", _write_problems, *("data", "guide", "hard.jsonl", "out.jsonl", "--model", "embedded"),
-          *("--samples", "2", "--max-new-tokens", "8", "--wording"), first="A{prompt}{beginning}",
-          second="B{prompt}{beginning}"),
     _pair("page", "train", "report", _RUN, "--out", "report.html", "--max-rollouts", first="8", second="4"),
 )  # fmt: skip
 _JOBS = (*(TRAIN, TRAIN_RARE, TRAIN_ONE, TRAIN_LORA, TRAIN_GRADED, EVAL, COMPARE, REPORT, TABLE),)

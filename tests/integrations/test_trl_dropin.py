@@ -114,7 +114,7 @@ DECIDERS = {
 def test_a_single_reward_function_decides_what_is_right(policy: Path, tmp_path: Path, name: str):
     make, values, advantage = DECIDERS[name]
     functions = make(policy)
-    correct = functions if name == "module" else None
+    correct = policy.name if name == "module" else None
     trainer, records = planned_trainer(policy, tmp_path, reward_funcs=functions, correct=correct, advantage=advantage)
     with (
         pytest.warns(UserWarning, match="highest value so far is 0.5") if name == "module" else contextlib.nullcontext()
@@ -153,7 +153,7 @@ def test_reward_functions_get_what_trl_passes_once_a_step(policy: Path, tmp_path
         return [-len(ids) / 10 for ids in completion_ids]
 
     trainer, _ = planned_trainer(
-        policy, tmp_path, reward_funcs=[noting, shortness], correct=noting,
+        policy, tmp_path, reward_funcs=[noting, shortness], correct="noting",
         args={"max_steps": 2, "reward_weights": [1.0, 0.5]},
     )  # fmt: skip
     trainer.train()
@@ -193,11 +193,9 @@ def test_responses_without_hope_are_reported(policy: Path, tmp_path: Path):
 @pytest.mark.parametrize("num_wrong", [4, 5])
 def test_gold_answers_that_most_solutions_miss_are_reported(policy: Path, tmp_path: Path, num_wrong: int):
     rows = [row | {"answer": "9" if i < num_wrong else "7"} for i, row in enumerate(ROWS * 2)]
-    sizes = {"per_device_train_batch_size": 16, "max_steps": 2}  # 4 of 8 groups a step
-    trainer, _ = planned_trainer(policy, tmp_path, train_dataset=rows, args=sizes)
     text = r"5 of the first 8 expert solutions .* gold '9', the solution's answer '7' is wrong"
     with pytest.warns(UserWarning, match=text) if num_wrong == 5 else contextlib.nullcontext():
-        trainer.train()
+        planned_trainer(policy, tmp_path, train_dataset=rows)
 
 
 def test_with_a_verifier_every_function_adds(policy: Path, tmp_path: Path):

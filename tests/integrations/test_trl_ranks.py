@@ -23,6 +23,7 @@ from gar.integrations.trl.ranks import (
     lost_rank_named,
     on_main,
     refuse_sharded_adapter,
+    refuse_sharded_evaluation,
 )  # fmt: skip
 from gar.records import RunFolder, open_run
 from tests.integrations.replay import GROUP, NUM_RESPONSES, PLAN, is_right, replay
@@ -195,6 +196,9 @@ def test_launches_that_train_something_else_are_errors(monkeypatch: pytest.Monke
     monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
     with raises(ConfigError, "sharded"):
         refuse_sharded_adapter(SimpleNamespace(fsdp=[]))
+    with raises(ConfigError, "sharded", "evaluate.eval_steps"):
+        refuse_sharded_evaluation(SimpleNamespace(fsdp=[], use_vllm=True, vllm_mode="server"))
+    refuse_sharded_evaluation(SimpleNamespace(fsdp=[], use_vllm=True, vllm_mode="colocate"))
     for saves in (True, False):
         known = {"zero_optimization.stage3_gather_16bit_weights_on_model_save": saves}
         plugin = SimpleNamespace(zero_stage=3, hf_ds_config=SimpleNamespace(is_true=known.__getitem__))

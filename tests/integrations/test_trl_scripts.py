@@ -168,7 +168,7 @@ def graded(completions: list, **_: Any) -> list[float | None]:
 def test_the_bonus_has_the_weight_and_the_none_of_the_function_that_decides(policy: Path, tmp_path: Path):
     args = {"reward_weights": [0.5, 3.0]}
     both = {"responses": FREE, "reward_funcs": [long, graded]}
-    for correct, weight in ((graded, 3.0), ("graded", 3.0), (long, 0.5), (lambda v: v["long"] > 0 or None, 1.0)):
+    for correct, weight in (("graded", 3.0), ("long", 0.5), (lambda v: v["long"] > 0 or None, 1.0)):
         trainer, records = planned_trainer(policy, tmp_path, args=args, correct=correct, **both)
         trainer._decider._highest = 1.0  # so that the grade 0.7 is not told
         trainer.train()
@@ -193,7 +193,7 @@ def test_a_function_of_all_values_gets_them_as_the_functions_returned_them(polic
 
 
 def test_a_function_that_decides_and_is_only_measured_gives_the_bonus_the_weight_1(policy: Path, tmp_path: Path):
-    both = {"reward_funcs": [long, seven], "correct": seven, "responses": FREE}
+    both = {"reward_funcs": [long, seven], "correct": "seven", "responses": FREE}
     with pytest.warns(UserWarning, match="seven decides what is right and has the weight 0"):
         trainer, records = planned_trainer(policy, tmp_path, args={"reward_weights": [1.0, 0.0]}, **both)
     assert trainer.reward_weights.tolist() == [1.0, 0.0, 1.0]
@@ -208,7 +208,7 @@ def gar(completions: list, **_: Any) -> list[float]:
 
 
 def test_a_function_may_not_have_the_name_of_our_column(policy: Path, tmp_path: Path):
-    for decides in ({"verifier": Verifier(format="none")}, {"correct": seven}):
+    for decides in ({"verifier": Verifier(format="none")}, {"correct": "seven"}):
         with raises(ConfigError, "reward-names"):
             planned_trainer(policy, tmp_path, reward_funcs=[seven, gar], **decides)
 
@@ -267,7 +267,7 @@ def test_an_environment_that_rewards_is_one_of_the_functions(
         planned_trainer(policy, tmp_path, reward_funcs=seven, **given)
     for functions, correct, right in (
         (seven, "Environment", [True] * 4),
-        (seven, seven, [True, True, False, False]),
+        (seven, "seven", [True, True, False, False]),
         (None, lambda values: values["Environment"] > 1, [False] * 4),
     ):
         trainer, records = planned_trainer(policy, tmp_path, reward_funcs=functions, correct=correct, **given)
@@ -286,11 +286,10 @@ def test_what_does_not_name_a_decider_is_an_error(policy: Path, tmp_path: Path):
         return []
 
     for functions, correct, words in (
-        ([seven, long], "sevens", "correct=sevens is not in reward_funcs (seven, long). Did you mean 'seven'?"),
-        ([seven, long], graded, "correct=graded is not in reward_funcs"),
-        ([seven, long], 0, "correct=0 is not"),
-        ([seven, long], reward_model(policy, len(WORDS)), "correct=policy is not"),
-        ([seven, seven], seven, "have the name 'seven'"),
+        ([seven, long], "sevens", "correct=sevens is no name of reward_funcs (seven, long). Did you mean 'seven'?"),
+        ([seven, long], long, "correct=long is no name of reward_funcs"),
+        ([seven, long], 0, "correct=0 is no name"),
+        ([seven, seven], "seven", "have the name 'seven'"),
         (
             [partial(scaled_accuracy, scale=1.0), partial(scaled_accuracy, scale=2.0)],
             None,
@@ -303,7 +302,7 @@ def test_what_does_not_name_a_decider_is_an_error(policy: Path, tmp_path: Path):
         with raises(ConfigError, None, words):
             planned_trainer(policy, tmp_path, reward_funcs=functions, correct=correct)
     with raises(ConfigError, "correct", "The verifier decides"):
-        planned_trainer(policy, tmp_path, reward_funcs=[seven], correct=seven, verifier=Verifier())
+        planned_trainer(policy, tmp_path, reward_funcs=[seven], correct="seven", verifier=Verifier())
     trainer, _ = planned_trainer(
         policy, tmp_path, responses=FREE, reward_funcs=[graded], correct=lambda values: values["graded"] > 0
     )

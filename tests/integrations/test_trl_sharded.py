@@ -1,65 +1,66 @@
-"""An evaluation of a model that two ranks hold in shards (`fully_shard`) is that of the whole model on one process.
+"""A run whose model is in shards during training measures the saved one afterwards.
 
+accelerate shards nothing on a CPU. So here DDP trains, and the trained weights are spoiled once they are saved.
 `tests/engines/deepspeed` has ZeRO-3, with real DeepSpeed.
 """
 
+import json
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
+import pyarrow.parquet as pq
 import pytest
 import torch
-from accelerate import PartialState
-from torch.distributed.tensor import DTensor
 
-from gar.data.arithmetic import load_arithmetic
-from gar.errors import ModelError
-from gar.evaluation.evaluate import evaluate_policy
-from gar.integrations.trl.sampling import sample_on_main
-from gar.models.embedded import load_embedded
-from gar.settings import EvaluateSettings
-from tests.integrations.replay import AnswerVerifier
-from tests.models.test_sharded import shard
+from gar.config import RunConfig, make_config, merge, read_preset
+from gar.integrations.trl.arguments import grpo_arguments
+from gar.records import RunFolder
+from gar.train import run
+from gar.train.inputs import RunInputs
 from tests.support.ranks import run_ranks
 
 pytestmark = pytest.mark.dist
 
-SETTINGS = EvaluateSettings(num_samples=3, pass_at_k=(1,), batch_size=4)
+
+def small_config(folder: Path, **values: Any) -> RunConfig:
+    given = {
+        "trl": {"max_steps": 1, "per_device_train_batch_size": 16, "learning_rate": 2e-3},
+        "preflight": {"mode": "off"},
+        "evaluate": {"sources": ["test"], "num_samples": 4, "pass_at_k": [1], "max_problems": 3},
+        "records": {"output_dir": str(folder), "name": "run"},
+    }
+    return make_config(merge(read_preset("demo"), merge(given, values)))
 
 
-def evaluation(model: Any, tokenizer: Any) -> Any:
-    verifier: Any = AnswerVerifier()
-    problems = load_arithmetic("test")[:4]
-    return evaluate_policy(model, tokenizer, problems, verifier, SETTINGS, seed=5, max_new_tokens=40)
+def trained(folder: Path) -> None:
+    save = run._Run._save_model
+
+    def save_and_spoil(self: Any, folder: RunFolder) -> None:
+        save(self, folder)
+        with torch.no_grad():
+            for parameter in self.inputs.model.parameters():
+                parameter.zero_()
+
+    with (
+        mock.patch.object(run, "shards_by", return_value="FSDP"),
+        mock.patch.object(run._Run, "_save_model", save_and_spoil),
+    ):
+        run.train(small_config(folder), say=str)
 
 
-def measured() -> dict[str, Any]:
-    """Results on a rank of work that succeeds, samples nothing, or fails, on a sharded model."""
-    PartialState(cpu=True)
-    model, tokenizer = load_embedded()
-    shard(model, "gathered after use")
-    assert all(isinstance(parameter, DTensor) for parameter in model.parameters())
-    model.model.layers[0].train()
-    state = torch.get_rng_state()
-    outcome: dict[str, Any] = {"result": sample_on_main(lambda: evaluation(model, tokenizer), model)}
-    assert torch.equal(torch.get_rng_state(), state)
-    assert (model.training, model.model.layers[0].training) == (False, True)
-    outcome["nothing sampled"] = sample_on_main(lambda: "measured before", model)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.fill_(torch.nan)
-    try:
-        sample_on_main(lambda: evaluation(model, tokenizer), model)
-    except (ModelError, SystemExit) as error:
-        outcome["failed"] = type(error)
-    assert "generate" not in vars(model)
-    return outcome
+def measured(folder: RunFolder) -> dict[str, Any]:
+    """The numbers and samples of the evaluation after training."""
+    numbers = json.loads((folder.path / "evaluation" / "after.json").read_text())["sets"]["test"]
+    return {"numbers": numbers, "samples": pq.read_table(folder.path / "evaluation" / "after.parquet").to_pylist()}
 
 
 @pytest.mark.slow
-def test_evaluation_of_a_sharded_model_is_that_of_the_whole_one(tmp_path: Path):
-    model, tokenizer = load_embedded()
-    expected = evaluation(model.eval(), tokenizer)
-    assert len({response.num_tokens for group in expected.groups for response in group}) > 1
-    found = {"result": expected, "nothing sampled": "measured before"}
-    ranks = run_ranks(measured, 2, tmp_path)
-    assert ranks == [found | {"failed": kind} for kind in (ModelError, SystemExit)]
+def test_the_saved_model_is_measured_after_training_on_shards(tmp_path: Path):
+    run_ranks(trained, 2, tmp_path / "ranks", tmp_path)
+    sharded, one = RunFolder.open(tmp_path / "run"), RunFolder.create(tmp_path, "one")
+    config = small_config(tmp_path, model={"path": str(sharded.path / "model")})
+    inputs = RunInputs(config, *grpo_arguments(config), str)
+    with inputs.verifier:
+        inputs.evaluate(one, "after", step=0)
+    assert measured(sharded) == measured(one)

@@ -3,7 +3,8 @@
 import os
 import random
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from gar.errors import RecordError
 from gar.records import RunFolder, marked_checkpoints, open_run, rollout_files
 from gar.records.checkpoints import find_checkpoint, rotate_checkpoints, seal_checkpoint
 from tests.support.damage import flip
+from tests.support.files import full_disk
 from tests.support.rows import rollout
 from tests.support.runs import contents
 
@@ -43,6 +45,7 @@ class Kills:
 
     def killed(self, at: int | None, path: Path) -> bool:
         """Begin or resume a run, up to a kill. Returns whether it came."""
+        path.mkdir(exist_ok=True)
         self.left = at
         try:
             work(RunFolder(path))
@@ -110,6 +113,49 @@ def test_a_run_killed_at_any_write_goes_on_and_ends_whole(tmp_path: Path, monkey
         check(twice)
         at += 1
     assert at > 45
+
+
+def begin(run: RunFolder) -> None:
+    run.write_run(seed=0, command=["gar"], config={"seed": 0}, data_hash=None)
+
+
+def kills_of(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Path], None]]:
+    """Beginnings of a run that end before run.json is there: kills at each write, and disks with little room."""
+    kills = Kills(monkeypatch)
+    for at in range(20):
+
+        def killed(path: Path, at: int = at) -> None:
+            kills.left = at
+            with suppress(KillError):
+                begin(RunFolder(path))
+            kills.left = None
+
+        yield killed
+    for size in range(0, 400, 20):
+
+        def full(path: Path, size: int = size) -> None:
+            with full_disk(size), suppress(RecordError):
+                begin(RunFolder(path))
+
+        yield full
+
+
+def test_a_name_is_free_again_if_its_run_ended_before_run_json_was_there(tmp_path, monkeypatch):
+    ended = 0
+    for number, end in enumerate(kills_of(monkeypatch)):
+        path = tmp_path / str(number)
+        path.mkdir()
+        end(path)
+        if (path / "run.json").exists() or not any(path.iterdir()):
+            continue
+        ended += 1
+        end(path)  # once more, on the leftover
+        if (path / "run.json").exists():
+            continue
+        begin(RunFolder.create(tmp_path, str(number)))
+        folder = RunFolder.open(path)
+        assert (folder.read_run().settings, folder.manifest.faults()) == ({"seed": 0}, [])
+    assert ended > 10
 
 
 DAMAGES: dict[str, Callable[[Path], object]] = {

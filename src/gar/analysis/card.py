@@ -1,4 +1,4 @@
-"""The model card of a run's models: where they come from, how they were trained, what was measured."""
+"""The model card of a run: where its model comes from, how it was trained, what was measured."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,18 +20,8 @@ def model_card(config: RunConfig, run: Run, summary: Mapping[str, Any]) -> str:
     """Markdown with the front matter of the Hub. Paths of this machine are left out."""
     rows = "\n".join(f"| {label} | {text} |" for label, text in summary_texts(summary).items())
     verdict = nothing_learned(run) or "One run: another seed may give other numbers."
-    return _card(config, summary["steps"], f"| at the beginning → at the end | |\n|---|---|\n{rows}\n\n{verdict}")
-
-
-def checkpoint_card(config: RunConfig, steps: int, library: str) -> str:
-    """The same of a checkpoint. A verdict comes at the end alone: the metrics of a long run take seconds to read."""
-    results = "A checkpoint: when it was written, the run had not ended, and has no verdict here."
-    return _card(config, steps, results, library)
-
-
-def _card(config: RunConfig, steps: int, results: str, library: str = "transformers") -> str:
     model, source = config.model.path, config.data.source
-    front: dict[str, Any] = {"library_name": library, "tags": ["gar", "trl", config.method]}
+    front: dict[str, Any] = {"library_name": "transformers", "tags": ["gar", "trl", config.method]}
     if _is_hub_id(model):
         front["base_model"] = model
     if source not in EMBEDDED_TASKS and _is_hub_id(source):
@@ -49,9 +39,13 @@ def _card(config: RunConfig, steps: int, results: str, library: str = "transform
 # {Path(model).name} trained with {config.method}
 
 Trained from `{base}` with the method `{config.method}` of [GAR](https://arxiv.org/abs/2609.03342) (gar {__version__})
-on `{data}` for {steps} steps.
+on `{data}` for {summary["steps"]} steps.
 
-{results}
+| at the beginning → at the end | |
+|---|---|
+{rows}
+
+{verdict}
 
 Settings that differ from the defaults:
 

@@ -1,8 +1,7 @@
-"""`gar data`: `check` and `prepare` problems, `guide` those that are too hard, convert them for `slime` and `verl`."""
+"""`gar data`: `check` and `prepare` problems, and convert them for `slime` and `verl`."""
 
 import hashlib
 import os
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -14,14 +13,11 @@ from gar.cli.arguments import run_stage
 from gar.cli.console import show, show_table
 from gar.cli.outcomes import DEGENERATE, DONE, REFUSED
 from gar.data.check import DataReport, Usability, check_problems
-from gar.data.guide import WORDING, guide_problems
-from gar.data.prepare import draw_subset, problem_row, write_json_lines, write_problems
-from gar.data.problems import iter_problems, prompt_text
-from gar.data.prompts import PromptTemplate, render_problems
+from gar.data.prepare import draw_subset, write_json_lines, write_problems
+from gar.data.prompts import PromptTemplate
 from gar.data.sources import check_source, check_suffix
 from gar.errors import ConfigError
-from gar.models.hub import check_model_name
-from gar.settings import ModelSettings, SourceSettings
+from gar.settings import SourceSettings
 from gar.types import Problem, Status, Tags
 
 _NUM_EXAMPLES = 5
@@ -47,35 +43,13 @@ class _Check(_Source):
 
     compare: _Off = True
     """Compare the final answer of every expert solution with the gold answer."""
-    benchmark: str | None = None
-    """Also count the problems of this benchmark that the source holds: a name or file, as in gar eval."""
 
     def run(self) -> int:
         check_source(self.source)
         _do_without_torch()
         report = check_problems(self.source, options=self, compare=self.compare)
         _print_report(report)
-        if self.benchmark is not None:
-            self._print_contamination(self.benchmark)
         return _STATUSES[report.verdict()[0]]
-
-    def _print_contamination(self, benchmark: str) -> None:
-        """Print how many problems of the benchmark the source holds, and those with the largest overlap."""
-        from gar.evaluation.benchmarks.load import load_benchmark
-        from gar.evaluation.contamination import find_overlaps
-
-        problems = {problem.id: prompt_text(problem.prompt) for problem in load_benchmark(benchmark).problems}
-        rows = ((place, prompt_text(problem.prompt)) for place, problem in iter_problems(self.source, self))
-        overlaps = find_overlaps(rows, problems)
-        counts = {
-            "problems": len(problems),
-            "whole in one row": sum(fraction == 1 for fraction, _ in overlaps.values()),
-            "whole, or 13 words in a row": len(overlaps),
-        }
-        _show_counts(f"{benchmark} in {self.source}", counts)
-        for name in sorted(overlaps, key=lambda name: -overlaps[name][0])[:_NUM_EXAMPLES]:
-            fraction, place = overlaps[name]
-            show(f"  {name}: {fraction:.0%} in {place}")
 
 
 class _Files(_Source):
@@ -171,65 +145,9 @@ class _Verl(_Prompts):
         return DONE
 
 
-class _Guide(_Prompts):
-    """Begin the solution of problems that a model never solves.
-
-      gar data guide SOURCE OUT.jsonl --model MODEL
-
-    Samples responses to every problem. If none is correct, the prompt gets the
-      beginning of the expert solution: the shortest of 1/4, 1/2 and 3/4 with which
-      some responses are correct. The rest is the new expert solution.
-
-    The column guided_share of OUT holds the share of the solution in the prompt.
-
-    The prompts of OUT are without the template.
-    """
-
-    model: str
-    """Folder or Hub id of the policy, or embedded."""
-    samples: Annotated[int, Field(ge=2)] = 8
-    """Responses to each problem."""
-    seed: int = 0
-    """Seed of the responses."""
-    max_new_tokens: Annotated[int, Field(ge=1)] = 1024
-    """Longest response."""
-    wording: str = WORDING
-    """The new prompt, with {prompt} and {beginning}."""
-
-    def run(self) -> int:
-        self.check(".jsonl")
-        if "{prompt}" not in self.wording or "{beginning}" not in self.wording:
-            raise ConfigError("--wording needs {prompt} and {beginning}.")
-        check_model_name(self.model)
-        from gar.evaluation.evaluate import num_correct, sample_groups
-        from gar.models.generate import Sampling
-        from gar.models.load import load_policy
-        from gar.verify import Verifier
-
-        problems = self.load()
-        policy, tokenizer = load_policy(ModelSettings(path=self.model))
-        sampling = Sampling(num_samples=self.samples, max_new_tokens=self.max_new_tokens, seed=self.seed)
-        with Verifier(format="boxed" if self.template == "boxed" else "think-answer", tags=self.tags) as verifier:
-
-            def count_right(problems: Sequence[Problem]) -> list[int]:
-                shown = render_problems(problems, self.template, tokenizer, self.tags)
-                groups = sample_groups(policy, tokenizer, shown, verifier, sampling, progress="guide")
-                return [num_correct(group) for group in groups]
-
-            guided = guide_problems(
-                problems, count_right, num_samples=self.samples, wording=self.wording, tags=self.tags
-            )
-        rows = (problem_row(each) | {"guided_share": guided.shares.get(each.id, 0.0)} for each in guided.problems)
-        write_json_lines(rows, self.out)
-        shares = sorted(Counter(guided.shares.values()).items())
-        used = {f"guided by {share:.0%} of the solution": count for share, count in shares}
-        _show_counts(str(self.out), {"without a correct response": guided.num_hard, **used})
-        return DONE
-
-
 def main(arguments: list[str]) -> int:
     """Run `gar data ...`. The verdict of `check` sets its exit status."""
-    stages = {"check": _Check, "prepare": _Prepare, "guide": _Guide, "slime": _Slime, "verl": _Verl}
+    stages = {"check": _Check, "prepare": _Prepare, "slime": _Slime, "verl": _Verl}
     return run_stage("gar data", stages, arguments, about="Check and prepare problems.")
 
 

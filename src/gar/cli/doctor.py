@@ -1,4 +1,4 @@
-"""`gar doctor`: one table of versions, devices and engines, with a command for each missing package.
+"""`gar doctor`: one table of versions, devices and engines.
 
 Imports the standard library, `packaging` and `rich` alone, so it works if other libraries are broken.
 """
@@ -20,31 +20,22 @@ from gar.extras import extra_requirements, install_command, installed_version
 
 _STYLES = {"ok": "green", "missing": "yellow", "wrong": "bold red"}
 _ABSENT = "not installed"
-_OPTIONAL = {
-    "peft>=0.18": f"LoRA adapters: {install_command('peft')}",
-    "vllm": f"fast generation, --trl.use_vllm true: {install_command('vllm')}",
-    "verl==0.9.1": "FSDP2 or Megatron on a cluster, in a separate environment: docs/integrations/verl.md",
-    "slime>=0.3.0": "Megatron on a cluster, in its container: docs/integrations/slime.md",
-    "submitit": f"comparisons as Slurm jobs: {install_command('cluster')}",
-}
+_OPTIONAL = ("peft>=0.18", "vllm", "verl==0.9.1", "slime>=0.3.0", "submitit")
 
-
-Row = tuple[Literal["ok", "missing", "wrong"], str, str, str]
-"""Status, name, what was found and what to do. Without the right version a required item is "wrong", an optional one
-"missing"."""
+Row = tuple[Literal["ok", "missing", "wrong"], str, str]
+"""Status, name and what was found. Without the right version a required item is "wrong", an optional one "missing"."""
 
 
 def main(arguments: list[str]) -> int:
     """Run `gar doctor`. The exit status is 1 if a required package is wrong, else 0."""
     argparse.ArgumentParser(
         prog="gar doctor",
-        description="Show versions, devices and engines, and the command that adds what is missing. Exit status 1 "
-        "if something required is wrong, else 0.",
+        description="Show versions, devices and engines. Exit status 1 if something required is wrong, else 0.",
     ).parse_args(arguments)
-    optional = (_version(Requirement(name), advice, otherwise="missing") for name, advice in _OPTIONAL.items())
+    optional = (_version(Requirement(name), otherwise="missing") for name in _OPTIONAL)
     training = list(_training())
     rows = [*_required(), *training, *_devices(), *optional]
-    table = Table("", "", "found", "what to do", title=f"gar {__version__}", title_justify="left", box=None)
+    table = Table("", "", "found", title=f"gar {__version__}", title_justify="left", box=None)
     for status, *cells in rows:
         table.add_row(Text(status, style=_STYLES[status]), *map(Text, cells))
     show(table)
@@ -65,13 +56,12 @@ def main(arguments: list[str]) -> int:
 def _required() -> Iterator[Row]:
     """Python and the dependencies of every extra in the installed metadata, each against its version range."""
     if _installed("gar-rl") is None:
-        yield "wrong", "gar", _ABSENT, f"{install_command('train')} in a clone"
+        yield "wrong", "gar", _ABSENT
         return
-    python = Requirement(f"python{importlib.metadata.metadata('gar-rl')['Requires-Python']}")
-    yield _version(python, "create an environment with a different Python")
+    yield _version(Requirement(f"python{importlib.metadata.metadata('gar-rl')['Requires-Python']}"))
     for requirement in map(Requirement, importlib.metadata.requires("gar-rl") or ()):
         if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
-            yield _version(requirement, f"pip install '{requirement}'")
+            yield _version(requirement)
 
 
 def _training() -> Iterator[Row]:
@@ -80,34 +70,31 @@ def _training() -> Iterator[Row]:
         return
     optional = _installed("verl") is not None or _installed("trl") is None
     for requirement in map(Requirement, extra_requirements("train")):
-        yield _version(requirement, install_command("train"), otherwise="missing" if optional else "wrong")
+        yield _version(requirement, otherwise="missing" if optional else "wrong")
 
 
-def _version(requirement: Requirement, advice: str, *, otherwise: Literal["missing", "wrong"] = "wrong") -> Row:
+def _version(requirement: Requirement, *, otherwise: Literal["missing", "wrong"] = "wrong") -> Row:
     version = _installed(requirement.name)
     if version is not None and requirement.specifier.contains(version, prereleases=True):
-        return "ok", requirement.name, version, ""
+        return "ok", requirement.name, version
     expected = f", expected {requirement.specifier}" if requirement.specifier else ""
-    return otherwise, requirement.name, f"{version or _ABSENT}{expected}", advice
+    return otherwise, requirement.name, f"{version or _ABSENT}{expected}"
 
 
 def _devices() -> Iterator[Row]:
     try:
         import torch
     except (ImportError, OSError) as error:
-        advice = "pip install --force-reinstall torch, in the build for this machine"
-        yield "wrong", "import torch", first_line(error), advice
+        yield "wrong", "import torch", first_line(error)
         return
-    yield "ok", "CPU", f"threads: {torch.get_num_threads()}", ""
+    yield "ok", "CPU", f"threads: {torch.get_num_threads()}"
     for index in range(torch.cuda.device_count()):
         properties = torch.cuda.get_device_properties(index)
-        yield "ok", f"GPU {index}", f"{properties.name}, {properties.total_memory / 2**30:.0f} GiB", ""
+        yield "ok", f"GPU {index}", f"{properties.name}, {properties.total_memory / 2**30:.0f} GiB"
     if torch.backends.mps.is_available():
-        advice = "train with --trl.use_cpu true --trl.bf16 false"
-        yield "missing", "MPS", "lacks float64, which gar needs", advice
+        yield "missing", "MPS", "lacks float64, which gar needs"
     elif not torch.cuda.device_count():
-        found = f"torch {torch.__version__} finds no device"
-        yield "missing", "CUDA", found, "with a GPU: install the build of torch for its driver, from pytorch.org"
+        yield "missing", "CUDA", f"torch {torch.__version__} finds no device"
 
 
 def _installed(name: str) -> str | None:

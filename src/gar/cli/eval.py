@@ -41,7 +41,7 @@ class _Run(GenerateJob):
     def run(self) -> int:
         from gar.evaluation.benchmarks.load import load_sets
 
-        check_model_name(self.model.path, self.model.revision)
+        check_model_name(self.model.path)
         sets = load_sets(self, largest_k=max(self.score.pass_at_k, default=1))
         announce("loading torch and transformers ...")
         from gar.evaluation.generate import generate

@@ -24,8 +24,7 @@ COMMANDS = {
     "doctor": "show what this machine and installation can do, and what is missing",
 }
 _ABOUT = """Gradient-Aligned Reward: dense rewards for RL with verifiable rewards.
-Start with: gar train --preset demo. gar --version prints the version.
-gar --print-completion bash (or zsh, fish) prints a script for tab completion."""
+Start with: gar train --preset demo. gar --version prints the version."""
 _EXTRAS = dict.fromkeys(COMMANDS, "train") | {"data": "cli", "doctor": "cli"}
 _RESUMABLE = ("compare", "eval")
 _ENVIRONMENT = {
@@ -103,9 +102,6 @@ def _run(arguments: list[str]) -> int:
     try:
         if arguments[:1] == ["--version"]:
             print(f"gar {__version__}")
-            return DONE
-        if arguments[:1] == ["--print-completion"]:
-            print(importlib.import_module("gar.cli.completion").completion(arguments[1:]), end="")
             return DONE
         name, rest = choose(arguments, COMMANDS, prog="gar", about=_ABOUT)
         require_extra(_EXTRAS[name], "this command")

@@ -7,7 +7,6 @@ from gar.data.arithmetic import load_arithmetic
 from gar.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from gar.data.guide import guided_copy
     from gar.data.load import load_problems
     from gar.data.prepare import write_problems
     from gar.data.problems import prompt_text
@@ -22,7 +21,6 @@ __all__ = [
     "EMBEDDED_TASKS",
     "arithmetic",
     "encode_prompt",
-    "guided_copy",
     "iter_rows",
     "load_arithmetic",
     "load_problems",

@@ -7,11 +7,11 @@ import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import islice
 from typing import Literal, NamedTuple
 
-from gar.data.problems import look_at_problems, prompt_hash, schema_of
+from gar.data.problems import iter_problems, prompt_hash, schema_of
 from gar.data.traps import find_traps
 from gar.errors import DataError
 from gar.settings import DEFAULT_SOURCE, SourceSettings
@@ -80,14 +80,13 @@ def check_problems(source: str, *, options: SourceSettings = DEFAULT_SOURCE, com
     """
     report = DataReport(source=source)
     try:
-        looks = look_at_problems(
+        problems = iter_problems(
             source,
-            partial(_look, compare=compare),
             options,
             on_error=report.errors.append,
             on_drop=lambda place, reason: report.dropped[reason].append(place),
         )
-        noted = _noted(report, looks)
+        noted = _noted(report, problems, compare)
         with Verifier(num_workers=min(os.cpu_count() or 1, _MOST_WORKERS)) as verifier:
             while some := list(islice(noted, _BATCH)):
                 _compare(report, verifier, some)
@@ -99,60 +98,41 @@ def check_problems(source: str, *, options: SourceSettings = DEFAULT_SOURCE, com
     return report
 
 
-class _Look(NamedTuple):
-    """What a process sees of a problem.
+class _Answers(NamedTuple):
+    """What there is to compare of a problem.
 
     Attributes:
-        id: Of the problem.
-        prompt: Its hash.
-        num_anchors: Number of expert solutions.
-        boxes: Different boxes of solutions whose last one is the gold answer, as text.
-        traps: What looks wrong.
-        graded: The final answers of the expert solutions and then "0", each with its outcome if it needs no parser.
+        example: The problem, as findings name it.
         gold: The gold answer.
+        graded: The final answers of the expert solutions and then "0", which is an error if the gold answer is
+            unreadable. Each has its outcome if it needs no parser.
     """
 
-    id: str
-    prompt: int
-    num_anchors: int
-    boxes: list[str]
-    traps: list[str]
-    graded: list[tuple[str, Graded | None]]
+    example: str
     gold: str
+    graded: list[tuple[str, Graded | None]]
 
 
-def _look(problem: Problem, compare: bool) -> _Look:
-    boxes = [boxed_contents(anchor.text) for anchor in problem.anchors]
-    answers = [_final_answer(anchor.text) for anchor in problem.anchors] if compare else []
-    answers += ["0"] if compare else []  # an error if the gold answer is unreadable
-    return _Look(
-        id=problem.id,
-        prompt=prompt_hash(problem.prompt),
-        num_anchors=len(problem.anchors),
-        boxes=[", ".join(map(repr, each)) for each in boxes if len(set(each)) > 1 and problem.answer == each[-1]],
-        traps=find_traps(problem),
-        graded=[(answer, _grade(answer, problem.answer)) for answer in answers],
-        gold=problem.answer,
-    )
-
-
-def _noted(report: DataReport, looks: Iterable[tuple[str, _Look]]) -> Iterator[tuple[str, _Look]]:
-    """The problems, each as findings name it. Notes what was seen but for the answers."""
+def _noted(report: DataReport, problems: Iterable[tuple[str, Problem]], compare: bool) -> Iterator[_Answers]:
+    """The answers of each problem, if they are to be compared. Notes what else there is to see."""
     ids, prompts = set[int](), set[int]()
-    for place, look in looks:
-        example = f"{place}: problem {look.id!r}"
+    for place, problem in problems:
+        example = f"{place}: problem {problem.id!r}"
         report.num_problems += 1
-        report.num_anchors += look.num_anchors
-        if not look.num_anchors:
+        report.num_anchors += len(problem.anchors)
+        if not problem.anchors:
             report.without_anchor.append(example)
-        report.several_boxes += [f"{example}: {boxes}" for boxes in look.boxes]
-        for trap in look.traps:
+        for trap in find_traps(problem):
             report.traps[trap].append(example)
-        if _seen(ids, hash(look.id)):
+        for boxes in (boxed_contents(anchor.text) for anchor in problem.anchors):
+            if len(set(boxes)) > 1 and problem.answer == boxes[-1]:
+                report.several_boxes.append(f"{example}: {', '.join(map(repr, boxes))}")
+        if _seen(ids, hash(problem.id)):
             report.errors.append(DataError(f"{example}: the id was already used by an earlier row"))
-        if _seen(prompts, look.prompt):
+        if _seen(prompts, prompt_hash(problem.prompt)):
             report.repeated_prompts.append(example)
-        yield example, look
+        answers = [*(_final_answer(anchor.text) for anchor in problem.anchors), "0"] if compare else []
+        yield _Answers(example, problem.answer, [(answer, _grade(answer, problem.answer)) for answer in answers])
 
 
 def _seen(hashes: set[int], new: int) -> bool:
@@ -161,18 +141,18 @@ def _seen(hashes: set[int], new: int) -> bool:
     return known
 
 
-def _compare(report: DataReport, verifier: Verifier, looks: Sequence[tuple[str, _Look]]) -> None:
+def _compare(report: DataReport, verifier: Verifier, some: Sequence[_Answers]) -> None:
     """Note what the final answers of some problems are worth. Those that hang use up the time of these, not of all."""
-    rows = [(answer, look.gold) for _, look in looks for answer, outcome in look.graded if outcome is None]
+    rows = [(answer, each.gold) for each in some for answer, outcome in each.graded if outcome is None]
     parsed = iter(verifier.grade_answers([row[0] for row in rows], [row[1] for row in rows], [""] * len(rows)))
-    for example, look in looks:
-        graded = [(answer, outcome or next(parsed)) for answer, outcome in look.graded]
+    for example, gold, unparsed in some:
+        graded = [(answer, outcome or next(parsed)) for answer, outcome in unparsed]
         for answer, outcome in graded[:-1]:
             if outcome.status is Status.OK:
                 report.num_agreeing += 1
             else:
                 reason = f" ({outcome.detail})" if outcome.detail else ""
-                finding = f"{example}: expert solution ends in {answer!r}, gold is {look.gold!r}{reason}"
+                finding = f"{example}: expert solution ends in {answer!r}, gold is {gold!r}{reason}"
                 report.comparisons[outcome.status].append(finding)
         for _, outcome in graded[-1:]:
             if outcome.status is Status.ERROR:

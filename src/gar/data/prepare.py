@@ -10,11 +10,10 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from multiprocessing.sharedctypes import RawValue
 from pathlib import Path
 from typing import Any
 
-from gar.data.problems import look_at_problems, no_problems, prompt_hash, repeated_id
+from gar.data.problems import iter_problems, no_problems, prompt_hash, repeated_id
 from gar.data.sources import check_suffix
 from gar.settings import DEFAULT_SOURCE, SourceSettings
 from gar.types import Problem
@@ -45,28 +44,21 @@ def draw_subset(
     dropped = Counter[str]()
     ranks = set[int]()
     drawn: list[tuple[int, str, Problem]] = []  # a heap with the largest rank first, negated
-    largest = RawValue("Q", 2**64 - 1)  # of `drawn` once it is full. Processes leave problems behind it out
-
-    def look(problem: Problem) -> tuple[int, bool, Problem | None]:
-        rank = prompt_hash(problem.prompt, seed)
-        return rank, bool(problem.anchors), problem if rank <= largest.value else None
 
     def drop(place: str, reason: str) -> None:
         dropped[reason] += 1
 
-    for place, (rank, anchored, problem) in look_at_problems(source, look, options, on_drop=drop):
-        if require_anchor and not anchored:
+    for place, problem in iter_problems(source, options, on_drop=drop):
+        rank = prompt_hash(problem.prompt, seed)
+        if require_anchor and not problem.anchors:
             dropped["no expert solution"] += 1
         elif rank in ranks:
             dropped["repeated prompt"] += 1
         else:
             ranks.add(rank)
-            if problem is None:
-                continue
             heapq.heappush(drawn, (-rank, place, problem))
             if len(drawn) > num_problems:
                 heapq.heappop(drawn)
-                largest.value = -drawn[0][0]
     if not drawn:
         raise no_problems(source, options, dropped)
     drawn.sort(reverse=True)

@@ -9,13 +9,12 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar, cast, get_args
+from typing import Any, cast, get_args
 
 from tqdm import tqdm
 
 from gar.data.arithmetic import SolutionMethod, Split, load_arithmetic
-from gar.data.processes import in_processes
-from gar.data.rows import OnError, Part, iter_parts, iter_rows, raise_error
+from gar.data.rows import OnError, iter_rows, raise_error
 from gar.data.schemas import SCHEMAS, ColumnSchema, choose_schema, has_column, read_problem
 from gar.data.sources import row_place, source_name
 from gar.errors import DataError, did_you_mean, expect, expect_members
@@ -24,9 +23,6 @@ from gar.types import Anchor, Problem, Prompt, prompt_text
 
 OnDrop = Callable[[str, str], None]
 """Called with the place of a dropped row, and the reason."""
-Look = TypeVar("Look")
-_Outcome = tuple[str, DataError | str | None, Any]
-"""The place of a row, why it gives no problem, and else what was seen of the problem."""
 
 
 def iter_problems(
@@ -41,75 +37,29 @@ def iter_problems(
     `on_error` is called with the error for a bad row. If it returns, the row is skipped. Missing columns and an empty
     or unreadable source always raise a `DataError`. On a terminal a progress bar appears after two seconds.
     """
-    return look_at_problems(source, lambda problem: problem, options, cores=False, on_error=on_error, on_drop=on_drop)
-
-
-def look_at_problems(
-    source: str,
-    look: Callable[[Problem], Look],
-    options: SourceSettings = DEFAULT_SOURCE,
-    *,
-    cores: bool = True,
-    on_error: OnError = raise_error,
-    on_drop: OnDrop = lambda place, reason: None,
-) -> Iterator[tuple[str, Look]]:
-    """As `iter_problems`, with what `look` returns for each problem. With `cores`, processes on all cores call it."""
     if source in EMBEDDED_TASKS:
         generated = load_arithmetic(cast(Split, options.split), cast("SolutionMethod | None", options.subset))
-        yield from ((f"{source} {problem.id}", look(problem)) for problem in generated)
+        yield from ((f"{source} {problem.id}", problem) for problem in generated)
         return
     expect(source, str, "source", "the name of a file, a folder or a data set on the Hub", error=DataError)
     name, columns = source_name(source), dict[str, None]()  # in order of appearance
     schema: ColumnSchema | None = None
-
-    def outcomes(part: Part) -> Iterator[_Outcome]:
-        nonlocal schema
-        for number, row in part.rows():
-            place = row_place(source, number)
-            if isinstance(row, DataError):
-                yield place, row, None
-                continue
-            if row.keys() != columns.keys():
-                columns.update(dict.fromkeys(row))
-            schema = schema or choose_schema(row, options, source=source)  # the first row decides
-            try:
-                item = read_problem(row, schema, place=place, default_id=f"{name}-{number}", default_source=name)
-            except DataError as error:
-                yield place, error, None
-            else:
-                yield (place, item, None) if isinstance(item, str) else (place, None, look(item))
-
-    def found() -> Iterator[_Outcome]:
-        parts = iter_parts(source, split=options.split, subset=options.subset, revision=options.revision)
-        for part in parts:  # with `cores` only until a row decides the schema
-            yield from outcomes(part)
-            if cores and schema is not None:
-                break
-        for some, failure, names in in_processes(lambda part: (*_until_failure(outcomes(part)), columns), parts):
-            columns.update(names)
-            yield from some
-            if failure is not None:
-                raise failure
-
-    for place, fault, seen in tqdm(found(), f"reading {name}", unit=" rows", delay=2, disable=None):
-        if fault is None:
-            yield place, seen
-        elif isinstance(fault, str):
-            on_drop(place, fault)
+    rows = iter_rows(source, split=options.split, subset=options.subset, revision=options.revision, on_error=on_error)
+    for number, row in tqdm(rows, f"reading {name}", unit=" rows", delay=2, disable=None):
+        place = row_place(source, number)
+        if row.keys() != columns.keys():
+            columns.update(dict.fromkeys(row))
+        schema = schema or choose_schema(row, options, source=source)  # the first row decides
+        try:
+            item = read_problem(row, schema, place=place, default_id=f"{name}-{number}", default_source=name)
+        except DataError as error:
+            on_error(error)
+            continue
+        if isinstance(item, str):
+            on_drop(place, item)
         else:
-            on_error(fault)
+            yield place, item
     _check_columns(source, columns, options.expert_fields)
-
-
-def _until_failure(outcomes: Iterator[_Outcome]) -> tuple[list[_Outcome], DataError | None]:
-    """The outcomes before the source cannot be read any further, and why."""
-    found: list[_Outcome] = []
-    try:
-        for outcome in outcomes:
-            found.append(outcome)
-    except DataError as error:
-        return found, error
-    return found, None
 
 
 def _check_columns(source: str, columns: Collection[str], fields: Sequence[str] | None) -> None:

@@ -4,7 +4,6 @@ import re
 from pathlib import Path
 
 from gar.errors import ConfigError, DataError, did_you_mean
-from gar.models.hub import hub_error
 
 FILE_SUFFIXES = (".jsonl", ".json", ".parquet", ".csv")
 """Endings of the files that `iter_rows` reads."""
@@ -44,15 +43,3 @@ def check_suffix(path: Path, *suffixes: str) -> None:
     """Raise a `ConfigError` for an output that ends in none of `suffixes`."""
     if path.suffix not in suffixes:
         raise ConfigError(f"{path}: expected a name that ends in {' or '.join(suffixes)}.")
-
-
-def check_hub(source: str, revision: str | None = None) -> None:
-    """Raise a `DataError` for a data set that the Hub does not have. Other answers are left to `datasets`."""
-    from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError
-
-    error = hub_error("dataset", source, revision)
-    if isinstance(error, (RepositoryNotFoundError, HFValidationError)):
-        raise DataError(
-            f"no data set '{source}': there is no file or folder of that name, and the Hub has none, or none that you "
-            "may see."
-        ) from error

@@ -234,6 +234,7 @@ def _generate_batch(
             attention_mask=mask.to(model.device),
             generation_config=config,
             logits_processor=LogitsProcessorList([_RefuseNan(), progress]),
+            synced_gpus=False,  # other ranks make no passes, whatever DeepSpeed is set to
         )
     except torch.OutOfMemoryError as error:
         error.add_note(

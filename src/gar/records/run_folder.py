@@ -38,7 +38,7 @@ from gar.records.files import (
     write_atomic,
     write_parquet,
 )
-from gar.records.manifest import Manifest
+from gar.records.manifest import MANIFEST, Manifest
 from gar.records.rollout_files import GROWING, append_rollouts, close_rollouts, file_steps
 from gar.records.rollouts import SAMPLE_SCHEMA, RolloutRecord, SampleRecord, record_table
 from gar.records.run_record import RunRecord, RunStatus, package_versions
@@ -58,10 +58,11 @@ def check_run_folder(path: str | Path, *names: str) -> None:
 def check_free(path: Path) -> None:
     """Raise a `RecordError` if a new run cannot have this folder.
 
-    It can have a leftover of a run that was killed before it had its run.json: a lock, maybe with settings.
+    It can have what a kill or a full disk leaves before there is a run.json: a lock or a manifest, maybe with settings.
     """
     names = {entry.name for entry in path.iterdir()} if path.is_dir() else {RUN} if path.exists() else set()
-    if not names or (".lock" in names and all(name == "config.yaml" or name.startswith(".") for name in names)):
+    is_leftover = names & {".lock", MANIFEST} and all(name in (CONFIG, MANIFEST) or name[0] == "." for name in names)
+    if not names or (is_leftover and not RunFolder(path).is_begun()):
         return
     what, ways = "this exists, and is not a run folder", ""
     if (path / RUN).exists():
@@ -151,8 +152,9 @@ class RunFolder:
         `config` is the resolved configuration as plain values, and `data_hash` the hash of the training problems, None
         if unknown. `command` begins with the program.
         """
-        write_atomic(self.path / CONFIG, dump_yaml(config))
-        self.manifest.add(CONFIG)
+        for leftover in (CONFIG, MANIFEST):  # of a kill, see `check_free`
+            remove_file(self.path / leftover)
+        self.manifest.replace(CONFIG, dump_yaml(config).encode())  # never without a manifest
         self._write_run(
             RunRecord(
                 manifest=self.manifest.id,

@@ -7,7 +7,7 @@ from gar.config import RunConfig, with_template
 from gar.data.load import load_problems
 from gar.data.problems import evaluation_data
 from gar.data.prompts import edited, format_instruction
-from gar.data.sources import check_hub, check_source
+from gar.data.sources import check_source
 from gar.errors import ConfigError, DataError, GarError, ModelError, RecordError
 from gar.integrations.trl.fields import (
     check_batch_size,
@@ -20,7 +20,6 @@ from gar.models.files import check_targets, check_tokenizer_files, num_tokens
 from gar.models.hub import check_model_name, context_before_loading
 from gar.records.lock import has_locks
 from gar.settings import EMBEDDED_TASKS
-from gar.train.upload import check_upload
 from gar.verify.verifier import custom_grader
 
 
@@ -52,6 +51,11 @@ def _check_rules(config: RunConfig) -> None:
         "evaluate.num_samples": evaluate.num_samples,
     }
     check_fields(config.trl, facts | missing_packages())
+    if config.trl.get("hub_token") is not None:  # no row of the rules: it would print the token
+        raise ConfigError(
+            "trl.hub_token is set, and a run records its settings. Run: hf auth login, or set the variable HF_TOKEN.",
+            code="trl.hub_token",
+        )
 
 
 def _check_sources(config: RunConfig) -> None:
@@ -62,8 +66,6 @@ def _check_sources(config: RunConfig) -> None:
         try:
             if source not in EMBEDDED_TASKS:
                 check_source(source)
-                if not Path(source).exists():
-                    check_hub(source, settings.revision)
         except DataError as error:
             raise DataError(_with_hint(error, source)) from None
         if Path(source).is_file():
@@ -97,10 +99,10 @@ def _check_output(config: RunConfig) -> None:
 def _check_model(config: RunConfig) -> None:
     model, length = config.model, config.trl.get("max_completion_length")
     try:
-        check_model_name(model.path, model.revision)
+        check_model_name(model.path)
     except ModelError as error:
         raise ModelError(_with_hint(error, model.path)) from None
-    context = context_before_loading(model.path, model.revision)
+    context = context_before_loading(model.path)
     if context is not None and isinstance(length, int) and length >= context:
         raise ConfigError(
             f"trl.max_completion_length is {length}, but the context of {model.path} is {context} tokens, prompt "
@@ -142,7 +144,6 @@ _CHECKS = (
     _check_sources,
     _check_model,
     _check_verifier,
-    check_upload,
     _check_output,
 )
 

@@ -27,6 +27,8 @@ from gar.integrations.trl.ranks import (
     lost_rank_named,
     on_main,
     refuse_sharded_adapter,
+    refuse_sharded_evaluation,
+    shards_by,
 )
 from gar.integrations.trl.sampling import colocated_vllm, sample_on_main
 from gar.integrations.trl.trainer import GARTrainer
@@ -34,7 +36,7 @@ from gar.integrations.watchdog import Watchdog
 from gar.interrupts import Interrupts
 from gar.methods import METHODS, unread_settings
 from gar.models.adapters import is_adapted, save_adapter, save_merged
-from gar.models.load import quiet_libraries
+from gar.models.load import load_policy, quiet_libraries
 from gar.output import lasting_output
 from gar.records import RolloutRecord, RunFolder, open_run, write_atomic
 from gar.records.checkpoints import FoundCheckpoint
@@ -43,7 +45,6 @@ from gar.records.run_folder import check_free
 from gar.train.checks import check_before_loading
 from gar.train.inputs import RunInputs, Say, show
 from gar.train.resume import checkpoint_errors, resume_point, resumed_config, status_of, unfinished_run
-from gar.train.upload import make_repository, upload_model, wants_upload
 
 _CURVE = "figures/learning-curve"
 
@@ -139,6 +140,8 @@ class _Run:
         self.inputs = RunInputs(config, self.arguments, self._shaping, self.say)
         if self.inputs.adapter or is_adapted(self.inputs.model):
             refuse_sharded_adapter(self.arguments)
+        if self.inputs.evaluation_sets and config.evaluate.eval_steps:
+            refuse_sharded_evaluation(self.arguments)
         self._interrupts = interrupts or Interrupts()
         # `RunCallback` rotates checkpoints: the Trainer would remove an old one before the new one is whole.
         self._keep_checkpoints, self.arguments.save_total_limit = self.arguments.save_total_limit, None
@@ -188,8 +191,9 @@ class _Run:
         """The result of `work`, which samples from the policy, on all ranks. With the trainer's vLLM, if it has one."""
         if self.arguments.use_vllm and self._trainer is None:
             self._next_trainer()
-        trainer = self._trainer if self._is_training else None
-        return sample_on_main(work, self.inputs.model, trainer, colocated_vllm(self._trainer))
+        before_fsdp = not self._is_training and shards_by(self.arguments) == "FSDP"
+        vllm = None if before_fsdp else colocated_vllm(self._trainer)  # it takes weights from the wrapped model
+        return sample_on_main(work, self.inputs.model, vllm)
 
     def _new_folder(self) -> Path:
         config, records = self.config, self.config.records
@@ -205,8 +209,6 @@ class _Run:
         status = status_of(folder, self.say) if is_main() else contextlib.nullcontext()
         with status, lost_rank_named(), self.inputs.verifier:
             in_folder(self.arguments, self.config, folder.path)
-            uploads = wants_upload(self.config)
-            repository = on_main(lambda: make_repository(self.config, folder)) if uploads else ""
             if self.config.evaluate.eval_on_start:
                 self._sample(lambda: self.inputs.evaluate(folder, "before", step=0))
             callback = self._callback(folder, found)
@@ -214,12 +216,11 @@ class _Run:
             self._train(folder, callback, found and found.path)
             if not is_adapted(self.inputs.model):
                 self._save_model(folder)
+                if shards_by(self.arguments) and colocated_vllm(self._trainer) is None:
+                    self._load_saved_model(folder)
             summary = self._sample(lambda: self._finish(folder, step=callback.steps_before))
         if is_main():
             self._say_end(folder, summary)  # the run is finished, whatever printing does
-        if uploads:
-            address = on_main(lambda: upload_model(self.config, folder, repository))
-            self.say(f"Uploaded        {address}")
         return folder
 
     def _train(self, folder: RunFolder, callback: RunCallback, checkpoint: Path | None) -> None:
@@ -280,6 +281,12 @@ class _Run:
             self._trainer.save_model(str(staged))
             PartialState().wait_for_everyone()
 
+    def _load_saved_model(self, folder: RunFolder) -> None:
+        """Take the saved model for the evaluation after training: the one in memory is in shards."""
+        PartialState().wait_for_everyone()  # the main process gives the folder its name
+        settings = self.config.model.model_copy(update={"path": str(folder.path / "model"), "revision": None})
+        self.inputs.model, _ = load_policy(settings)
+
     def _finish(self, folder: RunFolder, *, step: int) -> dict[str, Any]:
         """After training: adapter and merged model, if there is an adapter, evaluation, and the summary."""
         model, tokenizer = self.inputs.model, self.inputs.tokenizer
@@ -297,11 +304,6 @@ class _Run:
             folder.update_run(status="running")  # first: if the disk has no room for it, nothing is cut
             folder.cut(found.step if found else 0)
 
-        def card(steps: int) -> str:
-            from gar.analysis.card import checkpoint_card
-
-            return checkpoint_card(self.config, steps, "peft" if is_adapted(self.inputs.model) else "transformers")
-
         saves = self.arguments.save_strategy != "no" and not self.arguments.save_only_model
         can_resume = saves and not METHODS[self.config.method].cannot_resume
         return RunCallback(
@@ -311,7 +313,6 @@ class _Run:
             keep_checkpoints=self._keep_checkpoints,
             on_loaded=drop_later_records if found else None,
             interrupts=self._interrupts if can_resume else Interrupts(),
-            card=card,
         )
 
     def _on_rollouts(self, folder: RunFolder, callback: RunCallback) -> Callable[[int, list[RolloutRecord]], None]:
@@ -336,11 +337,9 @@ class _Run:
         run = open_run(folder.path)
         summary, self._worthless = summarize(run), nothing_learned(run)
         figures = save_figure(learning_curve_figure(run), folder.path / _CURVE)
-        kept = [folder.path / name for name in ("model", "checkpoints") if (folder.path / name).is_dir()]
-        cards, text = [path / "README.md" for path in kept], model_card(self.config, run, summary)
-        for card in cards:
-            write_atomic(card, text)
-        folder.manifest.add(*figures, *cards)
+        card = folder.path / "model" / "README.md"
+        write_atomic(card, model_card(self.config, run, summary))
+        folder.manifest.add(*figures, card)
         folder.update_run(status="finished", summary=summary)
         return summary
 

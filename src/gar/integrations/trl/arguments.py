@@ -140,7 +140,10 @@ def trl_arguments(kind: Any, config: RunConfig, output_dir: str | Path, **fields
     if config.model.path == "embedded":
         values["max_completion_length"] = 64  # TRL's default fills the model's whole context
     values |= config.trl | fields
-    values |= {"output_dir": str(output_dir), "seed": config.seed, "push_to_hub": False}  # `gar.train.upload` does it
+    values |= {
+        "output_dir": str(output_dir),
+        "seed": config.seed,
+    }
     try:
         return kind(**{name: value for name, value in values.items() if name in known})
     except (TypeError, ValueError) as error:

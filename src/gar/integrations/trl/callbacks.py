@@ -17,9 +17,8 @@ from trl.trainer.utils import print_prompt_completions_sample
 
 from gar.errors import printable
 from gar.interrupts import Interrupted, Interrupts
-from gar.records import RunFolder, write_atomic
+from gar.records import RunFolder
 from gar.records.checkpoints import mark_interrupt, rotate_checkpoints, seal_checkpoint
-from gar.records.run_folder import checkpoint_name
 
 _SHOWN = {"reward": "reward", "gar/eligible_fraction": "correct", "gar/alignment_mean": "alignment"}
 
@@ -74,8 +73,6 @@ class RunCallback(TrainerCallback):
     """Called once, after the checkpoint is restored, before the first step."""
     interrupts: Interrupts = field(default_factory=Interrupts)
     """A request to end, which the end of a step follows with a checkpoint."""
-    card: Callable[[int], str] | None = None
-    """Makes the model card of a checkpoint from its step. None leaves the trainer's."""
     trainer: Any = None
     """The trainer that calls. Its other callbacks (`trl.report_to`) receive the evaluations too."""
     steps_before: int = 0
@@ -134,10 +131,6 @@ class RunCallback(TrainerCallback):
         if state.is_world_process_zero:
             if self._interrupt and not self._saves_regularly:
                 mark_interrupt(self.folder, state.global_step)
-            if self.card is not None:
-                card = self.card(state.global_step + self.steps_before)
-                for name in ("checkpoints", checkpoint_name(state.global_step)):
-                    write_atomic(self.folder.path / name / "README.md", card)
             seal_checkpoint(self.folder, state.global_step)
             rotate_checkpoints(self.folder, self.keep_checkpoints)
         self._interrupt = self._interrupt or self._agreed_interrupt()  # it may have come while this was written

@@ -1,6 +1,5 @@
-"""Which of a script's reward functions decides that a response is right, and whether the gold answers fit."""
+"""Which of a script's reward functions decides that a response is right."""
 
-import inspect
 import math
 import re
 import warnings
@@ -13,13 +12,9 @@ from torch import Tensor, nn
 from trl.trainer.utils import get_callable_name, get_config_model_id
 
 from gar.errors import ConfigError, did_you_mean
-from gar.reader import judge
-from gar.response import Response
-from gar.types import Problem, ResponseVerifier, Verdict
 
 Rule = Callable[[dict[str, float | None]], bool | None]
 
-_ENOUGH = 8
 _TOLD_AT_MOST = 3
 
 
@@ -113,7 +108,7 @@ def find_decider(functions: Sequence[Any], correct: Any, names: Sequence[str] | 
 
     Args:
         functions: Reward functions, or models and their ids.
-        correct: One of them, its name, a function of all values, or None.
+        correct: The name of one of them, a function of all values, or None.
         names: Their names. None makes them as TRL does.
 
     Raises:
@@ -125,15 +120,14 @@ def find_decider(functions: Sequence[Any], correct: Any, names: Sequence[str] | 
         if len(functions) == 1 and not isinstance(functions[0], str | nn.Module):
             return Decider(names, 0)
         raise _undecided(names)
-    for i, (function, name) in enumerate(zip(functions, names, strict=True)):
-        if correct is function or correct in (function, name):
-            return Decider(names, i)
-    if isinstance(correct, str) or not callable(correct) or _is_reward(correct):
-        label = reward_name(correct) if callable(correct) else str(correct)
+    if isinstance(correct, str) and correct in names:
+        return Decider(names, names.index(correct))
+    if not callable(correct) or any(correct is function for function in functions):
+        label = reward_name(correct) if callable(correct) else correct
         near = did_you_mean(label, names) if isinstance(correct, str) else ""
         raise ConfigError(
-            f"correct={label} is not in reward_funcs ({', '.join(names) or 'none given'}).{near} "
-            "Give one of them, its name, or a function of a dict with the values of one response by name.",
+            f"correct={label} is no name of reward_funcs ({', '.join(names) or 'none given'}).{near} "
+            "Give the name of one, or a function of a dict with the values of one response by name.",
             code="correct",
         )
     if not names:
@@ -162,45 +156,3 @@ def _undecided(names: Sequence[str]) -> ConfigError:
         f'A value above 0 is then right. Or give a function of all values: lambda values: values["{likely}"] >= 1',
         code="correct",
     )
-
-
-def _is_reward(function: Any) -> bool:
-    """Whether a callable is a model, or takes what TRL passes to reward functions."""
-    if isinstance(function, nn.Module):
-        return True
-    try:
-        return bool({"prompts", "completions", "completion_ids"} & inspect.signature(function).parameters.keys())
-    except ValueError:  # a built-in function
-        return False
-
-
-class SolutionCheck:
-    """Grades solutions of a training's first groups, and warns once if most do not pass: their gold answers do not fit.
-
-    Args:
-        verifier: The training's. Without one, or with a required format, nothing is graded.
-    """
-
-    def __init__(self, verifier: ResponseVerifier | None):
-        self._verifier = verifier
-        self._graded: dict[str, tuple[Problem, Verdict]] = {}
-
-    def look(self, problems: Sequence[Problem]) -> None:
-        """Grade the solutions of the responses' problems, until there are enough."""
-        if self._verifier is None or self._verifier.format != "none" or len(self._graded) >= _ENOUGH:
-            return
-        new = {each.id: each for each in problems if each.anchors and each.id not in self._graded}
-        solutions = [Response(text=problem.anchors[0].text) for problem in new.values()]
-        for (id, problem), judged in zip(new.items(), judge(self._verifier, solutions, [*new.values()]), strict=True):
-            self._graded[id] = problem, judged.verdict
-        failed = [(problem, verdict) for problem, verdict in self._graded.values() if not verdict.verified]
-        few = len(self._graded) < _ENOUGH or 2 * len(failed) <= len(self._graded)
-        if few or not PartialState().is_main_process:
-            return
-        problem, verdict = failed[0]
-        warnings.warn(
-            f"{len(failed)} of the first {len(self._graded)} expert solutions do not pass for their gold answers. "
-            f"For example problem {problem.id!r}: gold {problem.answer!r}, the solution's answer {verdict.answer!r} is "
-            f"{verdict.status}. Is answer_field the right column? `gar data check FILE` lists all.",
-            stacklevel=2,
-        )

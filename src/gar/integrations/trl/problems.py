@@ -9,6 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 import torch
+from accelerate import PartialState
 from datasets import Dataset, IterableDataset
 from xxhash import xxh3_64_hexdigest
 
@@ -16,21 +17,23 @@ from gar.core import shuffled_groups
 from gar.data.problems import problem_of, problems_of
 from gar.data.prompts import as_messages
 from gar.data.schemas import ColumnSchema, choose_schema, column_value
-from gar.data.table import SAMPLE, DatasetProblems, LazyProblems, anchored, sample
+from gar.data.table import SAMPLE, DatasetProblems, LazyProblems, anchored, anchored_sample, sample
 from gar.data.traps import trap_note
 from gar.errors import ConfigError, DataError
 from gar.integrations.trl.arguments import check_problems
 from gar.methods import Method
 from gar.models.generate import check_prompt_lengths
-from gar.reader import Reader
-from gar.response import Anchors
+from gar.reader import Reader, judge
+from gar.response import Anchors, Response
 from gar.scoring.anchors import check_anchors
 from gar.settings import SourceSettings
 from gar.step import StepRanks
-from gar.types import Problem
+from gar.types import Problem, ResponseVerifier
 
 _KEPT = 512
 """Problems whose anchors stay read, for the next pass over a small data set."""
+_GRADED = 8
+"""Problems of the sample whose expert solutions are graded."""
 PROBLEM = "gar_problem"
 """The column with the number of a row, None in a stream, and its problem."""
 NUMBER = "gar_number"
@@ -121,8 +124,11 @@ class ProblemRows:
         lengths = np.array([len(ids) for ids in prompts])
         check_prompt_lengths(model, lengths, max_new_tokens, lambda i: reader.prompt_text(prompts[i][:24]))
 
-    def check_anchors(self, method: Method, reader: Reader) -> None:
-        """Warn of expert solutions in a sample that are missing or cannot be scored. A `DataError` if these are all."""
+    def check_anchors(self, method: Method, reader: Reader, verifier: ResponseVerifier | None) -> None:
+        """Warn of expert solutions in a sample that are missing or cannot be scored. A `DataError` if these are all.
+
+        Also warn if `verifier`, which requires no format, finds most of the first ones wrong.
+        """
         if method.alignment is None:
             return
         read = [] if self._read_before else sample(self.all)
@@ -133,6 +139,25 @@ class ProblemRows:
             )
         if note := check_anchors(self.all, reader, whole=not self._streams):
             warnings.warn(note, stacklevel=3)
+        if verifier is not None and verifier.format == "none" and PartialState().is_main_process:
+            self._check_answers(verifier)
+
+    def _check_answers(self, verifier: ResponseVerifier) -> None:
+        some = anchored_sample(self.all)[0][:_GRADED]
+        judged = judge(verifier, [Response(text=problem.anchors[0].text) for problem in some], some)
+        failed = [
+            (problem, response.verdict)
+            for problem, response in zip(some, judged, strict=True)
+            if not response.verdict.verified
+        ]
+        if 2 * len(failed) > len(some):
+            problem, verdict = failed[0]
+            warnings.warn(
+                f"{len(failed)} of the first {len(some)} expert solutions do not pass for their gold answers. For "
+                f"example problem {problem.id!r}: gold {problem.answer!r}, the solution's answer {verdict.answer!r} is "
+                f"{verdict.status}. Is answer_field the right column? `gar data check FILE` lists all.",
+                stacklevel=4,
+            )
 
     def shuffle_anchors(self, seed: int) -> None:
         """Swap anchors between the problems that have some. The seed decides how, equally on all ranks."""

@@ -117,13 +117,30 @@ def check_ranks(args: Any) -> None:
         )
 
 
+def shards_by(args: Any) -> str:
+    """What spreads the model over ranks in training: "FSDP", "ZeRO-3", or "" for nothing."""
+    if args.fsdp or os.environ.get("ACCELERATE_USE_FSDP", "false").lower() == "true":
+        return "FSDP"
+    return "ZeRO-3" if is_deepspeed_zero3_enabled() else ""
+
+
 def refuse_sharded_adapter(args: Any) -> None:
     """Reject training an adapter on shards: at the end one process writes it, and merges it with the whole model."""
-    fsdp = args.fsdp or os.environ.get("ACCELERATE_USE_FSDP", "false").lower() == "true"
-    if fsdp or is_deepspeed_zero3_enabled():
+    if name := shards_by(args):
         raise ConfigError(
-            f"{'FSDP' if fsdp else 'ZeRO-3'} spreads the model over ranks, and gar train writes and merges an adapter "
+            f"{name} spreads the model over ranks, and gar train writes and merges an adapter "
             "on one of them, which has parts of it. Train all weights, or without shards: DDP, or ZeRO-2.",
+            code="sharded",
+        )
+
+
+def refuse_sharded_evaluation(args: Any) -> None:
+    """Reject an evaluation in the middle of training on shards, unless vLLM in colocate mode samples."""
+    if (name := shards_by(args)) and not (args.use_vllm and args.vllm_mode == "colocate"):
+        raise ConfigError(
+            f"evaluate.eval_steps asks for evaluations during training, when {name} spreads the model over ranks, and "
+            "one of them samples. Set it to 0: before training the model is whole, and afterwards the saved one is "
+            "measured. Or let vLLM sample: --trl.use_vllm true --trl.vllm_mode colocate.",
             code="sharded",
         )
 

@@ -1,82 +1,48 @@
-"""Sampling for preflight and evaluations from a policy that ranks may hold in shards, or that vLLM samples from.
+"""Sampling for preflight and evaluations, on the main process, or by vLLM on all ranks.
 
-The main process works. If others are needed, they join each call of `generate` with the same random numbers.
+With vLLM the main process works, and the others join each call of `generate` with the same random numbers.
 """
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
-from functools import partial
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any, cast
 
 import torch
-from accelerate import PartialState
 from accelerate.utils import broadcast_object_list, gather_object, send_to_device
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from transformers import GenerationConfig
-from transformers.integrations import is_deepspeed_zero3_enabled
-from trl.distributed import DistributedBackend
-from trl.models import unwrap_model_for_generation
 
 from gar.errors import DataError, GarError, ModelError
 from gar.integrations.trl.ranks import Result, is_main, on_main
-from gar.models.families import is_sharded
 from gar.models.generate import generation_state
 
 Written = list[int] | None
 """The tokens of a response. None if the model's probabilities are NaN."""
 
 
-def sample_on_main(work: Callable[[], Result], model: Any, trainer: Any = None, vllm: Any = None) -> Result:
+def sample_on_main(work: Callable[[], Result], model: Any, vllm: Any = None) -> Result:
     """`on_main` for work that calls the unwrapped policy `model` through `generate` alone.
 
-    Args:
-        work: Samples.
-        model: The policy.
-        trainer: The trainer that has wrapped it, None before training.
-        vllm: TRL's `VLLMGeneration`, which then samples in place of the model.
+    The model must be whole, or spread by `zero.Init`, which each rank then gathers. `vllm`, TRL's `VLLMGeneration`,
+    samples in place of the model, on all ranks.
     """
-    is_fsdp = trainer is not None and DistributedBackend(trainer.accelerator).is_fsdp
-    if vllm is not None and (trainer is not None or not DistributedBackend(vllm.accelerator).is_fsdp):
+    if vllm is not None:
         with vllm_generate(vllm) as generate:
-            return _shared(work, model, generate)
-    if PartialState().num_processes == 1 or not (is_fsdp or is_sharded(model) or is_deepspeed_zero3_enabled()):
+            return _lead(work, model, generate) if is_main() else cast(Result, _follow(model, generate))
+    with _gathered(model):
         return on_main(work)
-    with _as_trl_generates(model, trainer):
-        return _shared(work, model, partial(model.generate, synced_gpus=True))
 
 
-def _shared(work: Callable[[], Result], model: Any, generate: Callable[..., Any]) -> Result:
-    """The result of `work`. All ranks make its calls of the model's `generate` together."""
-    return _lead(work, model, generate) if is_main() else cast(Result, _follow(model, generate))
+def _gathered(model: Any) -> AbstractContextManager[object]:
+    """The parameters that `zero.Init` has spread, whole on every rank."""
+    parameters = [parameter for parameter in model.parameters() if hasattr(parameter, "ds_id")]
+    if not parameters:
+        return nullcontext()
+    import deepspeed  # pyright: ignore[reportMissingImports]: it made the parameters
 
-
-@contextmanager
-def _as_trl_generates(model: Any, trainer: Any) -> Iterator[None]:
-    """Parameters as TRL has them when it samples rollouts: whole under ZeRO-3, the root's whole under FSDP1."""
-    if trainer is None:
-        parameters = [parameter for parameter in model.parameters() if hasattr(parameter, "ds_id")]
-        gathered = nullcontext()
-        if parameters:  # `zero.Init` has spread them, and no DeepSpeed engine gathers them yet
-            import deepspeed  # pyright: ignore[reportMissingImports]: it made the parameters
-
-            gathered = deepspeed.zero.GatheredParameters(parameters)
-        with gathered:
-            yield
-        return
-    wrapped, accelerator, args = trainer.model_wrapped, trainer.accelerator, trainer.args
-    with (
-        unwrap_model_for_generation(
-            wrapped,
-            accelerator,
-            gather_deepspeed3_params=getattr(args, "ds3_gather_for_generation", True),  # SFTConfig lacks it
-            gradient_checkpointing_kwargs=args.gradient_checkpointing_kwargs,
-        ),
-        torch.no_grad(),
-        DistributedBackend(accelerator).summon_full_params(wrapped, recurse=False),
-    ):
-        yield
+    return deepspeed.zero.GatheredParameters(parameters)
 
 
 def _lead(work: Callable[[], Result], model: Any, generate: Callable[..., Any]) -> Result:

@@ -17,7 +17,7 @@ from gar.errors import ConfigError, expect
 from gar.integrations.trl.arguments import TRL, RunParts, check_processor, trl_flags, with_method
 from gar.integrations.trl.callbacks import StepTimer, completions_printed
 from gar.integrations.trl.contract import check_contract
-from gar.integrations.trl.deciding import Decider, SolutionCheck, check_names, find_decider, gar, reward_name
+from gar.integrations.trl.deciding import Decider, check_names, find_decider, gar, reward_name
 from gar.integrations.trl.problems import ProblemRows
 from gar.integrations.trl.ranks import TrlRanks, gathered_on_main
 from gar.integrations.trl.resumable import ResumableTrainer
@@ -51,10 +51,10 @@ class GARTrainer(ResumableTrainer):
     Args:
         model: As in `GRPOTrainer`: a causal LM, or a Hub id or folder.
         reward_funcs: As in `GRPOTrainer`. With token-level rewards they are paid on the last token.
-        correct: What decides which responses are right, if `reward_funcs` are several or one reward model. Either one
-            of them or its name: a value above 0 is right, and the bonus has its weight, or 1 if that is 0. Or a
-            function that takes the values of one response by name, for example {"accuracy": 1.0, "style": None}, and
-            returns True, False or None. The bonus then has weight 1.
+        correct: What decides which responses are right, if `reward_funcs` are several or one reward model. Either the
+            name of one: a value above 0 is right, and the bonus has its weight, or 1 if that is 0. Or a function that
+            takes the values of one response by name, for example {"accuracy": 1.0, "style": None}, and returns True,
+            False or None. The bonus then has weight 1.
         args: As in `GRPOTrainer`. Fields that belong to the method (`Method.trl`) take its values. The others keep
             TRL's own defaults, which differ from `gar train`: TRL's default loss averages over all tokens of the batch
             ("dapo"), and the paper's is `loss_type="grpo"`.
@@ -152,7 +152,7 @@ class GARTrainer(ResumableTrainer):
         if shaping is None:
             check_embeddings(self.model)
             self._problems.check_prompts(self.model, self.reader, self._config.max_completion_length or 0)
-            self._problems.check_anchors(self._method, self.reader)
+            self._problems.check_anchors(self._method, self.reader, self._verifier)
 
     @classmethod
     def from_parts(cls, parts: RunParts, **changes: Any) -> Self:
@@ -250,7 +250,6 @@ class GARTrainer(ResumableTrainer):
             self._problems.shuffle_anchors(self._config.seed)
         self._loss_inputs: dict[str, Any] | None = None  # TRL's tensors of the micro-batch in its loss
         self._batch: RolloutBatch | None = None
-        self._solutions = SolutionCheck(self._verifier)
         self._sampling = SamplingWatch()
         self._prompt_watch = PromptWatch(context, self._config.max_completion_length or 0)
         self._timer = StepTimer(self._metrics["train"])
@@ -309,8 +308,6 @@ class GARTrainer(ResumableTrainer):
                 batch.take_decisions(self._decider.decide(batch.columns, slice(first, first + len(prompts))))
             elif self._verifier is not None:
                 batch.responses = judge(self._verifier, batch.responses, batch.problems)
-            if self._is_training():
-                self._solutions.look(batch.problems)
         # 4. All ranks find out which responses need a vector. Some have one from sampling.
         shaping = self.shaping if self._is_training() else self.shaping.outcome_alone()
         batch.step = Step(

@@ -2,14 +2,23 @@
 
 A group of responses that are all wrong teaches nothing. A prompt that holds the first steps of the solution makes some
 of them right. The expert solution of such a problem is the rest of the one that it had.
+
+    python -m paper.tasks.guide problems.jsonl guided.jsonl --model MODEL [--samples 8] [--seed 0]
+
+Prompts of the new file are without the template.
 """
 
+import argparse
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
-from gar.data.prompts import edited
-from gar.types import Anchor, Problem, Tags
+from gar import Anchor, ModelSettings, Problem, Prompt, Tags, Verifier
+from gar.data import encode_prompt, load_problems, render_problems, write_problems
+from gar.models import Sampling, generate_responses, load_policy
+from gar.scoring import judge
 
 SHARES = (0.25, 0.5, 0.75)
 """Shares of a solution that are tried, the shortest first."""
@@ -63,8 +72,15 @@ def guided_copy(problem: Problem, share: float, wording: str, tags: Tags) -> Pro
     if parts is None:
         return None
     beginning, rest = parts
-    prompt = edited(problem.prompt, lambda text: wording.replace("{prompt}", text).replace("{beginning}", beginning))
-    return replace(problem, prompt=prompt, anchors=(Anchor(text=rest),))
+    return replace(problem, prompt=_worded(problem.prompt, beginning, wording), anchors=(Anchor(text=rest),))
+
+
+def _worded(prompt: Prompt, beginning: str, wording: str) -> Prompt:
+    """The prompt, or its last message, which is the user's, in the wording with the beginning."""
+    if not isinstance(prompt, str):
+        *before, last = prompt
+        return [*before, {**last, "content": str(_worded(last["content"], beginning, wording))}]
+    return wording.replace("{prompt}", prompt).replace("{beginning}", beginning)
 
 
 def split_solution(solution: str, share: float, tags: Tags) -> tuple[str, str] | None:
@@ -86,3 +102,41 @@ def split_solution(solution: str, share: float, tags: Tags) -> tuple[str, str] |
         return None
     space = " " if before and text[:1] == " " else ""
     return text[: cuts[-1]].strip(), before + space + text[cuts[-1] :]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Write the guided problems, and say how many there are by share."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("source", help="problems, as gar train reads them")
+    parser.add_argument("out", type=Path, help="the .jsonl to write")
+    parser.add_argument("--model", required=True, help="folder or Hub id of the policy, or embedded")
+    parser.add_argument("--template", default="think-answer", choices=("plain", "chat", "think-answer", "boxed"))
+    parser.add_argument("--samples", type=int, default=8, help="responses to each problem")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--max-new-tokens", type=int, default=1024)
+    parser.add_argument("--wording", default=WORDING, help="the new prompt, with {prompt} and {beginning}")
+    options = parser.parse_args(arguments)
+    policy, tokenizer = load_policy(ModelSettings(path=options.model))
+    sampling = Sampling(num_samples=options.samples, max_new_tokens=options.max_new_tokens, seed=options.seed)
+    with Verifier(format="boxed" if options.template == "boxed" else "think-answer") as verifier:
+
+        def count_right(problems: Sequence[Problem]) -> list[int]:
+            shown = render_problems(problems, options.template, tokenizer)
+            prompt_ids = [encode_prompt(tokenizer, problem.prompt) for problem in shown]
+            groups = generate_responses(policy, tokenizer, prompt_ids, sampling, progress="guide")
+            return [
+                sum(response.is_correct for response in judge(verifier, group, [problem] * len(group)))
+                for group, problem in zip(groups, shown, strict=True)
+            ]
+
+        guided = guide_problems(
+            load_problems(options.source), count_right, num_samples=options.samples, wording=options.wording
+        )
+    write_problems(guided.problems, options.out)
+    print(f"{guided.num_hard} without a correct response")
+    for share, count in sorted(Counter(guided.shares.values()).items()):
+        print(f"{count} guided by {share:.0%} of the solution")
+
+
+if __name__ == "__main__":
+    main()

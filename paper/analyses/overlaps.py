@@ -1,12 +1,18 @@
 """Find problems of a benchmark in a training set: exact copies and shared runs of 13 words.
 
+    python -m paper.analyses.overlaps numina.jsonl gsm8k_test.jsonl
+
 The training set is streamed. Runs of 13 words follow Brown et al. 2020, appendix C. Words are runs of letters, digits
-and underscores in lower case, so that LaTeX, spaces and punctuation do not hide a copy.
+and underscores in lower case, so that LaTeX, spaces and punctuation do not hide a copy. Stock phrases match by chance,
+so read the examples.
 """
 
+import argparse
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+
+from gar.data import load_problems, prompt_text
 
 GRAM_WORDS = 13
 
@@ -43,3 +49,23 @@ def _runs(text: str) -> set[str]:
     if len(words) < GRAM_WORDS:
         return {" ".join(text.casefold().split())}
     return {" ".join(words[i : i + GRAM_WORDS]) for i in range(len(words) - GRAM_WORDS + 1)}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Count the problems of the benchmark that the training set holds, and show those with the largest overlap."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("source", help="a training set, as gar train reads it")
+    parser.add_argument("benchmark", help="its problems, as gar train reads them")
+    options = parser.parse_args(arguments)
+    problems = {problem.id: prompt_text(problem.prompt) for problem in load_problems(options.benchmark)}
+    rows = ((problem.id, prompt_text(problem.prompt)) for problem in load_problems(options.source))
+    overlaps = find_overlaps(rows, problems)
+    whole = sum(fraction == 1 for fraction, _ in overlaps.values())
+    print(f"Of {len(problems):,} problems {whole:,} are whole in one row, {len(overlaps):,} whole or with 13 words.")
+    for name in sorted(overlaps, key=lambda name: -overlaps[name][0])[:5]:
+        fraction, place = overlaps[name]
+        print(f"  {name}: {fraction:.0%} in {place}")
+
+
+if __name__ == "__main__":
+    main()

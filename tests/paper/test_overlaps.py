@@ -1,11 +1,10 @@
-"""`find_overlaps`: copies and shared runs of 13 words; and the flag of `gar data check`."""
+"""`find_overlaps`: copies and shared runs of 13 words; and its command."""
 
 import json
 
 import pytest
 
-from gar.cli.main import main
-from gar.evaluation.contamination import find_overlaps
+from paper.analyses.overlaps import find_overlaps, main
 
 # Of 21, 14 and 5 words.
 LONG = "Ann has 3 red apples and Bob has 4 green pears in a box of wood; how many fruits are there?"
@@ -32,11 +31,11 @@ def test_find_overlaps_names_the_row_with_the_largest_share(rows, problem, expec
     assert find_overlaps(numbered, {"a": problem}).get("a") == expected
 
 
-def test_data_check_counts_the_problems_of_a_benchmark(tmp_path, capsys):
+def test_the_command_counts_the_problems_of_a_benchmark(tmp_path, capsys):
     rows = [{"prompt": text, "answer": "7", "anchors": ["7"]} for text in (LONG, FILLER, SHORT)]
     for name, part in (("train.jsonl", rows[:2]), ("test.jsonl", rows[::2])):
         (tmp_path / name).write_text("".join(json.dumps(row) + "\n" for row in part))
-    main(["data", "check", str(tmp_path / "train.jsonl"), "--benchmark", str(tmp_path / "test.jsonl")])
+    main([str(tmp_path / "train.jsonl"), str(tmp_path / "test.jsonl")])
     printed = capsys.readouterr().out
-    assert "whole in one row" in printed
+    assert "Of 2 problems 1 are whole in one row, 1 whole or with 13 words." in printed
     assert "100% in" in printed

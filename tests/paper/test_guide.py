@@ -1,12 +1,11 @@
 """The beginning of an expert solution in the prompt of problems that are never solved."""
 
-from gar.cli.data import main
 from gar.data import iter_rows
 from gar.data.arithmetic import load_arithmetic
-from gar.data.guide import guide_problems, split_solution
 from gar.data.load import load_problems
 from gar.data.prepare import write_problems
 from gar.types import Anchor, Problem, Tags
+from paper.tasks.guide import guide_problems, main, split_solution
 
 STEPS = "First, 2 + 2 = 4.\nThen 4 * 3 = 12.\nThen 12 - 5 = 7.\nThen 7 + 1 = 8.\n#### 8"
 
@@ -56,11 +55,11 @@ def test_command_writes_a_file_that_is_read_like_any_other(tmp_path, capsys):
     write_problems(load_arithmetic("harder")[:10], source)
     wording = "{beginning} <sep> {prompt}"
     options = ["--model", "embedded", "--template", "plain", "--max-new-tokens", "48", "--wording", wording]
-    assert main(["guide", str(source), str(out), *options]) == 0
+    main([str(source), str(out), *options])
     written = [row for _, row in iter_rows(str(out))]
-    guided = [row for row in written if row["guided_share"]]
+    guided = [row for row in written if "<sep>" in row["prompt"]]
     assert 0 < len(guided) < 10
-    assert all("<sep>" in row["prompt"] and row["expert_solution"].startswith("<think>") for row in guided)
+    assert all(row["expert_solution"].startswith("<think>") for row in guided)
     assert [row["id"] for row in written] == [f"harder-{number}" for number in range(10)]
     assert len(load_problems(str(out))) == 10
     assert "guided by 25% of the solution" in capsys.readouterr().out

@@ -22,6 +22,7 @@ _STYLES = {"ok": "green", "missing": "yellow", "wrong": "bold red"}
 _ABSENT = "not installed"
 _OPTIONAL = {
     "peft>=0.18": f"LoRA adapters: {install_command('peft')}",
+    "torchao": f"8-bit AdamW with stochastic rounding: {install_command('lowbit')}",
     "vllm": f"fast generation, --trl.use_vllm true: {install_command('vllm')}",
     "verl==0.9.1": "FSDP2 or Megatron on a cluster, in a separate environment: docs/integrations/verl.md",
     "slime>=0.3.0": "Megatron on a cluster, in its container: docs/integrations/slime.md",

@@ -150,6 +150,10 @@ PACKAGES = {
 """Settings that need a package: its module, and the command that installs it."""
 
 
+LOWBIT = ("adamw_torch_8bit", "adamw_torch_4bit")
+"""Words of `trl.optim` for torchao's optimizers, which can round at random."""
+
+
 def slime_flag(name: str) -> str:
     """The flag of one of slime's arguments."""
     return "--" + name.replace("_", "-")
@@ -157,6 +161,7 @@ def slime_flag(name: str) -> str:
 
 _RUNS = Condition("one that {engine} runs ({engine.methods})", lambda _, facts: not facts.get("method.lacks"))
 _REPEATS = Condition("two or more", lambda _, facts: not facts["on policy"])
+_OTHER_OPTIMIZER = Condition(f"none of {', '.join(LOWBIT)}", lambda optim, _: optim not in LOWBIT)
 _ENOUGH_SAMPLES = Condition(
     "numbers from 1 to {evaluate.num_samples} (evaluate.num_samples)",
     lambda ks, facts: all(1 <= k <= facts["evaluate.num_samples"] for k in ks),
@@ -229,6 +234,20 @@ _TRAIN = (
     *(
         Rule(name, _OFF, f"{module} is not installed: {command}", {f"no {module}": (True,)})
         for name, (module, command) in PACKAGES.items()
+    ),
+    Rule(
+        "model.dtype",
+        ("auto", "float32"),
+        "all weights are trained, and in 16 bits a small update rounds to nothing. Load float32: trl.bf16 still "
+        f"computes in bfloat16. Or round at random: {install_command('lowbit')}, trl.optim adamw_torch_8bit, "
+        "trl.optim_args bf16_stochastic_round=True",
+        {"updates are lost": (True,)},
+    ),
+    Rule(
+        "trl.optim",
+        _OTHER_OPTIMIZER,
+        f"torchao is not installed: {install_command('lowbit')}",
+        {"no torchao": (True,)},
     ),
     Rule("evaluate.pass_at_k", _ENOUGH_SAMPLES, "pass@k needs k responses per problem", {"evaluates": (True,)}),
 )

@@ -93,23 +93,44 @@ def hub_failures() -> tuple[type[Exception], ...]:
     return (*HfHubHTTPError.__bases__, HFValidationError)  # pyright: ignore[reportReturnType]
 
 
+def is_adapter(name: str, revision: str | None = None) -> bool:
+    """Whether a model is a PEFT adapter, by its files on this machine, else on the Hub."""
+    if _file_here(name, "adapter_config.json", revision):
+        return True
+    if Path(model_path(name)).is_dir() or _file_here(name, "config.json", revision):
+        return False
+    from huggingface_hub import file_exists
+
+    with suppress(*hub_failures()):
+        return file_exists(name, "adapter_config.json", revision=revision)
+    return False
+
+
 def context_before_loading(name: str, revision: str | None = None) -> int | None:
     """Context length of a model in tokens, from its config.json on this machine. None if the file has none."""
-    folder = Path(model_path(name))
-    file: Any = folder / "config.json"
-    if not folder.is_dir():
-        from huggingface_hub import try_to_load_from_cache
-
-        file = try_to_load_from_cache(name, "config.json", revision=revision)
-    if not isinstance(file, (str, Path)) or not Path(file).is_file():
+    file = _file_here(name, "config.json", revision)
+    if file is None:
         return None
     try:
-        config = json.loads(Path(file).read_text(encoding="utf-8"))
+        config = json.loads(file.read_text(encoding="utf-8"))
     except ValueError:
         return None  # transformers explains it
     config = config.get("text_config", config)
     length, rope = config.get("max_position_embeddings"), config.get("rope_parameters") or config.get("rope_scaling")
     return stretched_context(length, rope) if isinstance(length, int) else None
+
+
+def _file_here(name: str, file: str, revision: str | None) -> Path | None:
+    """A file of a model on this machine. None if it is not there."""
+    folder = Path(model_path(name))
+    found: Any = folder / file
+    if not folder.is_dir():
+        from huggingface_hub import try_to_load_from_cache
+        from huggingface_hub.errors import HFValidationError
+
+        with suppress(HFValidationError):
+            found = try_to_load_from_cache(name, file, revision=revision)
+    return Path(found) if isinstance(found, (str, Path)) and Path(found).is_file() else None
 
 
 def _nearest(name: str) -> str:

@@ -4,7 +4,7 @@
 
 Prints a row for each way. The last column is the part of the first row's move that a row made too.
 float32: AdamW on float32 weights, which ZeRO-3 and FSDP keep too. bfloat16: AdamW on bfloat16 weights. rounded:
-torchao's 8-bit AdamW with stochastic rounding on bfloat16 weights (pip install '.[lowbit]'), which compiles for minutes.
+torchao's 8-bit AdamW with stochastic rounding, on them too (pip install '.[lowbit]'). It compiles for minutes.
 """
 
 import argparse

@@ -141,6 +141,9 @@ _MEGATRON = {"actor_rollout_ref.actor.strategy": ("megatron",)}
 AGENT_LOOP_MANAGER = "gar.integrations.verl.agents.GarAgentLoopManager"
 """verl's agent-loop manager, which the trainer `gar_sync` sets itself."""
 
+FILTER_METRIC = "gar_signal"
+"""What verl's group filter compares, from GAR's reward manager."""
+
 PACKAGES = {
     "trl.use_vllm": ("vllm", install_command("vllm")),
     "trl.deepspeed": ("deepspeed", "pip install deepspeed"),
@@ -260,7 +263,7 @@ _SLIME = (
     Rule("advantage.ddof", UNSET, "slime whitens over the batch by itself", _WHITENED),
     Rule("--compute-advantages-and-returns", (True,), "without advantages no reward has an effect"),
     Rule("--custom-reward-post-process-path", (None,), "GAR sets the rewards, and one would overwrite the other"),
-    Rule("--dynamic-sampling-filter-path", _NO_FILTER, _ALL_CORRECT),
+    Rule("--dynamic-sampling-filter-path", _NO_FILTER, f"{_ALL_CORRECT}. Take gar.integrations.slime.keeps_signal"),
     Rule("--keep-old-actor", (False,), "the vectors would be an older policy's. Set gar.capture to own", _LOG_PROB),
     Rule("--qkv-format", (None, "thd"), "GAR packs sequences"),
     Rule("--mask-offpolicy-in-partial-rollout", _OFF, "GAR takes masked text for a tool's, and grades none", _PARTIAL),
@@ -274,7 +277,7 @@ _VERL = (
     Rule("actor_rollout_ref.model.use_fused_kernels", _OFF, "they never call the LM head, where GAR reads its input"),
     Rule("actor_rollout_ref.model.mtp.enable", _OFF, "it calls the LM head more than once in a pass"),
     Rule("actor_rollout_ref.actor.qat.enable actor_rollout_ref.actor.megatron.qat.enable", _OFF, _QUANTIZED),
-    Rule("algorithm.filter_groups.enable", _OFF, _ALL_CORRECT),
+    Rule("algorithm.filter_groups.metric", (FILTER_METRIC,), _ALL_CORRECT, {"algorithm.filter_groups.enable": (True,)}),
     Rule("algorithm.rollout_correction.bypass_mode", _OFF, "it leaves out the pass in which GAR reads hidden states"),
     Rule("reward.reward_manager.name", ("gar",), "it marks which responses are verified and well formatted"),
     Rule("actor_rollout_ref.rollout.agent.agent_loop_manager_class", (None, AGENT_LOOP_MANAGER), _SAYS_TOOLS),

@@ -18,11 +18,11 @@ from transformers import PrinterCallback
 from trl import GRPOConfig
 
 from gar import GARTrainer
-from gar.data.arithmetic import load_arithmetic
-from gar.integrations.trl.weights import METRIC
-from gar.models.embedded import load_embedded
+from gar.data import load_arithmetic
+from gar.models import load_embedded
 from gar.verify import Verifier
 
+METRIC = "gar/changed_weight_fraction"
 WAYS: dict[str, tuple[torch.dtype, dict[str, str]]] = {
     "float32": (torch.float32, {}),
     "bfloat16": (torch.bfloat16, {}),

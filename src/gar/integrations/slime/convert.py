@@ -9,10 +9,10 @@ from typing import Any
 
 from gar.config import RunConfig, make_config
 from gar.errors import ConfigError, DataError
-from gar.integrations.filtering import signal_key
 from gar.integrations.slime.settings import read_settings, read_shaping
 from gar.reader import Reader, context_of, judge
 from gar.response import Anchors, Response, TokenSequence
+from gar.scoring.filtering import signal_key
 from gar.step import Step
 from gar.verify import Verifier
 

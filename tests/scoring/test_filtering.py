@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gar.integrations.filtering import signal_key
 from gar.integrations.slime.settings import SLIME
 from gar.response import Response, TokenSequence
+from gar.scoring.filtering import signal_key
 from gar.step import plan_shaping
 from gar.types import Status, Verdict
 

@@ -4,13 +4,14 @@ One pass. Memory holds a hash per prompt and id, and the place of everything fou
 """
 
 import os
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from itertools import islice
 from typing import Literal, NamedTuple
 
+from gar.data.guessable import is_guessable
 from gar.data.problems import look_at_problems, prompt_hash, schema_of
 from gar.errors import DataError
 from gar.settings import DEFAULT_SOURCE, SourceSettings
@@ -24,6 +25,8 @@ from gar.verify.verifier import grade_without_parser
 _BATCH = 512
 _grade = lru_cache(1024)(grade_without_parser)  # many answers are small numbers
 _MOST_WORKERS = 16
+_COUNTED = 10_000  # problems whose gold answers are counted
+_FEW, _COMMON = 50, 0.2
 Usability = Literal["usable", "usable for GRPO only", "not usable"]
 
 
@@ -33,7 +36,8 @@ class DataReport:
 
     A finding is the place of its row. `dropped` has them by reason, `comparisons` by the status of the final answer of
     an expert solution, verified against the gold answer, but for the `num_agreeing` that agree. `unreadable` are gold
-    answers that cannot be parsed, `several_boxes` those that are the last of different boxes of their solution.
+    answers that cannot be parsed, `several_boxes` those that are the last of different boxes of their solution,
+    `guessable` those that are a letter, yes or no. `answers` counts the gold answers of the first problems.
     """
 
     source: str
@@ -48,6 +52,15 @@ class DataReport:
     num_agreeing: int = 0
     comparisons: defaultdict[Status, list[str]] = field(default_factory=lambda: defaultdict(list))
     unreadable: list[str] = field(default_factory=list)
+    guessable: list[str] = field(default_factory=list)
+    answers: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def common_answer(self) -> tuple[str, float] | None:
+        """A gold answer that at least a fifth of the first problems share, and its share. None of fewer than 50."""
+        [(answer, count)] = self.answers.most_common(1) or [("", 0)]
+        share = count / max(self.answers.total(), 1)
+        return (answer, share) if self.answers.total() >= _FEW and share >= _COMMON else None
 
     def verdict(self) -> tuple[Usability, str]:
         """How usable the source is, and why."""
@@ -106,6 +119,7 @@ class _Look(NamedTuple):
         boxes: Different boxes of solutions whose last one is the gold answer, as text.
         graded: The final answers of the expert solutions and then "0", each with its outcome if it needs no parser.
         gold: The gold answer.
+        is_guessable: Whether that is a letter, yes or no.
     """
 
     id: str
@@ -114,6 +128,7 @@ class _Look(NamedTuple):
     boxes: list[str]
     graded: list[tuple[str, Graded | None]]
     gold: str
+    is_guessable: bool
 
 
 def _look(problem: Problem, compare: bool) -> _Look:
@@ -127,6 +142,7 @@ def _look(problem: Problem, compare: bool) -> _Look:
         boxes=[", ".join(map(repr, each)) for each in boxes if len(set(each)) > 1 and problem.answer == each[-1]],
         graded=[(answer, _grade(answer, problem.answer)) for answer in answers],
         gold=problem.answer,
+        is_guessable=is_guessable(problem.answer),
     )
 
 
@@ -144,6 +160,10 @@ def _noted(report: DataReport, looks: Iterable[tuple[str, _Look]]) -> Iterator[t
             report.errors.append(DataError(f"{example}: the id was already used by an earlier row"))
         if _seen(prompts, look.prompt):
             report.repeated_prompts.append(example)
+        if look.is_guessable:
+            report.guessable.append(f"{example}: {look.gold!r}")
+        if report.num_problems <= _COUNTED:
+            report.answers[look.gold] += 1
         yield example, look
 
 

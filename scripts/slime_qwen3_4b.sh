@@ -69,7 +69,7 @@ GRPO_ARGS=(
     --eps-clip 0.2
     --eps-clip-high 0.28
 )
-OPTIMIZER_ARGS=(
+OPTIMIZER_ARGS=( # Megatron's distributed optimizer, which slime always takes, holds the float32 weights
     --optimizer adam
     --lr 1e-6
     --lr-decay-style constant

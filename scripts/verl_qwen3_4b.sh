@@ -38,6 +38,7 @@ FLAGS=(
     data.max_response_length=4096
 
     actor_rollout_ref.actor.strategy=fsdp2
+    actor_rollout_ref.actor.fsdp_config.model_dtype=fp32   # the shards are the float32 weights, computed with in bfloat16
     actor_rollout_ref.actor.use_dynamic_bsz=True
     actor_rollout_ref.actor.ppo_max_token_len_per_gpu=16384
     actor_rollout_ref.rollout.log_prob_use_dynamic_bsz=True

@@ -140,6 +140,9 @@ _MEGATRON = {"actor_rollout_ref.actor.strategy": ("megatron",)}
 AGENT_LOOP_MANAGER = "gar.integrations.verl.agents.GarAgentLoopManager"
 """verl's agent-loop manager, which the trainer `gar_sync` sets itself."""
 
+FILTER_METRIC = "gar_signal"
+"""What verl's group filter compares, from GAR's reward manager."""
+
 PACKAGES = {
     "trl.use_vllm": ("vllm", install_command("vllm")),
     "trl.deepspeed": ("deepspeed", "pip install deepspeed"),
@@ -149,6 +152,10 @@ PACKAGES = {
 """Settings that need a package: its module, and the command that installs it."""
 
 
+LOWBIT = ("adamw_torch_8bit", "adamw_torch_4bit")
+"""Words of `trl.optim` for torchao's optimizers, which can round at random."""
+
+
 def slime_flag(name: str) -> str:
     """The flag of one of slime's arguments."""
     return "--" + name.replace("_", "-")
@@ -156,6 +163,7 @@ def slime_flag(name: str) -> str:
 
 _RUNS = Condition("one that {engine} runs ({engine.methods})", lambda _, facts: not facts.get("method.lacks"))
 _REPEATS = Condition("two or more", lambda _, facts: not facts["on policy"])
+_OTHER_OPTIMIZER = Condition(f"none of {', '.join(LOWBIT)}", lambda optim, _: optim not in LOWBIT)
 _ENOUGH_SAMPLES = Condition(
     "numbers from 1 to {evaluate.num_samples} (evaluate.num_samples)",
     lambda ks, facts: all(1 <= k <= facts["evaluate.num_samples"] for k in ks),
@@ -229,6 +237,20 @@ _TRAIN = (
         Rule(name, _OFF, f"{module} is not installed: {command}", {f"no {module}": (True,)})
         for name, (module, command) in PACKAGES.items()
     ),
+    Rule(
+        "model.dtype",
+        ("auto", "float32"),
+        "all weights are trained, and in 16 bits a small update rounds to nothing. Load float32: trl.bf16 still "
+        f"computes in bfloat16. Or round at random: {install_command('lowbit')}, trl.optim adamw_torch_8bit, "
+        "trl.optim_args bf16_stochastic_round=True",
+        {"updates are lost": (True,)},
+    ),
+    Rule(
+        "trl.optim",
+        _OTHER_OPTIMIZER,
+        f"torchao is not installed: {install_command('lowbit')}",
+        {"no torchao": (True,)},
+    ),
     Rule("evaluate.pass_at_k", _ENOUGH_SAMPLES, "pass@k needs k responses per problem", {"evaluates": (True,)}),
 )
 
@@ -240,7 +262,7 @@ _SLIME = (
     Rule("advantage.ddof", UNSET, "slime whitens over the batch by itself", _WHITENED),
     Rule("--compute-advantages-and-returns", (True,), "without advantages no reward has an effect"),
     Rule("--custom-reward-post-process-path", (None,), "GAR sets the rewards, and one would overwrite the other"),
-    Rule("--dynamic-sampling-filter-path", _NO_FILTER, _ALL_CORRECT),
+    Rule("--dynamic-sampling-filter-path", _NO_FILTER, f"{_ALL_CORRECT}. Take gar.integrations.slime.keeps_signal"),
     Rule("--keep-old-actor", (False,), "the vectors would be an older policy's. Set gar.capture to own", _LOG_PROB),
     Rule("--qkv-format", (None, "thd"), "GAR packs sequences"),
     Rule("--mask-offpolicy-in-partial-rollout", _OFF, "GAR takes masked text for a tool's, and grades none", _PARTIAL),
@@ -254,7 +276,7 @@ _VERL = (
     Rule("actor_rollout_ref.model.use_fused_kernels", _OFF, "they never call the LM head, where GAR reads its input"),
     Rule("actor_rollout_ref.model.mtp.enable", _OFF, "it calls the LM head more than once in a pass"),
     Rule("actor_rollout_ref.actor.qat.enable actor_rollout_ref.actor.megatron.qat.enable", _OFF, _QUANTIZED),
-    Rule("algorithm.filter_groups.enable", _OFF, _ALL_CORRECT),
+    Rule("algorithm.filter_groups.metric", (FILTER_METRIC,), _ALL_CORRECT, {"algorithm.filter_groups.enable": (True,)}),
     Rule("algorithm.rollout_correction.bypass_mode", _OFF, "it leaves out the pass in which GAR reads hidden states"),
     Rule("reward.reward_manager.name", ("gar",), "it marks which responses are verified and well formatted"),
     Rule("actor_rollout_ref.rollout.agent.agent_loop_manager_class", (None, AGENT_LOOP_MANAGER), _SAYS_TOOLS),

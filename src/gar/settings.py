@@ -101,7 +101,7 @@ class ModelSettings(Settings):
     revision: str | None = None
     """Commit, tag or branch of a Hub model."""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Dtype of the loaded weights. auto keeps the checkpoint's."""
+    """Dtype of the loaded weights. auto: float32 to train all weights, else the checkpoint's."""
     attention: str | None = None
     """Attention implementation, for example sdpa or flash_attention_2."""
 

@@ -55,6 +55,22 @@ def test_check_problems_names_gold_answers_that_cannot_be_parsed(write_rows):
     assert check_problems(write_rows(*odd_rows), compare=True).verdict()[0] == "not usable"
 
 
+def test_check_problems_names_gold_answers_that_can_be_guessed(write_rows):
+    golds = ["B", "(C)", r"\textbf{(D)}\ 12", "Yes", r"\text{no}", "True.", "7", "x", "yes, 7", "ab", "NO 3", "D" * 300]
+    report = check_problems(write_rows(*(ours(i, answer=gold) for i, gold in enumerate(golds))))
+    lines = [int(re.search(r":(\d+): problem", each)[1]) for each in report.guessable]
+    assert lines == [1, 2, 3, 4, 5, 6]
+    assert report.guessable[3].endswith("'Yes'")
+    assert report.common_answer is None
+
+
+def test_check_problems_names_an_answer_that_many_problems_share(write_rows):
+    rows = [ours(i, answer="0" if i % 4 == 0 else str(i)) for i in range(60)]
+    assert check_problems(write_rows(*rows)).common_answer == ("0", 0.25)
+    assert check_problems(write_rows(*rows[:48])).common_answer is None
+    assert check_problems(write_rows(*(ours(i) for i in range(60)))).common_answer is None
+
+
 def test_check_problems_names_gold_answers_that_are_the_last_of_different_boxes(write_rows):
     solutions = (r"\boxed{3}. Also \boxed{-5}.", r"\boxed{3} or \boxed{-5}", r"\boxed{3}. So \boxed{3}.", "none, 3")
     path = write_rows(*({"problem": f"{i}?", "solution": text} for i, text in enumerate(solutions)))

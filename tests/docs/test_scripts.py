@@ -40,23 +40,31 @@ def started(
     return {path.stem: path.read_text().splitlines() for path in folder.glob("*.txt")}
 
 
-@pytest.mark.parametrize(("mode", "num_gpus"), [("colocate", 8), ("server", 4)])
-def test_trl_vllm_script_trains_the_preset_and_serves_as_trl_would(tmp_path, monkeypatch, mode, num_gpus):
+@pytest.mark.parametrize(("mode", "size", "num_gpus"), [("colocate", "8B", 8), ("server", "4B", 4)])
+def test_trl_vllm_script_trains_the_preset_in_shards_and_serves_as_trl_would(
+    tmp_path, monkeypatch, mode, size, num_gpus
+):
     waits = 'case "$*" in *vllm_server_port*) until [ -s {0}/vllm.txt ]; do sleep 0.01; done ;; esac'
     programs = {"vllm": "", "accelerate": waits}
-    found = started("trl_vllm_qwen3_4b.sh", mode, "--trl.max_steps", "3", folder=tmp_path, programs=programs)
+    extra = ("--trl.max_steps", "3")
+    found = started("trl_vllm_qwen3.sh", mode, *extra, folder=tmp_path, programs=programs, SIZE=size)
     gpus, *words = found["accelerate"]
     launch = launch_command_parser().parse_args(words[1:])
     assert (launch.module, launch.training_script) == (True, "gar")
     assert launch.num_processes == num_gpus == len(gpus.split(","))
+    assert (launch.use_deepspeed, launch.zero_stage, launch.mixed_precision) == (True, 3, "bf16")
+    assert launch.zero3_save_16bit_model == "true"
     told = []
     monkeypatch.setattr(gar.train.run, "train", lambda config, **_: told.append(config))
     monkeypatch.setattr("gar.train.checks.check_before_loading", lambda config: None)  # its data are not here
     assert main(launch.training_script_args) == 0
 
-    preset = make_config(read_preset("paper-qwen3-4b"), source="paper-qwen3-4b")
-    assert told[0].model_copy(update={"trl": {}}) == preset.model_copy(update={"trl": {}})
+    name = f"paper-qwen3-{size.lower()}"
+    preset = make_config(read_preset(name), source=name)
+    in_float32 = {"trl": {}, "model": preset.model.model_copy(update={"dtype": "auto"})}
+    assert told[0].model_copy(update={"trl": {}}) == preset.model_copy(update=in_float32)
     changed = {name: value for name, value in told[0].trl.items() if preset.trl.get(name) != value}
+    assert (changed.pop("optim"), changed.pop("optim_args")) == ("adamw_torch_fused", None)
     assert (changed.pop("max_steps"), changed.pop("gradient_accumulation_steps")) == (3, 256 // num_gpus)
     assert all(name.startswith("vllm_") for name in changed)
     assert (told[0].trl["use_vllm"], told[0].trl["vllm_mode"]) == (True, mode)
@@ -64,7 +72,9 @@ def test_trl_vllm_script_trains_the_preset_and_serves_as_trl_would(tmp_path, mon
     assert ("vllm" in found) == (mode == "server")
     if mode == "server":
         gpus, *words = found["vllm"]
-        command = build_command(ScriptArguments(model="Qwen/Qwen3-4B-Base", tensor_parallel_size=4, max_model_len=5120))
+        command = build_command(
+            ScriptArguments(model=f"Qwen/Qwen3-{size}-Base", tensor_parallel_size=4, max_model_len=5120)
+        )
         assert (gpus, words[:2]) == ("4,5,6,7", ["serve", "Qwen/Qwen3-4B-Base"])
         pairs = set(itertools.pairwise(command))  # of TRL's own deprecated launcher, with its defaults
         assert set(zip(words[2::2], words[3::2], strict=True)) <= pairs

@@ -54,6 +54,17 @@ def test_preflight_finds_nothing_wrong_with_a_policy_that_is_right_half_of_the_t
     assert "No faults." in shown(report)
 
 
+def test_preflight_names_the_share_of_answers_that_can_be_guessed(look, problems):
+    lucky = [replace(problem, answer="B") if i % 4 == 0 else problem for i, problem in enumerate(problems)]
+    report = look(MIXED, asked=lucky, num_problems=len(lucky))
+    share = sum(problem.answer == "B" for problem in lucky) / len(lucky)
+    assert report.shares["gold answers that can be guessed"] == share
+    assert "A lucky response is paid like a right one" in finding_of(report, "are a letter, yes or no")
+    assert not report.stops
+    assert "can be guessed" in shown(report)
+    assert "can be guessed" not in shown(look(MIXED))
+
+
 STOPS = [
     ({"work": {"work": 1.0}}, "of responses reach max_completion_length 10",
      ["100% of", "'<eos>'", "Raise --trl.max_completion_length", "'<think> work work"], 3),

@@ -59,6 +59,18 @@ def test_load_policy_reads_weights_and_tokenizer(checkpoint, model):
     assert loaded.lm_head.weight is loaded.model.embed_tokens.weight
 
 
+def test_auto_is_float32_where_all_weights_are_trained(checkpoint, model):
+    model.to(torch.bfloat16).save_pretrained(checkpoint)
+    path = str(checkpoint)
+    for settings, trains_all, dtype in (
+        (ModelSettings(path=path), True, torch.float32),
+        (ModelSettings(path=path), False, torch.bfloat16),
+        (ModelSettings(path=path, dtype="bfloat16"), True, torch.bfloat16),
+    ):
+        loaded, _ = load_policy(settings, trains_all=trains_all)
+        assert {parameter.dtype for parameter in loaded.parameters()} == {dtype}
+
+
 def test_load_policy_runs_no_code_of_a_checkpoint(checkpoint, tmp_path):
     trace = tmp_path / "trace"
     (checkpoint / "modeling_own.py").write_text(f"open({str(trace)!r}, 'w').close()\nclass Own: ...\n")

@@ -41,11 +41,56 @@ def test_check_before_loading_accepts_what_trl_does():
     check_before_loading(make_config({"trl": trl, "evaluate": {"num_samples": 2}}))  # nothing is evaluated
 
 
+IN_16_BITS = {"model": {"dtype": "bfloat16"}}
+AT_RANDOM = {"optim": "adamw_torch_8bit", "optim_args": "block_size=256, bf16_stochastic_round=True"}
+with_torchao = pytest.mark.usefixtures("torchao")
+
+
+@pytest.fixture
+def torchao(monkeypatch):
+    find = importlib.util.find_spec
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: find("json" if name == "torchao" else name))
+
+
+@with_torchao
+@pytest.mark.parametrize(
+    "trl",
+    [{}, {"optim": "adamw_torch_8bit"}, AT_RANDOM | {"optim_args": "bf16_stochastic_round=False"},
+     AT_RANDOM | {"optim": "adamw_torch"}, {"optim": "adafactor", "bf16": False}],
+)  # fmt: skip
+def test_check_before_loading_rejects_16_bit_weights_that_an_optimizer_does_not_move(trl):
+    text = mistakes(IN_16_BITS | {"trl": trl}, "model.dtype")
+    assert text.startswith("model.dtype is bfloat16, expected auto or float32: all weights are trained")
+    for way_out in ("Load float32", "pip install '.[lowbit]'", "adamw_torch_8bit", "bf16_stochastic_round=True"):
+        assert way_out in text
+
+
+@with_torchao
+def test_check_before_loading_accepts_16_bit_weights_that_move(monkeypatch, tmp_path):
+    adapter = tmp_path / "adapter"
+    adapter.mkdir()
+    (adapter / "adapter_config.json").write_text("{}")
+    for values in (
+        {"model": {"dtype": "float32"}},
+        {"adapter": {"rank": 8}} | IN_16_BITS,
+        {"model": {"dtype": "bfloat16", "path": str(adapter)}},
+        IN_16_BITS | {"trl": AT_RANDOM},
+        IN_16_BITS | {"trl": {"optim": "adamw_torch_4bit", "optim_args": "bf16_stochastic_round=1"}},
+        IN_16_BITS | {"trl": {"fsdp": True}},
+    ):
+        check_before_loading(make_config(values))
+    for launcher in ("ACCELERATE_USE_DEEPSPEED", "ACCELERATE_USE_FSDP"):
+        with monkeypatch.context() as patch:
+            patch.setenv(launcher, "true")
+            check_before_loading(make_config(IN_16_BITS))
+
+
 def test_check_before_loading_names_packages_that_are_missing(monkeypatch):
     find, there = importlib.util.find_spec, ("trl", "transformers")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: find(name) if name in there else None)
     text = mistakes({"trl": {"use_vllm": True}, "adapter": {"rank": 8}})
     assert "adapter.rank is 8, expected False: peft is not installed: pip install '.[peft]'" in text
+    assert "torchao is not installed: pip install '.[lowbit]'" in mistakes({"trl": AT_RANDOM}, "trl.optim")
     assert "pip install '.[vllm]'" in mistakes({"trl": {"use_vllm": True}})
     text = mistakes({"trl": {"report_to": ["none", "wandb"]}}, "trl.report_to")
     assert text == "trl.report_to is wandb, and it is not installed: pip install wandb"

@@ -157,6 +157,7 @@ def _print_report(report: DataReport) -> None:
         **{f"rows dropped: {reason}": finding for reason, finding in report.dropped.items()},
         "repeated prompts": report.repeated_prompts,
         **({"gold answers that cannot be parsed": report.unreadable} if report.unreadable else {}),
+        **({"gold answers that can be guessed: a letter, yes or no": report.guessable} if report.guessable else {}),
         **({"gold answers that are the last of different boxes": report.several_boxes} if report.several_boxes else {}),
         **report.traps,
         **({"expert answers: ok": range(report.num_agreeing)} if report.num_agreeing else {}),
@@ -171,6 +172,9 @@ def _print_report(report: DataReport) -> None:
             show(f"\n{label}, for example:")
             for example in finding[:_NUM_EXAMPLES]:
                 show(f"  {example}")
+    if report.common_answer:
+        answer, share = report.common_answer
+        show(f"\n{share:.0%} of the gold answers are {answer!r}, so that a guess is often right.")
     usability, reason = report.verdict()
     style = "bold green" if usability == "usable" else "bold red"
     show(f"\n{usability[0].upper()}{usability[1:]}: {reason}", style=style)

@@ -4,13 +4,14 @@ One pass. Memory holds a hash per prompt and id, and the place of everything fou
 """
 
 import os
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
 from typing import Literal, NamedTuple
 
+from gar.data.guessable import is_guessable
 from gar.data.problems import iter_problems, prompt_hash, schema_of
 from gar.data.traps import find_traps
 from gar.errors import DataError
@@ -25,6 +26,8 @@ from gar.verify.verifier import grade_without_parser
 _BATCH = 512
 _grade = lru_cache(1024)(grade_without_parser)  # many answers are small numbers
 _MOST_WORKERS = 16
+_COUNTED = 10_000  # problems whose gold answers are counted
+_FEW, _COMMON = 50, 0.2
 Usability = Literal["usable", "usable for GRPO only", "not usable"]
 
 
@@ -34,8 +37,9 @@ class DataReport:
 
     A finding is the place of its row. `dropped` has them by reason, `comparisons` by the status of the final answer of
     an expert solution, verified against the gold answer, but for the `num_agreeing` that agree. `unreadable` are gold
-    answers that cannot be parsed, `several_boxes` those that are the last of different boxes of their solution. `traps`
-    are by what `find_traps` says of them.
+    answers that cannot be parsed, `several_boxes` those that are the last of different boxes of their solution,
+    `guessable` those that are a letter, yes or no. `answers` counts the gold answers of the first problems. `traps` are
+    by what `find_traps` says of them.
     """
 
     source: str
@@ -51,6 +55,15 @@ class DataReport:
     num_agreeing: int = 0
     comparisons: defaultdict[Status, list[str]] = field(default_factory=lambda: defaultdict(list))
     unreadable: list[str] = field(default_factory=list)
+    guessable: list[str] = field(default_factory=list)
+    answers: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def common_answer(self) -> tuple[str, float] | None:
+        """A gold answer that at least a fifth of the first problems share, and its share. None of fewer than 50."""
+        [(answer, count)] = self.answers.most_common(1) or [("", 0)]
+        share = count / max(self.answers.total(), 1)
+        return (answer, share) if self.answers.total() >= _FEW and share >= _COMMON else None
 
     def verdict(self) -> tuple[Usability, str]:
         """How usable the source is, and why."""
@@ -131,6 +144,10 @@ def _noted(report: DataReport, problems: Iterable[tuple[str, Problem]], compare:
             report.errors.append(DataError(f"{example}: the id was already used by an earlier row"))
         if _seen(prompts, prompt_hash(problem.prompt)):
             report.repeated_prompts.append(example)
+        if is_guessable(problem.answer):
+            report.guessable.append(f"{example}: {problem.answer!r}")
+        if report.num_problems <= _COUNTED:
+            report.answers[problem.answer] += 1
         answers = [*(_final_answer(anchor.text) for anchor in problem.anchors), "0"] if compare else []
         yield _Answers(example, problem.answer, [(answer, _grade(answer, problem.answer)) for answer in answers])
 

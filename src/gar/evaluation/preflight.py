@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 from transformers import PreTrainedModel
 
+from gar.data.guessable import is_guessable
 from gar.data.prompts import format_instruction
 from gar.errors import PreflightError
 from gar.evaluation.evaluate import num_correct, sample_groups
@@ -37,6 +38,7 @@ CORRECT, CUT_OFF, EMPTY = "correct: verified and well formatted", "cut off witho
 BAD_FORMAT, RIGHT_IN_BAD_FORMAT = "badly formatted", "right answer in bad format"
 UNREADABLE, UNCHECKED = "well formatted without a readable answer", "not graded: timeout or error"
 ALL_CORRECT, ALL_WRONG = "groups all correct", "groups all wrong"
+GUESSABLE = "gold answers that can be guessed"
 
 _OF_RESPONSES: Mapping[str, Callable[[Response], bool]] = {
     CORRECT: lambda response: response.is_correct,
@@ -83,6 +85,11 @@ _FAULTS: Mapping[str, tuple[float, str]] = {
         "of groups hold no correct response. The problems are too hard for this model, or its answers are cut off, "
         "badly formatted, or of another form than the gold answers. Compare the answers below with their gold, take "
         "easier problems or a better model, or look at more: --preflight.num_problems, --preflight.num_samples.",
+    ),
+    GUESSABLE: (
+        SOME,
+        "of the gold answers are a letter, yes or no. A lucky response is paid like a right one. `gar data check` "
+        "lists these problems. Ask for the value instead, or leave them out.",
     ),
 }
 """The share above which each fault is reported, and what it means. The text follows the share in percent."""
@@ -144,7 +151,7 @@ def preflight(
         if not groups:
             raise
         few, interrupt = few[: len(groups)], stop
-    shares = _shares(groups)
+    shares = _shares(groups) | {GUESSABLE: mean(is_guessable(problem.answer) for problem in few)}
     facts = {
         "limit": (sampling.generation_kwargs or {}).get("max_new_tokens", sampling.max_new_tokens),
         "end_token": repr(tokenizer.eos_token),
@@ -167,7 +174,7 @@ def _findings(
     for label, (above, meaning) in _FAULTS.items():
         if shares[label] > above:
             text = f"{_percent(shares[label])} {meaning.format(**facts)}"
-            example = _example(problems, groups, label)
+            example = None if label == GUESSABLE else _example(problems, groups, label)
             if example and example not in shown:
                 text += f"\n  For example {example}"
                 shown.add(example)
@@ -203,6 +210,8 @@ def render(report: PreflightReport, *, with_findings: bool = True) -> Lines:
     table.add_column("what")
     table.add_column("share", justify="right")
     for label, fraction in report.shares.items():
+        if label == GUESSABLE and not fraction:
+            continue  # the usual case
         table.add_row(label, _percent(fraction))
     if not report.findings:
         return Lines(table, Text("No faults.", style="green"))

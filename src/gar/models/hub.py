@@ -2,6 +2,7 @@
 
 import json
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,18 @@ def _read_config(folder: Path) -> dict[str, Any]:
 
 def _no_model(text: str) -> ModelError:
     return ModelError(text, code="no-model")
+
+
+def is_adapter(name: str, revision: str | None = None) -> bool:
+    """Whether a model is a PEFT adapter, by its files on this machine."""
+    if Path(model_path(name)).is_dir():
+        return Path(model_path(name), "adapter_config.json").is_file()
+    from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
+
+    with suppress(HFValidationError):
+        return isinstance(try_to_load_from_cache(name, "adapter_config.json", revision=revision), str)
+    return False
 
 
 def _nearest(name: str) -> str:

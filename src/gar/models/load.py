@@ -14,11 +14,16 @@ from gar.records.checkpoints import check_saved_model
 from gar.settings import ModelSettings
 
 
-def load_policy(settings: ModelSettings) -> tuple[Any, Any]:
+def load_policy(settings: ModelSettings, *, trains_all: bool = False) -> tuple[Any, Any]:
     """Load a causal language model that can be trained, and its tokenizer with padding on the left.
 
     A PEFT adapter is loaded on top of the base model that its adapter_config.json names. The result is a
     `peft.PeftModel`. Only safetensors are read, and no code from the Hub is run.
+
+    Args:
+        settings: Name, dtype and attention.
+        trains_all: All weights are to be trained, unless the model is an adapter. `auto` is then float32, since small
+            updates of 16-bit weights round to nothing.
 
     Raises:
         ConfigError: The model is an adapter, and peft is not installed.
@@ -32,6 +37,8 @@ def load_policy(settings: ModelSettings) -> tuple[Any, Any]:
     if adapter is not None:
         return _load_adapted(settings, adapter)
     tokenizer = load_tokenizer(settings.path, settings.revision)
+    if trains_all and settings.dtype == "auto":
+        settings = settings.model_copy(update={"dtype": "float32"})
     model = _load_model(settings, settings.path, settings.revision)
     _check_tokenizer(tokenizer, model, settings.path)
     return model, tokenizer

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     )
     from gar.response import Anchors, Response, ScoringFault, SignalStatus
     from gar.scoring.anchors import check_anchors
+    from gar.scoring.filtering import signal_key
     from gar.scoring.forward import batches_by_length, signal_means, step_means
     from gar.scoring.scorer import GARScorer
     from gar.scoring.scores import ResponseGroup, ResponseScore
@@ -43,6 +44,7 @@ __all__ = [
     "ends_in_thinking_tag",
     "judge",
     "plan_shaping",
+    "signal_key",
     "signal_means",
     "special_ids",
     "step_means",

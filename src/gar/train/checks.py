@@ -1,5 +1,6 @@
 """Checks of a run before anything is loaded. This module imports neither torch nor transformers nor TRL."""
 
+import os
 import tempfile
 from pathlib import Path
 
@@ -17,8 +18,9 @@ from gar.integrations.trl.fields import (
     missing_packages,
 )
 from gar.models.files import check_targets, check_tokenizer_files, num_tokens
-from gar.models.hub import check_model_name, context_before_loading
+from gar.models.hub import check_model_name, context_before_loading, is_adapter
 from gar.records.lock import has_locks
+from gar.rules import LOWBIT
 from gar.settings import EMBEDDED_TASKS
 from gar.verify.verifier import custom_grader
 
@@ -49,6 +51,8 @@ def _check_rules(config: RunConfig) -> None:
         "evaluates": bool(evaluate.sources),
         "evaluate.pass_at_k": evaluate.pass_at_k,
         "evaluate.num_samples": evaluate.num_samples,
+        "model.dtype": config.model.dtype,
+        "updates are lost": _loses_updates(config),
     }
     check_fields(config.trl, facts | missing_packages())
     if config.trl.get("hub_token") is not None:  # no row of the rules: it would print the token
@@ -56,6 +60,20 @@ def _check_rules(config: RunConfig) -> None:
             "trl.hub_token is set, and a run records its settings. Run: hf auth login, or set the variable HF_TOKEN.",
             code="trl.hub_token",
         )
+
+
+def _loses_updates(config: RunConfig) -> bool:
+    """Whether 16-bit weights are trained without float32 copies and without rounding at random."""
+    model, fields = config.model, config.trl
+    if model.dtype in ("auto", "float32") or config.adapter.rank is not None:
+        return False
+    # DeepSpeed keeps copies, and accelerate shards float32 weights by FSDP.
+    launched = [os.environ.get(f"ACCELERATE_USE_{name}", "").lower() == "true" for name in ("DEEPSPEED", "FSDP")]
+    if any(launched) or fields.get("deepspeed") or fields.get("fsdp"):
+        return False
+    options = str(fields.get("optim_args")).replace(" ", "").lower().split(",")
+    rounds = any(f"bf16_stochastic_round={yes}" in options for yes in ("y", "yes", "t", "true", "on", "1"))
+    return not (fields.get("optim") in LOWBIT and rounds) and not is_adapter(model.path, model.revision)
 
 
 def _check_sources(config: RunConfig) -> None:

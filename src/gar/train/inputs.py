@@ -86,7 +86,7 @@ class RunInputs:
         say(f"Problems: {len(problems):,} from {config.data.source}. Loading {config.model.path} ...")
         if note := foreign_problems(config):
             say(f"[yellow]Note: {note}[/]")
-        self.model, self.tokenizer = load_policy(config.model)
+        self.model, self.tokenizer = load_policy(config.model, trains_all=config.adapter.rank is None)
         """The policy. In a run with an adapter, `gar.train.run` replaces it by the model with the adapter."""
         self.adapter = check_adapter(self.model, config.adapter, config.model.revision)
         self.reader = Reader.from_settings(

@@ -3,8 +3,10 @@
 slime's own code runs from the converter to the logger, except for its training.
 """
 
+import asyncio
 import importlib.abc
 import importlib.machinery
+import itertools
 import os
 import sys
 from types import SimpleNamespace
@@ -17,6 +19,7 @@ import torch._dynamo
 from torch import Tensor
 
 from gar.core import group_advantages
+from gar.models.embedded import load_embedded
 from gar.rules import LOG_PROB_HOOK
 from tests.conformance.expectation import group_index
 from tests.conformance.groups import GROUP_SIZE, GROUPS, make_rollouts
@@ -30,6 +33,15 @@ pytestmark = pytest.mark.dist
 CHECKOUT = os.environ.get("GAR_SLIME_CHECKOUT")
 if not CHECKOUT:
     pytest.skip("GAR_SLIME_CHECKOUT is not set: it names a checkout of slime >= 0.3.0", allow_module_level=True)
+
+RIGHT = "<think> 3 + 4 = 7 </think> <answer> 7 </answer>"
+FILTERED = {
+    "mixed": [RIGHT, RIGHT.replace("> 7 <", "> 8 <")],
+    "all right": [RIGHT, RIGHT.replace("3 + 4", "4 + 3")],
+    "all right and the same": [RIGHT, RIGHT],
+    "all wrong": [RIGHT.replace("> 7 <", "> 8 <"), RIGHT.replace("> 7 <", "> 9 <")],
+}
+"""Texts of a group of two, by what it is."""
 
 CAPTURES: dict[str, dict[str, Any]] = {
     "own": {"gar": {"advantage": {"ddof": 1, "eps": 1e-6}}},
@@ -172,6 +184,78 @@ def step_before_training(args: Any, chunks: list[Any], share: dict[str, Any], po
     except TrainingBegins:
         return passes
     raise AssertionError("slime's actor did not train")
+
+
+def refilled(checkout: str, path: str | None) -> dict[str, Any]:
+    """A rollout by slime's own loop with a filter. The groups of each request come in the order of `FILTERED`."""
+    install(checkout)
+    from slime.rollout import sglang_rollout as module
+    from slime.utils.types import Sample
+
+    _, tokenizer = load_embedded()
+    processing: Any = importlib.import_module("slime.utils.processing_utils")
+    processing.load_tokenizer = lambda *_, **__: tokenizer
+    numbers = itertools.count()
+
+    def group(texts: list[str]) -> list[Any]:
+        number, prompt = next(numbers), tokenizer.encode("3+4=")
+        found = []
+        for i, text in enumerate(texts):
+            ids = [*tokenizer.encode(text), tokenizer.eos_token_id]
+            anchors = ["<think> ok 7 </think> <answer> 7 </answer>"]
+            found.append(
+                Sample(
+                    group_index=number, index=10 * number + i, prompt="3+4=", tokens=prompt + ids, response=text,
+                    response_length=len(ids), label="7", reward=float("> 7 <" in text), metadata={"anchors": anchors},
+                    status=Sample.Status.COMPLETED,
+                )
+            )  # fmt: skip
+        return found
+
+    class State:
+        def __init__(self, args: Any):
+            self.remaining_batch_size, self.pendings = 0, set()
+
+        def submit_generate_tasks(self, samples: Any) -> None:
+            for texts in samples:
+                self.remaining_batch_size += 1
+                self.pendings = {*self.pendings, asyncio.ensure_future(asyncio.sleep(0, group(texts)))}
+
+        def reset(self) -> None:
+            pass
+
+    source, asked = itertools.cycle(FILTERED.values()), []
+
+    def data_source(number: int) -> list[list[str]]:
+        asked.append(number)
+        return list(itertools.islice(source, number))
+
+    async def abort(*_: Any) -> list[Any]:
+        return []
+
+    module.GenerateState, module.abort = State, abort
+    args = arguments(
+        "tensor", n_samples_per_prompt=2, rollout_batch_size=4, over_sampling_batch_size=4, rollout_global_dataset=True,
+        dynamic_sampling_filter_path=path, rollout_sample_filter_path=None, rollout_all_samples_process_path=None,
+        gar={"method": "gar-grpo"}, reward_key=None,
+    )  # fmt: skip
+    output, _ = asyncio.run(module.generate_rollout_async(args, 0, data_source))
+    return {
+        "kept": [[sample.response for sample in group] for group in output.samples],
+        "metrics": output.metrics, "asked": len(asked),
+    }  # fmt: skip
+
+
+def test_slimes_loop_refills_what_gars_filter_drops(tmp_path):
+    (found,) = run_ranks(refilled, 1, tmp_path / "gar", CHECKOUT, "gar.integrations.slime.keeps_signal")
+    kept = {name for name, texts in FILTERED.items() if texts in found["kept"]}
+    assert (len(found["kept"]), kept) == (4, {"mixed", "all right"})
+    assert found["asked"] > 1
+    counts = {name.rpartition("drop_")[2]: count for name, count in found["metrics"].items()}
+    assert set(counts) == {"no_signal_all_right", "no_signal_all_wrong"}
+    stock = "slime.rollout.filter_hub.dynamic_sampling_filters.check_reward_nonzero_std"
+    (found,) = run_ranks(refilled, 1, tmp_path / "stock", CHECKOUT, stock)
+    assert found["kept"] == [FILTERED["mixed"]] * 4
 
 
 # What runs on each rank.

@@ -9,7 +9,7 @@ import pytest
 
 from gar.errors import ConfigError, DataError
 from gar.integrations.data import slime_row
-from gar.integrations.slime import convert, convert_samples, outcome_reward
+from gar.integrations.slime import convert, convert_samples, keeps_signal, outcome_reward
 from gar.integrations.slime.postprocess import slime_rewards
 from gar.integrations.slime.settings import read_shaping
 from gar.models.embedded import load_embedded
@@ -58,6 +58,25 @@ def test_convert_samples_sends_facts_and_scored_tokens_along(tokenizer):
     assert anchor.scored_ids == tokenizer.encode("ok 7")
     assert anchor.context_ids == tokenizer.encode("3+4=")
     assert open_ended.anchors is right.anchors  # one object for a group is sent once to a rank
+
+
+def test_keeps_signal_gives_slime_its_reason(tokenizer):
+    """`tests/engines/megatron/test_slime_checkout.py` has slime's own loop."""
+    kind = {"DynamicFilterOutput": SimpleNamespace}
+    packages = {name: {} for name in ("slime.rollout", "slime.rollout.filter_hub")}
+    slime_standin.install_modules(packages | {"slime.rollout.filter_hub.base_types": kind})
+    wrong = sample(tokenizer, GOOD.replace("> 7 <", "> 8 <"))
+    right, other = sample(tokenizer), sample(tokenizer, GOOD.replace("3 + 4", "4 + 3"))
+    for group, expected in (
+        ([right, other], {"keep": True}),
+        ([right, wrong], {"keep": True}),
+        ([right, right], {"keep": False, "reason": "no_signal_all_right"}),
+        ([wrong, wrong], {"keep": False, "reason": "no_signal_all_wrong"}),
+    ):
+        assert vars(keeps_signal(make_arguments(), group)) == expected
+    for each in (right, other):
+        each.metadata = {"anchors": []}
+    assert not keeps_signal(make_arguments(), [right, other]).keep
 
 
 def test_what_a_tool_wrote_is_neither_graded_nor_scored(tokenizer):

@@ -44,6 +44,7 @@ def check(config: Mapping[str, Any]) -> None:
 def test_read_shaping_takes():
     for flags in (
         {"actor_rollout_ref.actor.strategy": "megatron"},
+        {"algorithm.filter_groups.enable": True, "algorithm.filter_groups.metric": "gar_signal"},
         {"gar.method": "gar-reinforce-plus-plus", "algorithm.adv_estimator": "reinforce_plus_plus"},
         {"gar.method": "reinforce-plus-plus-baseline", "algorithm.adv_estimator": "reinforce_plus_plus_baseline"},
     ):
@@ -58,7 +59,11 @@ def test_read_shaping_names_the_setting_that_is_wrong():
         ({"gar.advantage": {"ddof": 0}}, "no-effect"),
         ({"gar.method": "g2rl"}, "method"),
         ({"gar.method": "gar-reinforce-plus-plus"}, "algorithm.adv_estimator"),
-        ({"algorithm.filter_groups.enable": True}, "algorithm.filter_groups.enable"),
+        ({"algorithm.filter_groups.enable": True}, "algorithm.filter_groups.metric"),
+        (
+            {"algorithm.filter_groups.enable": True, "algorithm.filter_groups.metric": "acc"},
+            "algorithm.filter_groups.metric",
+        ),
         ({"actor_rollout_ref.actor.qat.enable": True}, "actor_rollout_ref.actor.qat.enable"),
         ({"actor_rollout_ref.rollout.n": 1}, "actor_rollout_ref.rollout.n"),
         (

@@ -12,6 +12,7 @@ from gar.errors import ConfigError, DataError
 from gar.integrations.slime.settings import read_settings, read_shaping
 from gar.reader import Reader, context_of, judge
 from gar.response import Anchors, Response, TokenSequence
+from gar.scoring.filtering import signal_key
 from gar.step import Step
 from gar.verify import Verifier
 
@@ -62,6 +63,20 @@ async def outcome_reward(args: Any, sample: Any, **_: Any) -> float | list[float
     return rewards if isinstance(sample, list) else rewards[0]
 
 
+def keeps_signal(args: Any, samples: list[Any], **_: Any) -> Any:
+    """slime's `--dynamic-sampling-filter-path`: whether a group carries a signal. slime samples others for the rest."""
+    from slime.rollout.filter_hub.base_types import DynamicFilterOutput
+
+    responses = sample_reader(args).judged(samples)
+    anchors = sample_reader(args).anchors(samples[0])
+    shaping = read_shaping(args)
+    keys = {signal_key(shaping, response, has_anchor=bool(anchors.usable)) for response in responses}
+    if len(keys) > 1:
+        return DynamicFilterOutput(keep=True)
+    outcome = "right" if responses[0].verdict.verified else "wrong"
+    return DynamicFilterOutput(keep=False, reason=f"no_signal_all_{outcome}")
+
+
 class SampleReader:
     """Reads slime's samples with the tokenizer and the verifier of a run."""
 
@@ -91,6 +106,10 @@ class SampleReader:
             for response, verdict in zip(responses, known, strict=True)
         ]
 
+    def anchors(self, sample: Any) -> Anchors:
+        """The expert solutions of a sample's problem."""
+        return self._reader.anchors(_prompt_ids(sample), (sample.metadata or {}).get("anchors", ()))
+
     def payloads(self, samples: Sequence[Any]) -> list[Response]:
         """The response of each sample without its tokens. All of a group share one object as `anchors`."""
         anchors: dict[int, Anchors] = {}
@@ -98,8 +117,7 @@ class SampleReader:
         for i, (sample, response) in enumerate(zip(samples, self.judged(samples), strict=True)):
             group = sample.group_index
             if group not in anchors:
-                texts = (sample.metadata or {}).get("anchors", ())
-                anchors[group] = self._reader.anchors(_prompt_ids(sample), texts)
+                anchors[group] = self.anchors(sample)
             if _is_aborted(sample):
                 group = -1 - i  # a group by itself
             positions = () if sample.remove_sample else response.sequence.positions  # removed from slime's loss

@@ -94,7 +94,8 @@ def _size(config: RunConfig, name: str) -> int:
 
 def missing_packages() -> dict[str, Any]:
     """For the rules of `gar train`: which packages are not installed."""
-    return {f"no {module}": True for module, _ in rules.PACKAGES.values() if importlib.util.find_spec(module) is None}
+    modules = [module for module, _ in rules.PACKAGES.values()] + ["torchao"]
+    return {f"no {module}": True for module in modules if importlib.util.find_spec(module) is None}
 
 
 def check_trackers(config: RunConfig) -> None:

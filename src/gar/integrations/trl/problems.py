@@ -5,7 +5,7 @@ import dataclasses
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 import torch
@@ -236,7 +236,7 @@ class ProblemRows:
         elif isinstance(rows, Dataset):
             problems = DatasetProblems(_some(rows), self._columns)
         else:
-            rows = _some(list(rows))
+            rows = cast("list[Any]", _some(list(rows)))
             problems = _of_one_form(problems_of(rows, self._columns))
         if _holds_problems(rows):
             numbers = Dataset.from_dict({NUMBER: np.arange(len(problems))})

@@ -23,6 +23,7 @@ from gar.integrations.trl.ranks import TrlRanks, gathered_on_main
 from gar.integrations.trl.resumable import ResumableTrainer
 from gar.integrations.trl.rollouts import RolloutBatch, gated_advantages, mean_advantages
 from gar.integrations.trl.states import StateSource
+from gar.integrations.trl.weights import WeightChange
 from gar.integrations.watchdog import SAMPLING_RATIO, PromptWatch, SamplingWatch, Watchdog
 from gar.methods import Method, find_method
 from gar.models.adapters import check_embeddings, sort_targets
@@ -254,6 +255,8 @@ class GARTrainer(ResumableTrainer):
         self._prompt_watch = PromptWatch(context, self._config.max_completion_length or 0)
         self._timer = StepTimer(self._metrics["train"])
         self.add_callback(self._timer)
+        if not self.is_deepspeed_enabled:
+            self.add_callback(WeightChange(self._metrics["train"], TrlRanks(self.accelerator)))
 
     # TRL's hooks, in the order in which one generation batch passes them.
 

@@ -14,7 +14,8 @@ from gar.errors import ConfigError
 from gar.integrations.verl.exchange import OWN_MASK
 from gar.integrations.verl.settings import read_settings, read_shaping
 from gar.reader import Reader, judge
-from gar.rules import AGENT_LOOP_MANAGER
+from gar.rules import AGENT_LOOP_MANAGER, FILTER_METRIC
+from gar.scoring.filtering import signal_key
 from gar.step import Step
 from gar.verify import Verifier
 
@@ -25,7 +26,7 @@ class GarRewardManager(RewardManagerBase):
     def __init__(self, config: Any, tokenizer: Any, compute_score: Any = None, **_: Any):
         super().__init__(config, tokenizer, compute_score)
         settings = read_settings(OmegaConf.to_container(config, resolve=True))
-        self._shaping = read_shaping(settings, quiet=True).outcome_alone()
+        self._shaping = read_shaping(settings, quiet=True)
         self._reader = Reader.from_settings(tokenizer, self._shaping.signal, settings.verify)
         self._verifier = Verifier.from_settings(settings.verify)
 
@@ -39,13 +40,17 @@ class GarRewardManager(RewardManagerBase):
         response = self._reader.read(prompt_ids, ids, mask=_own_mask(facts["tool_extra_fields"]))
         judged = await self.loop.run_in_executor(None, judge, self._verifier, [response], [problem])
         verdict = judged[0].verdict
+        texts = (facts.get("extra_info") or {}).get("anchors")
+        anchors = self._reader.anchors(prompt_ids, [] if texts is None else texts)
+        key = signal_key(self._shaping, judged[0], has_anchor=bool(anchors.usable))
         return {
-            "reward_score": float(Step(self._shaping, judged).finish().rewards[0]),
+            "reward_score": float(Step(self._shaping.outcome_alone(), judged).finish().rewards[0]),
             "reward_extra_info": {
                 "acc": float(verdict.verified),
                 "verified": verdict.verified,
                 "well_formatted": verdict.well_formatted,
                 "status": verdict.status.value,
+                FILTER_METRIC: str(key),  # verl averages numbers in its validation
             },
         }
 

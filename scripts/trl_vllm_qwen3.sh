@@ -1,15 +1,17 @@
 #!/usr/bin/env bash
-# The paper's main setting for Qwen3-4B-Base under TRL with vLLM, on one machine with 8 GPUs. Not run yet: it needs them.
-#   pip install '.[vllm]'   (docs/integrations/trl.md: vLLM)
+# The paper's main setting for Qwen3-4B-Base or 8B-Base under TRL with vLLM, on one machine with 8 GPUs. Not run yet: it needs them.
+#   pip install '.[vllm]' deepspeed   (docs/integrations/trl.md: vLLM)
 #   gar data prepare AI-MO/NuminaMath-CoT numina-10k.jsonl --num-problems 10000 --seed 0
-#   scripts/trl_vllm_qwen3_4b.sh colocate|server [any further flag of gar train]
-# The settings of the paper are those of the preset paper-qwen3-4b, marked there line by line. Here stands only who
-# generates, and how the 2,048 responses of a step are divided.
+#   [SIZE=8B] scripts/trl_vllm_qwen3.sh colocate|server [any further flag of gar train]
+# The settings of the paper are those of the presets paper-qwen3-4b and 8b, marked there line by line. Here stands only who
+# generates, how the 2,048 responses of a step are divided, and that ZeRO-3 shards weights, their float32 copies and AdamW's
+# states. The presets' optimizer is for one GPU.
 set -euo pipefail
 
 MODE=${1:?usage: $0 colocate|server [FLAGS]}
 shift
-MODEL=${MODEL:-Qwen/Qwen3-4B-Base}
+SIZE=${SIZE:-4B}
+MODEL=${MODEL:-Qwen/Qwen3-$SIZE-Base}
 CONTEXT=5120 # 1,024 tokens of prompt and 4,096 of response
 PORT=${PORT:-8000}
 
@@ -54,9 +56,13 @@ if ((256 % num_gpus)); then
     echo "TRAIN_GPUS names $num_gpus GPUs; 256 passes of 8 responses must divide evenly over them" >&2
     exit 2
 fi
-CUDA_VISIBLE_DEVICES=$TRAIN_GPUS accelerate launch --multi_gpu --num_processes "$num_gpus" -m gar \
-    train --preset paper-qwen3-4b \
+CUDA_VISIBLE_DEVICES=$TRAIN_GPUS accelerate launch --num_processes "$num_gpus" --mixed_precision bf16 \
+    --use_deepspeed --zero_stage 3 --zero3_init_flag true --zero3_save_16bit_model true -m gar \
+    train --preset "paper-qwen3-${SIZE,,}" \
     --model.path "$MODEL" \
+    --model.dtype auto \
+    --trl.optim adamw_torch_fused \
+    --trl.optim_args null \
     --trl.gradient_accumulation_steps "$((256 / num_gpus))" \
     --trl.use_vllm true \
     "${VLLM_FLAGS[@]}" \

@@ -224,7 +224,7 @@ def _grade_expression(quantity: Quantity, gold: Gold, prompt: str) -> Graded:
     if bool(_ELLIPSIS.search(quantity.value)) != bool(_ELLIPSIS.search(gold.value)):
         return unparsed("what an ellipsis leaves out cannot be compared")
     parsed, gold_parsed = parse(quantity.value), parse(gold.value)
-    same = parsed.text and parsed.text.casefold() == gold_parsed.text.casefold()
+    same = parsed.text and parsed.text == gold_parsed.text
     if same and quantity.percent == gold.percent:
         return right_if(True)
     if gold_parsed.value is None:

@@ -20,7 +20,7 @@ MAX_EXPONENT = 10_000
 _DELIMITERS = re.compile(r"\$|\\[()\[\]]|\n")
 # A word, the articles, and marks that end a clause.
 _PROSE = re.compile(r"(?<![A-Za-z\\])[A-Za-z]{2,}(?![A-Za-z{(])|(?<= )[aAI](?= )|[.,;:?!](?= |$)")
-_TOKEN = re.compile("[0-9]+|[a-z]")  # a symbol's name that any copy of it has too
+_TOKEN = re.compile("[0-9]+|[A-Za-z]")  # a symbol's name that any copy of it has too
 
 
 def is_copy(answer: Parsed, gold: Parsed, prompt: str) -> bool:
@@ -35,7 +35,7 @@ def is_copy(answer: Parsed, gold: Parsed, prompt: str) -> bool:
     if form == normal_form(last_side(gold.shape)) and "".join(gold.text.split()) in "".join(prompt.split()):
         return False
     tokens = {symbol.name for symbol in form.free_symbols if _TOKEN.fullmatch(symbol.name)}
-    return any(form in _forms(piece) for piece in _pieces(prompt) if all(token in piece.lower() for token in tokens))
+    return any(form in _forms(piece) for piece in _pieces(prompt) if all(token in piece for token in tokens))
 
 
 def normal_form(shape: Shape) -> Shape:

@@ -16,7 +16,6 @@ from typing import Any
 
 import math_verify
 import sympy
-from latex2sympy2_extended.latex2sympy2 import ConversionConfig
 from latex2sympy2_extended.math_normalization import NormalizationConfig, normalize_latex
 from latex2sympy2_extended.sets import FiniteSet
 from math_verify.grader import is_assignment_relation, is_equation, should_treat_as_complex, take_last_relation
@@ -24,7 +23,7 @@ from math_verify.parser import get_last_eq
 
 from gar.verify.latex import rewrites
 from gar.verify.numbers import DECIMAL_TOLERANCE, equal_rationals, equal_values
-from gar.verify.shapes import Converter, Shape, number, shape_of
+from gar.verify.shapes import CONFIG, Converter, Shape, number, shape_of
 
 _DIGITS = 300
 """Two exact values that agree to this many digits are equal. A difference of large powers may need many."""
@@ -66,7 +65,7 @@ def parse(text: str) -> Parsed:
         normal = _MIXED.sub(_fraction, normalize_latex(rf"\boxed{{{form}}}", _NORMALIZATION))
         for latex in dict.fromkeys((normal, get_last_eq(normal))):
             try:
-                value = Converter(None, not should_treat_as_complex(latex), config=ConversionConfig()).parse(latex)
+                value = Converter(None, not should_treat_as_complex(latex), config=CONFIG).parse(latex)
                 shape = shape_of(latex)
             except Exception:
                 continue  # not an expression

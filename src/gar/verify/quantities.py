@@ -10,13 +10,14 @@ from dataclasses import dataclass, field
 from gar.verify.words import DATA, DOUBTS, NEVER, NUMBER_WORDS, SCALES, WORDS, Unit, read_unit, unit_named
 
 _MATH = re.compile(r"\$\$([^$]+)\$\$|\$([^$]+)\$(?![0-9])|\\\((.+?)\\\)|\\\[(.+?)\\\]", re.DOTALL)
+_POWER = re.compile(r"(?<=[0-9A-Za-z)\]}])\*\*(?=[-+0-9A-Za-z(\\{])")  # of Python, tight on both sides: bold is not
 _MARKS = re.compile(r"\*\*|`|</?(?:b|strong)>")
 _BOX = re.compile(r"\\boxed *\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}")
 _WORD = re.compile(
     r"(?<![\\A-Za-z_])(?<!\\begin\{)(?<!\\end\{)(?:[A-Za-z]{2,}(?:[-'][A-Za-z]+)*(?![A-Za-z])|(?<= )a(?= [a-z]{2}))"
 )
 _CONTENT = re.compile(r"[0-9]|\\(?!cdot|times|circ|begin|end)[A-Za-z]|(?<=[$€£¥])[a-z]")
-_BEFORE_VALUE = re.compile(r"\A(?:[\s,;:!\"'*)\]]|\.(?![0-9])|-(?= ))*")
+_BEFORE_VALUE = re.compile(r"\A(?:[\s,;:!\"'*)\]]|\.(?![0-9]))*")
 _AFTER_VALUE = " \t,;:\"'*(/"
 _UNIT_PLACE = re.compile(r"(?<=[0-9}!).])(?P<gap> *)(?=[msghLlKNJWVA](?![A-Za-z])|\^\\circ|\\?%(?!%))")  # 10 m/s
 _CURRENCY = re.compile(
@@ -60,7 +61,7 @@ class Unread(ValueError):
 
 def without_marks(text: str) -> str:
     """A text without bold, the delimiters of formulas and boxes. A dollar sign before a number stays, as `\\$`."""
-    text = _MATH.sub(lambda match: f" {next(filter(None, match.groups()), '')} ", _MARKS.sub("", text))
+    text = _MATH.sub(lambda match: f" {next(filter(None, match.groups()), '')} ", _MARKS.sub("", _POWER.sub("^", text)))
     text = text.replace(r"\therefore", "so ")
     for _ in range(3):
         text = _BOX.sub(r" \1 ", text)
@@ -106,8 +107,11 @@ def read_quantity(text: str, nouns: frozenset[str] | None = frozenset(), *, lett
     Raises:
         Unread: It does not state one value.
     """
-    text = _spelled_out(without_lead(text))
-    if (twice := _TWICE.match(text)) and _spelled_out(twice[2]).strip() == twice[1].replace(",", ""):
+    bare = without_lead(text)
+    text = _spelled_out(bare)
+    twice = _TWICE.match(text)
+    in_words = twice and not (bare.startswith(twice[1]) and twice[2][:1].isdigit())  # 2(2) is a product
+    if twice and in_words and _spelled_out(twice[2]).strip() == twice[1].replace(",", ""):
         text = text.replace(twice[0], twice[1], 1)
     span = value_span(text, letters=letters, spaced=nouns is None)
     if span is None or _RUN_TOGETHER.search(text):

@@ -36,6 +36,7 @@ _UNDONE_ALWAYS = (sympy.Integral, sympy.Sum, sympy.Product, sympy.Limit, sympy.D
 _PERCENT = sympy.UnevaluatedExpr(sympy.Rational(1, 100))
 _COLLECTIONS = (sympy.Tuple, sympy.FiniteSet, sympy.Interval, sympy.Complement, sympy.MatrixBase, sympy.Not)
 
+CONFIG = ConversionConfig(lowercase_symbols=False)  # R and r are two letters
 MAX_EXPONENT = 1_000  # of ten, which is a way to write a number
 
 Shape = Any  # SymPy has no types
@@ -52,11 +53,11 @@ class Converter(_Latex2Sympy):
 @lru_cache(maxsize=1024)
 def _tree(latex: str) -> Any:
     """The grammar's tree. ANTLR's SLL mode takes half the time, and gives the same tree or an error."""
-    parser = _Latex2Sympy(config=ConversionConfig()).create_parser(latex)
+    parser = _Latex2Sympy(config=CONFIG).create_parser(latex)
     parser._interp.predictionMode = PredictionMode.SLL
     with contextlib.suppress(Exception):
         return parser.math()
-    return _Latex2Sympy(config=ConversionConfig()).create_parser(latex).math()
+    return _Latex2Sympy(config=CONFIG).create_parser(latex).math()
 
 
 class _ShapeConverter(Converter):
@@ -80,7 +81,7 @@ class _ShapeConverter(Converter):
 
 def shape_of(latex: str) -> Shape:
     """The shape of an expression. Any error if it is none."""
-    return _ShapeConverter(None, True, config=ConversionConfig()).parse(latex)
+    return _ShapeConverter(None, True, config=CONFIG).parse(latex)
 
 
 def undone(answer: Shape, gold: Shape) -> set[str]:

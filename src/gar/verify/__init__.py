@@ -6,7 +6,8 @@ from gar.lazy import lazy_names
 
 if TYPE_CHECKING:
     from gar.verify.answers import grade_answer
-    from gar.verify.format import ParsedResponse, ResponseFormat, answer_line, last_boxed, parse_response
+    from gar.verify.boxes import last_boxed
+    from gar.verify.format import ParsedResponse, ResponseFormat, answer_line, parse_response
     from gar.verify.grades import Graded
     from gar.verify.verifier import Verifier
     from gar.verify.workers import WorkerError

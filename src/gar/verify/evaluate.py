@@ -18,7 +18,7 @@ MAX_BITS = 60_000  # of an exact power
 MAX_EXACT_BITS = 300_000  # of an exact value
 MAX_MAGNITUDE = 10**7  # bits before the point of any value
 MAX_FACTORIAL = 5_000  # exactly
-ENOUGH_POINTS = 3
+ENOUGH_POINTS = 5
 _TRIGONOMETRY = {"sin", "cos", "tan", "cot", "sec", "csc", "sinh", "cosh", "tanh"}
 _INVERSE = {"arcsin": "asin", "arccos": "acos", "arctan": "atan", "arccot": "acot"}
 _WITH_A_DOMAIN = {"root", "power"}
@@ -54,7 +54,7 @@ def equal(answer: Node, gold: Node, *, exact: bool) -> bool:
 def _agree_at(answer: Node, gold: Node, kind: str, exact: bool) -> bool | None:
     """Whether two expressions agree at points of a kind. None if too few points give both a value."""
     tried = 0
-    for number in range(2 * ENOUGH_POINTS):
+    for number in range(10):
         point = f"{kind} {number}"
         try:
             values = [_at(node, point, exact) for node in (answer, gold)]
@@ -175,9 +175,10 @@ class _Evaluation:
         if self._point is None:
             raise UndefinedError("a letter")
         seed = int.from_bytes(blake2b(f"{self._point} {name}".encode(), digest_size=4).digest())
+        large = int(self._point[-1]) % 2
         if self._point.startswith("integers"):
-            return Fraction(3 + seed % 37)
-        size = 1 + Fraction(1 + seed % 9973, 9973)
+            return Fraction(3 + seed % (997 if large else 37))
+        size = 1 + Fraction(1 + seed % 9973, 997 if large else 9973)
         odd = blake2b(name.encode(), digest_size=1).digest()[0] % 3 == int(self._point[-1]) % 3
         return -size if self._point.startswith("negative") and odd else size
 

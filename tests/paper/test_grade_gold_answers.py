@@ -12,8 +12,8 @@ from paper.analyses import grade_gold_answers as script
 pytestmark = pytest.mark.paper
 
 UNREADABLE = {
-    "algebra-029", "algebra-031", "algebra-034", "algebra-038", "algebra-041", "algebra-097", "algebra-098", "algebra-099",
-    "number_theory-014", "number_theory-036", "number_theory-037",
+    "algebra-029", "algebra-031", "algebra-034", "algebra-038", "algebra-041", "algebra-097", "algebra-098",
+    "algebra-099", "number_theory-014", "number_theory-036", "number_theory-037",
 }  # fmt: skip
 """Gold answers that the grammar cannot read: sentences around formulas, an underbrace."""
 

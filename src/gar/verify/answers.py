@@ -14,7 +14,7 @@ from functools import lru_cache
 from itertools import accumulate
 
 from gar.types import Status
-from gar.verify.choices import chosen_letters, is_choice
+from gar.verify.choices import choice_text, chosen_letters, is_choice
 from gar.verify.evaluate import IrrationalError, UndefinedError, has, letters_in
 from gar.verify.format import MAX_ANSWER_CHARS
 from gar.verify.grades import Graded, failed, right_if, unparsed, wrong
@@ -154,7 +154,9 @@ def grade_exactly(answer: str, gold: str, prompt: str = "") -> Graded | Quantity
     if read.choice:
         letters = chosen_letters(answer, prompt)
         if len(letters) == 1:
-            return right_if(letters == chosen_letters(read.text, read.text))
+            texts = choice_text(answer), choice_text(read.text)
+            other = all(texts) and grade_answer(*texts).status is Status.WRONG  # (B) 3/4 is not (B) 4/4
+            return right_if(letters == chosen_letters(read.text, read.text) and not other)
         return unparsed(f"names several choices: {', '.join(letters)}" if letters else "names no choice")
     answer = _in_symbols(answer)
     special = compare_notations(answer, read.value)

@@ -65,7 +65,9 @@ _PARENTHESES = {r"\lfloor": (r"\rfloor", "floor"), r"\lceil": (r"\rceil", "ceili
 _FUNCTIONS = WORDS["functions"]
 _NAMES: dict[str, str] = DATA["functions"]  # other names
 _OF_ARGUMENTS = {"max", "min", "gcd", "lcm"}
-_ACCENTS = {r"\bar", r"\overline", r"\tilde", r"\widehat", r"\mathcal", r"\mathscr", r"\mathfrak", r"\dot"}
+_ACCENTS = {
+    f"\\{name}" for name in "bar overline tilde widehat vec overrightarrow mathcal mathscr mathfrak dot".split()
+}
 _PREFIXES = {r"\angle", r"\triangle", r"\square", r"\odot", r"\Delta"}
 _STARTING = {r"\frac", r"\sqrt", r"\binom", r"\mathbb", r"\operatorname"}
 

@@ -37,7 +37,9 @@ _LEAD = re.compile(
 )
 _EXCLAMATION = re.compile(r"(?<=[0-9])(\**)!+(\**)\Z")
 _TWICE = re.compile(r"([0-9][0-9,]*) *\(([^()]*)\)")  # 90 (ninety)
-_NAME = re.compile(r"[A-Za-z]{1,4}(?:_(?:\{[^{}]*\}|[A-Za-z0-9]))?'*(?: *\([a-z]\))? *=(?!=) *")  # x =, AB =, a_n =
+_NAME = re.compile(
+    r"(?:[A-Z]{2,4}|[A-Za-z])(?:_(?:\{[^{}]*\}|[A-Za-z0-9]))?'*(?: *\([a-z]\))? *=(?!=) *"
+)  # x =, AB =, a_n =
 _JOINING = {"or", "and", "mod"}
 _LITTLE = {"or", "and", "no", "if", "is"}
 _NEUTRAL_PHRASES = re.compile("|".join(rf"\b{phrase}\b" for phrase in DATA["neutral"]["phrases"]), re.IGNORECASE)

@@ -38,6 +38,7 @@ class Comparison:
 
     def same(self, answer: Node, gold: Node) -> bool:
         """Whether an answer is the gold answer, by the gold answer's type. `NotRead` if it states several values."""
+        gold = gold.args[1] if gold.op == "relation" and gold.value == ("in",) and gold.args[1].op == "set" else gold
         names = _named_values(gold)
         if names:
             return self._same_named(answer, names)
@@ -90,7 +91,7 @@ class Comparison:
         if _is_inequality(answer):
             return False
         answer = _with_parameters_of(answer, gold)
-        if answer.args[0] == name and _is_name(name):
+        if _is_name(name) and (answer.args[0] == name or _names_a_graph(answer.args[0], name)):
             return self.same(_stated(answer), stated)
         return self._same_sides(answer, gold)
 
@@ -320,6 +321,12 @@ def _is_name(node: Node) -> bool:
         or (node.op == "call" and str(node.value) in letters_in(node))
         or node == Node("constant", (), "i")
     )
+
+
+def _names_a_graph(answer: Node, gold: Node) -> bool:
+    """Whether one side is `y` and the other `f(x)`."""
+    y = Node("letter", (), "y")
+    return y in (answer, gold) and "call" in (answer.op, gold.op) and len(answer.args + gold.args) == 1
 
 
 def _letter_of(node: Node) -> str | None:

@@ -65,9 +65,8 @@ _PARENTHESES = {r"\lfloor": (r"\rfloor", "floor"), r"\lceil": (r"\rceil", "ceili
 _FUNCTIONS = WORDS["functions"]
 _NAMES: dict[str, str] = DATA["functions"]  # other names
 _OF_ARGUMENTS = {"max", "min", "gcd", "lcm"}
-_ACCENTS = {
-    f"\\{name}" for name in "bar overline tilde widehat vec overrightarrow mathcal mathscr mathfrak dot".split()
-}
+_ACCENTS = {r"\bar", r"\overline", r"\tilde", r"\widehat", r"\dot", r"\vec", r"\overrightarrow"}
+_ACCENTS |= {r"\mathcal", r"\mathscr", r"\mathfrak"}
 _PREFIXES = {r"\angle", r"\triangle", r"\square", r"\odot", r"\Delta"}
 _STARTING = {r"\frac", r"\sqrt", r"\binom", r"\mathbb", r"\operatorname"}
 

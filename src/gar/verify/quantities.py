@@ -37,9 +37,7 @@ _LEAD = re.compile(
 )
 _EXCLAMATION = re.compile(r"(?<=[0-9])(\**)!+(\**)\Z")
 _TWICE = re.compile(r"([0-9][0-9,]*) *\(([^()]*)\)")  # 90 (ninety)
-_NAME = re.compile(
-    r"(?:[A-Z]{2,4}|[A-Za-z])(?:_(?:\{[^{}]*\}|[A-Za-z0-9]))?'*(?: *\([a-z]\))? *=(?!=) *"
-)  # x =, AB =, a_n =
+_NAME = re.compile(r"((?:[A-Z]{2,4}|[A-Za-z])(?:_(?:\{[^{}]*\}|[A-Za-z0-9]))?'*) *=(?!=) *")  # x =, AB =, a_n =
 _JOINING = {"or", "and", "mod"}
 _LITTLE = {"or", "and", "no", "if", "is"}
 _NEUTRAL_PHRASES = re.compile("|".join(rf"\b{phrase}\b" for phrase in DATA["neutral"]["phrases"]), re.IGNORECASE)
@@ -52,11 +50,12 @@ LEADING_NUMBER = re.compile(r"[-+]?(?:\\?[$€£¥] *)?[-+]?(?:[0-9][0-9,]*(?:\.
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """A value as text, and the powers of its units. `percent` if a percent sign follows the value."""
+    """A value as text, and the powers of its units. `percent` if a percent sign follows. `name` is `x` in `x = 7`."""
 
     value: str
     unit: Unit = field(default_factory=dict)
     percent: bool = False
+    name: str = ""
 
 
 class Unread(ValueError):
@@ -119,7 +118,7 @@ def read_quantity(text: str, nouns: frozenset[str] | None = frozenset(), *, lett
     in_words = twice and not (bare.startswith(twice[1]) and twice[2][:1].isdigit())  # 2(2) is a product
     if twice and in_words and _spelled_out(twice[2]).strip() == twice[1].replace(",", ""):
         text = text.replace(twice[0], twice[1], 1)
-    text = _without_words_before(text, nouns, letters=letters)
+    text, name = _without_words_before(text, nouns, letters=letters)
     end = next((word.start() for word in words_in(text, letters=letters) if word[0].lower() not in _JOINING), len(text))
     value = text[:end].rstrip(AFTER_VALUE)
     if value.endswith("\\$") and "\\$" not in value[:-2]:  # 78$
@@ -139,23 +138,24 @@ def read_quantity(text: str, nouns: frozenset[str] | None = frozenset(), *, lett
     percent = unit.pop("percent", 0)
     if percent not in (0, 1) or value.count("{") != value.count("}"):  # words within a formula
         raise Unread("the answer does not state one value")
-    return Quantity(value.strip(), unit, percent == 1)
+    return Quantity(value.strip(), unit, percent == 1, name)
 
 
-def _without_words_before(text: str, nouns: frozenset[str] | None, *, letters: bool) -> str:
-    """A text without the words, the name and the quotation mark before its value. `Unread` if they may change it."""
+def _without_words_before(text: str, nouns: frozenset[str] | None, *, letters: bool) -> tuple[str, str]:
+    """A text without the words and the name before its value, and the name. `Unread` if they may change the value."""
+    named = ""
     while True:
         text = text.lstrip(" ,:;*")
         if phrase := _NEUTRAL_PHRASES.match(text):
             text = text[phrase.end() :]
         elif (name := _NAME.match(text)) and not letters:
-            text = text[name.end() :]
+            text, named = text[name.end() :], named or name[1].replace(" ", "")
         elif (word := next(words_in(text, letters=letters), None)) and not word.start():
             if word[0] not in WORDS["currencies"]:
                 _judge(word[0].lower(), nouns, units=False)
             text = text[word.end() :].lstrip(" =")
         else:
-            return text
+            return text, named
 
 
 def unit_start(value: str, *, spaced: bool) -> int:

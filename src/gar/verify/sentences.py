@@ -130,6 +130,9 @@ def _is_stated(before: str) -> bool:
 def _chain_value(text: str) -> str | None:
     """The last side of the one chain of equations in a sentence. A second chain must use the first one's result."""
     parts = _EQUALS.split(text)
+    words = {word for word in lower_words(parts[0]) if len(word) > 1}
+    if words and words <= NEVER | {"at"}:  # not x = 5
+        return None
     for part in parts[1:-1]:
         if not (broken := _BREAK.search(part)):
             continue

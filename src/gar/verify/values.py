@@ -142,7 +142,8 @@ class Comparison:
         if len(names) == 1 and not any(_is_inequality(part) for part in golds):
             answers = [_with_parameters_of(part, golds[0]) if part.op == "relation" else part for part in answers]
             given = {part.args[0] for part in answers if part.op == "relation"}
-            if given <= names or all(map(_is_name, (*given, *names))):
+            bases = {_INDEX.sub("", str(name.value)) for name in given}
+            if given <= names or (len(bases) == 1 and all(part.op == "letter" for part in (*given, *names))):
                 answers, golds = [_stated(part) for part in answers], [_stated(part) for part in golds]
         elif not names:
             answers = [_stated(part) for part in answers]
@@ -165,7 +166,8 @@ class Comparison:
         answer = _stated(answer)
         if given := _named_values(answer):
             return given.keys() == names.keys() and all(self.same(given[name], names[name]) for name in names)
-        return answer.op in ("tuple", "list") and self._in_order(answer.args, tuple(names.values()))
+        bare = answer.op in ("tuple", "list") and not any(part.op == "relation" for part in answer.args)
+        return bare and self._in_order(answer.args, tuple(names.values()))
 
     def _same_region(self, answer: Node, gold: Node) -> bool:
         """An interval, a union of some, or an inequality in one letter."""
@@ -337,9 +339,15 @@ def _letter_of(node: Node) -> str | None:
 
 def _stated(node: Node) -> Node:
     """What an equation states: its last side."""
-    if node.op == "relation" and node.value and set(node.value) == {"="}:  # pyright: ignore[reportArgumentType]
-        return node.args[-1]
+    if node.op == "relation" and set(node.value) == {"="}:  # pyright: ignore[reportArgumentType]
+        return node if _is_multiple(node.args[0]) else node.args[-1]
     return node.args[1] if node.op == "relation" and node.value == ("in",) and node.args[1].op == "set" else node
+
+
+def _is_multiple(node: Node) -> bool:
+    """Whether the left side of an equation is `-x` or `2x`, which is another value than `x`."""
+    *factors, last = node.args or (node,)
+    return node.op in ("minus", "product") and last.op == "letter" and not any(map(letters_in, factors))
 
 
 def stated_value(gold: Node) -> Node:

@@ -33,7 +33,7 @@ from gar.verify.quantities import (
     words_in,
 )
 from gar.verify.sentences import read_answer
-from gar.verify.undone import is_copy, last_side, number, undone
+from gar.verify.undone import is_copy, number, undone
 from gar.verify.values import Comparison, recased, stated_value
 from gar.verify.words import NEVER
 
@@ -277,7 +277,7 @@ def _grade_expression(quantity: Quantity, gold: Gold, prompt: str, *, exact: boo
 
 
 def _is_right(tree: Node, gold: Node, percent: tuple[bool, bool], exact: bool) -> bool:
-    values = number(last_side(tree)), number(stated_value(gold))
+    values = number(stated_value(tree)), number(stated_value(gold, by_name=True))
     if None not in values:
         decimal = has(tree, "decimal") or has(gold, "decimal")
         return equal_values(*values, percent, decimal=decimal)  # pyright: ignore[reportArgumentType]

@@ -18,8 +18,7 @@ _CONGRUENCE = re.compile(
 _CLASS = re.compile(r"(?P<of>[a-z]) *= *(?P<modulus>[0-9]+) *(?P<name>[a-z]) *(?P<rest>[-+] *[0-9]+)?")
 _SUBJECT = re.compile(r"(?P<subject>.*)\b(?:is|are|was|be|wins?)\b:?(?: (?:on|in|at|an?|the)\b)*", re.DOTALL)
 _DATE = re.compile(rf"(?P<day>[0-9]{{1,2}}) (?:of )?(?P<month>{'|'.join(DATA['months']['names'])})\b")
-_TOKEN = re.compile(r"[a-z]+(?:['-][a-z]+)*|[^\W_]|[^\w\s.,;:!?'\"*]|_")
-_TOKEN_OF_FORMULA = re.compile(r"[a-z]{2,}(?:['-][a-z]+)*|[^\s.]")
+_TOKEN = re.compile(r"(?<=[0-9]), *(?=[0-9])|[a-z]+(?:['-][a-z]+)*|[^\W_]|[^\w\s.,;:!?'\"*]|_")
 _FORMULA = re.compile(r"[=^]|\\[a-z]|[0-9][^.]*[0-9A-Za-z][^.]*[-+*]")
 _YES_OR_NO = {"yes": "no", "no": "yes", "true": "false", "false": "true"}
 _LOSES = {"lose", "loses", "loser", "lost", "neither"}
@@ -85,8 +84,8 @@ def compare_words(answer: str, gold: str) -> Graded:
     if "?" in answer or (".." in answer and ".." not in gold) or (r"\ldots" in answer and r"\ldots" not in gold):
         return unparsed("an open end")
     if _FORMULA.search(gold):
-        same = _tokens(answer, _TOKEN_OF_FORMULA) == _tokens(gold, _TOKEN_OF_FORMULA)
-        return right_if(True) if same else failed(f"the gold answer {gold!r} cannot be parsed")
+        same = [_in_lower_case("".join(text.rstrip(".").split())) for text in (answer, gold)]
+        return right_if(True) if same[0] == same[1] else failed(f"the gold answer {gold!r} cannot be parsed")
     expected, tokens = _tokens(gold), _tokens(answer)
     if tokens == expected:
         return right_if(True)
@@ -104,9 +103,13 @@ def compare_words(answer: str, gold: str) -> Graded:
     return wrong()
 
 
-def _tokens(text: str, token: re.Pattern[str] = _TOKEN) -> list[str]:
+def _tokens(text: str) -> list[str]:
     """The words, letters and signs of a text, without articles, marks and fonts. Words have no case."""
+    return [part for part in _TOKEN.findall(_in_lower_case(text)) if part not in WORDS["articles"]]
+
+
+def _in_lower_case(text: str) -> str:
+    """Words in lower case, the month of a date before its day."""
     text = re.sub(r"(?<=[0-9])(?:st|nd|rd|th)\b", "", re.sub(r"\\(?:text|mathrm) *", "", text))
     text = re.sub(r"[A-Za-z]{2,}", lambda word: word[0].lower(), text)
-    text = _DATE.sub(lambda date: f"{date['month']} {date['day']}", text)
-    return [part for part in token.findall(text) if part not in WORDS["articles"]]
+    return _DATE.sub(lambda date: f"{date['month']} {date['day']}", text)

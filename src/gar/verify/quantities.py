@@ -17,7 +17,7 @@ _WORD = re.compile(
     r"(?<![\\A-Za-z_])(?<!\\begin\{)(?<!\\end\{)(?:[A-Za-z]{2,}(?:[-'][A-Za-z]+)*(?![A-Za-z])|(?<= )a(?= [a-z]{2}))"
 )
 CONTENT = re.compile(r"[0-9]|\\(?!cdot|times|circ|begin|end)[A-Za-z]|(?<=[$€£¥])[a-z]")
-AFTER_VALUE = " \t,;:*(/"
+AFTER_VALUE = ' \t,;:*(/"'
 _QUOTED = re.compile(r"\A *(['\"])(.*)\1\Z", re.DOTALL)
 _UNIT_PLACE = re.compile(r"(?<=[0-9}!).])(?P<gap> *)(?=[msghLlKNJWVA](?![A-Za-z])|\^\\circ|\\?%(?!%))")  # 10 m/s
 _ANGLE_OF = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)")
@@ -25,7 +25,7 @@ _CURRENCY = re.compile(
     r"(?:.*[^<>!=]= *)?(?P<sign>[-+]? *)(?:US *)?\\?(?P<currency>[$€£¥]) *(?P<late>[-+]?)(?=[0-9.\\])"
 )
 _LETTER = re.compile(r"(?<![\\A-Za-z0-9])[A-Za-z](?![A-Za-z])|(?<=[0-9])[A-DF-Za-df-z]")  # a variable
-_MATHS_SIGN = re.compile(r"\.\.|[=<>?~+*^_/|0-9]|\\[a-zA-Z]")
+_MATHS_SIGN = re.compile(r"(?<![A-Za-z'])[b-zB-Z](?![A-Za-z'])|\.\.|[=<>?~+*^_/|0-9]|\\[a-zA-Z]")
 _LEAD = re.compile(
     r"(?:(?:so|thus|hence|therefore|then|finally)\b,? *|\\therefore *)*(?:"
     r"(?:(?:(?:the|my|our|its|a|this|that) )?(?:(?:final|correct|right|exact|numerical|required|desired|combined) )*"

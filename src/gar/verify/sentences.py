@@ -32,6 +32,8 @@ _RESTATES = re.compile(
 _PREMISE = re.compile(r"\W*(?:since|because|although|though)\b[^,]*(?:,[^,0-9]*)?\Z", re.IGNORECASE)
 _IF_EQUAL = re.compile(r"\A[^=]*\bif (?:(?!\bthen\b)[^,=])*=")  # the equation is the condition
 _BEFORE_VALUE = re.compile(r"\A(?:[\s,;:!\"'*)\]]|\.(?![0-9]))*")
+_DENIALS = DOUBTS | {"no", "non", "about", "at", "or", "minus", "over", "half"}
+_SIGNED_NAME = re.compile(r"\s*(?:[-+0-9<>]|\\[a-z]+)+ *[A-Za-z]{1,4}(?:_\{[^{}]*\})?\s*")  # -AB, 2x
 _VERB = re.compile(r"[a-z]{2,}(?:ed|[^siu]s)")
 _FEWER = re.compile(r"[ *$)]*(?:[a-z]+ )?(?:fewer|less)\b")  # a noun may be between
 _TOUCHING = re.compile(r"[ )*$]*(?P<joined>and (?:an? )?)?(?P<word>[a-z]*)")
@@ -130,8 +132,9 @@ def _is_stated(before: str) -> bool:
 def _chain_value(text: str) -> str | None:
     """The last side of the one chain of equations in a sentence. A second chain must use the first one's result."""
     parts = _EQUALS.split(text)
-    words = {word for word in lower_words(parts[0]) if len(word) > 1}
-    if words and words <= NEVER | {"at"}:  # not x = 5
+    words = [] if "," in parts[0] else lower_words(re.sub(r"\\[a-z]+", " ", parts[0]))
+    denied = words and words[0] in _DENIALS and len(words) <= 4  # not x = 5
+    if denied or _SIGNED_NAME.fullmatch(parts[0]):
         return None
     for part in parts[1:-1]:
         if not (broken := _BREAK.search(part)):

@@ -230,7 +230,7 @@ class Comparison:
     def _region_of_relation(self, node: Node) -> list[Piece] | None:
         signs, sides = list(node.value), list(node.args)  # pyright: ignore[reportArgumentType]
         if signs == ["in"]:
-            return self._region(sides[1])
+            return self._region(sides[1]) if sides[0].op in ("letter", "call") else None
         if not set(signs) <= _ORDER:
             return None
         if len(sides) == 2 and not letters_in(sides[0]):  # 3 < x
@@ -350,9 +350,9 @@ def _is_multiple(node: Node) -> bool:
     return node.op in ("minus", "product") and last.op == "letter" and not any(map(letters_in, factors))
 
 
-def stated_value(gold: Node) -> Node:
-    """What a gold answer states: the last side of an equation whose left side is a name."""
-    return _stated(gold) if gold.op == "relation" and _is_name(gold.args[0]) else gold
+def stated_value(node: Node, *, by_name: bool = False) -> Node:
+    """What an equation states: its last side. `by_name`: only if its left side is a name."""
+    return node if by_name and node.op == "relation" and not _is_name(node.args[0]) else _stated(node)
 
 
 def _named_values(node: Node) -> dict[Node, Node]:

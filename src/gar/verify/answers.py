@@ -92,7 +92,7 @@ class Gold(Quantity):
     tree: Node | None
 
 
-@lru_cache(maxsize=256)  # the responses of a group share a gold answer
+@lru_cache(maxsize=4096)  # the responses of a group share a gold answer, and steps repeat it
 def read_gold(gold: str) -> Gold:
     """What a gold answer consists of."""
     text = _in_symbols(_tidy(gold))

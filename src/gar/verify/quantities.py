@@ -165,7 +165,8 @@ def unit_start(value: str, *, spaced: bool) -> int:
         spare = not place["gap"] and (letter.isupper() or (spaced and letter.isalpha()))  # 64K, a product 3m
         variable = _LETTER.search(value, value.rfind("=") + 1, place.start())
         angle = letter == "^" and _ANGLE_OF.search(value)  # \cos 20^\circ
-        if not (spare or variable or angle) and read_unit(value, place.end())[1] == len(value):
+        open_bracket = value.count("(", 0, place.start()) > value.count(")", 0, place.start())
+        if not (spare or variable or angle or open_bracket) and read_unit(value, place.end())[1] == len(value):
             return place.start()
     return len(value)
 

@@ -18,6 +18,8 @@ time: the workers are a separate session, and Linux may give the two different s
 
 import argparse
 import csv
+import functools
+import gc
 import json
 import logging
 import os
@@ -36,9 +38,7 @@ import math_verify
 from common import machine, print_rows, spread, write_json
 
 from gar import Status
-from gar.verify import Verifier, evaluate, grade_answer, grammar, parse_response
-from gar.verify import answers as answers_module
-from gar.verify.verifier import grade_without_parser
+from gar.verify import Verifier, grade_answer, grade_without_parser, parse_response
 
 GROUP_SIZE = 8
 NUM_ENDLESS = 16
@@ -129,8 +129,9 @@ def read_answers(which: str, folder: Path) -> list[Answer]:
 
 def clear_caches() -> None:
     """Forget what an earlier way or round parsed and evaluated."""
-    for cache in (grammar.parse, evaluate._at, answers_module.read_gold):
-        cache.cache_clear()
+    for cached in gc.get_objects():
+        if isinstance(cached, functools._lru_cache_wrapper) and cached.__module__.startswith("gar."):
+            cached.cache_clear()
 
 
 def routes(answers: Sequence[Answer]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from gar.verify.boxes import last_boxed
     from gar.verify.format import ParsedResponse, ResponseFormat, answer_line, parse_response
     from gar.verify.grades import Graded
-    from gar.verify.verifier import Verifier
+    from gar.verify.verifier import Verifier, grade_without_parser
     from gar.verify.workers import WorkerError
 else:
     __getattr__, __dir__ = lazy_names(__name__)
@@ -22,6 +22,7 @@ __all__ = [
     "WorkerError",
     "answer_line",
     "grade_answer",
+    "grade_without_parser",
     "last_boxed",
     "parse_response",
 ]

@@ -34,7 +34,7 @@ from gar.verify.quantities import (
 )
 from gar.verify.sentences import read_answer
 from gar.verify.undone import is_copy, number, undone
-from gar.verify.values import Comparison, recased, stated_value
+from gar.verify.values import TypedComparison, recased, stated_value
 from gar.verify.words import NEVER
 
 MAX_NESTING = 30
@@ -281,7 +281,7 @@ def _is_right(tree: Node, gold: Node, percent: tuple[bool, bool], exact: bool) -
     if None not in values:
         decimal = has(tree, "decimal") or has(gold, "decimal")
         return equal_values(*values, percent, decimal=decimal)  # pyright: ignore[reportArgumentType]
-    return percent[0] == percent[1] and Comparison(exact).same(tree, gold)
+    return percent[0] == percent[1] and TypedComparison(exact).same(tree, gold)
 
 
 def _has_letters(text: str) -> bool:

@@ -31,7 +31,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class TypedComparison:
     """Compares answers with one gold answer. `exact`: without irrational numbers, which raise `IrrationalError`."""
 
     exact: bool

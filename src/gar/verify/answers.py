@@ -21,7 +21,7 @@ from gar.verify.grades import Graded, failed, right_if, unparsed, wrong
 from gar.verify.grammar import Node, NotRead, parse
 from gar.verify.latex import plain_latex, rewrites
 from gar.verify.notations import compare_notations, compare_words
-from gar.verify.numbers import equal_values, is_undone_arithmetic, plain_number, ratio
+from gar.verify.numbers import equal_values, plain_number
 from gar.verify.quantities import (
     Quantity,
     Unread,
@@ -144,7 +144,7 @@ def grade_exactly(answer: str, gold: str, prompt: str = "") -> Graded | Quantity
         return unparsed(f"brackets nested {depth} deep, more than {MAX_NESTING}")
     read = read_gold(gold)
     bare = not (read.unit or read.percent or read.choice) and plain_number(answer) is not None
-    if bare and (graded := _grade_number(Quantity(answer), read, prompt)):
+    if bare and (graded := _grade_number(Quantity(answer), read)):
         return graded  # most answers
     answer = _tidy(answer)
     if not answer:
@@ -184,7 +184,7 @@ def _read_value(answer: str, gold: Gold, prompt: str) -> Graded | Quantity:
         return wrong("another unit than the gold answer has")
     if _same_notation(quantity.value) == _same_notation(gold.value) and quantity.percent == gold.percent:
         return right_if(True)
-    return _grade_number(quantity, gold, prompt) or quantity
+    return _grade_number(quantity, gold) or quantity
 
 
 def _quantity(answer: str, gold: Gold, prompt: str) -> Quantity:
@@ -208,21 +208,13 @@ def _nouns(prompt: str) -> frozenset[str]:
     return frozenset(re.findall("[a-z]{3,}", prompt.lower())) - NEVER
 
 
-def _grade_number(answer: Quantity, gold: Gold, prompt: str) -> Graded | None:
-    """The verdict where the gold answer is an integer, a decimal or a fraction, and the answer one too."""
-    number = plain_number(answer.value.removesuffix("/1"))
+def _grade_number(answer: Quantity, gold: Gold) -> Graded | None:
+    """The verdict where both are integers or decimals. None otherwise."""
+    number = plain_number(answer.value)
     if number is not None and gold.number is not None:
         percent, decimal = (answer.percent, gold.percent), "." in answer.value + gold.value
         return right_if(equal_values(number, gold.number, percent, decimal=decimal))
-    fraction, exact = ratio(answer.value), ratio(gold.value)
-    integer = gold.number is not None and gold.number.denominator == 1
-    if exact is None and (gold.percent or not integer):
-        exact = gold.number
-    if fraction is not None and exact is not None and not answer.percent:
-        right = fraction == exact / (100 if gold.percent else 1)
-        reduced = re.findall("[0-9]+", answer.value) == [str(abs(fraction.numerator)), str(fraction.denominator)]
-        return None if right and prompt and not reduced else right_if(right)
-    return wrong("arithmetic left undone") if integer and is_undone_arithmetic(answer.value) else None
+    return None
 
 
 def _tidy(text: str) -> str:

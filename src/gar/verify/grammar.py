@@ -220,7 +220,7 @@ class _Parser:
             if before or not _is_proper(fraction):
                 raise NotRead("two numbers side by side")
             return Node("mixed", (whole, fraction))
-        return Node("over", (over, under))
+        return Node("over", (over, under), "/")
 
     def _starts_factor(self) -> bool:
         token = self.here

@@ -39,6 +39,10 @@ def undone(answer: Node, gold: Node) -> set[str]:
     A coefficient of an operation that the gold answer has is always allowed.
     """
     equation = _is_equation(gold)
+    value, written = last_side(answer), last_side(gold)
+    whole = number(value) if written.op != "over" else None
+    if value.value == "/" and value.args[1].value != 1 and whole is not None and whole.denominator == 1:
+        return {"division"}  # 36/2
     left = operations(answer, equation=equation) - {COEFFICIENT}
     if not left or _is_power_of_ten(last_side(answer)):
         return set()

@@ -27,6 +27,34 @@ def test_grade_exactly_leaves_irrational_values_to_the_workers_alone() -> None:
     assert not isinstance(grade_exactly(r"\sqrt{12}", r"2\sqrt{3}"), Graded)
 
 
+def test_grade_answer_of_deep_and_long_answers_ends_without_an_error() -> None:
+    parts = [
+        "x^",
+        "m/s",
+        "i^",
+        "1/",
+        "-",
+        "!",
+        "(",
+        "\\frac",
+        "\\sqrt",
+        "|",
+        "a(",
+        "],",
+        "\\cup",
+        "e^",
+        "9^9^",
+        "{",
+        "x,",
+        "a_",
+    ]
+    for part in parts:
+        for answer in (part * (2000 // len(part)), part * (900 // len(part)) + "7", "7" + part * (900 // len(part))):
+            for gold in ("7", "x^2+1", r"\sqrt{2}+x", r"\{1,2\}", "(0,1)", "Tuesday"):
+                assert grade_answer(answer, gold).status is not Status.OK
+            assert grade_answer("8", answer).status is not Status.OK
+
+
 def test_grade_answer_gold_that_cannot_be_parsed_is_an_error() -> None:
     for gold in ("T(p,q)=0 if (p,q)=(0,0), p+q otherwise",):
         assert grade_answer(gold, gold).status == Status.OK

@@ -17,7 +17,7 @@ from gar.types import Status
 from gar.verify.choices import choice_text, chosen_letters, is_choice
 from gar.verify.evaluate import IrrationalError, UndefinedError, has, letters_in
 from gar.verify.format import MAX_ANSWER_CHARS
-from gar.verify.grades import Graded, failed, right_if, unparsed, wrong
+from gar.verify.grades import Graded, error_text, failed, right_if, unparsed, wrong
 from gar.verify.grammar import Node, NotRead, parse
 from gar.verify.latex import plain_latex, rewrites
 from gar.verify.notations import compare_notations, compare_words
@@ -167,6 +167,8 @@ def grade_exactly(answer: str, gold: str, prompt: str = "") -> Graded | Quantity
         return _grade_expression(read_answer, read, prompt, exact=True)
     except IrrationalError:
         return read_answer
+    except Exception as error:  # this runs in the training process, on text that nobody checked
+        return failed(error_text(error))
 
 
 def _read_value(answer: str, gold: Gold, prompt: str) -> Graded | Quantity:

@@ -13,6 +13,7 @@ from gar.verify.quantities import is_prose
 from gar.verify.words import DATA, WORDS
 
 MAX_TOKENS = 1_500
+MAX_DEPTH = 70
 
 
 class Node(NamedTuple):
@@ -85,6 +86,11 @@ def parse(text: str) -> Node:
         raise NotRead("nested too deep") from None
     if parser.here:
         raise NotRead(f"{parser.here!r} is out of place")
+    level = [tree]
+    for _ in range(MAX_DEPTH):
+        level = [part for node in level for part in node.args]
+    if level:  # whatever walks the tree calls itself
+        raise NotRead("nested too deep")
     return tree
 
 

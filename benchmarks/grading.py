@@ -1,24 +1,30 @@
 """How fast answers are graded, compared with math-verify in one process, interleaved in one run.
 
-    python benchmarks/grading.py [--answers 2048] [--rounds 2]
+    python benchmarks/grading.py [--answers 2048] [--rounds 2] [--data FOLDER]
 
-Two sets of answers with known verdicts, half of them right: "as in training" (half plain numbers, and eight responses
-to each problem, some of which agree) and a quarter as many "expressions" (all different, all need the parser). Ways:
+Sets of answers with known verdicts, half of them right: "as in training" (half plain numbers, and eight responses to
+each problem, some of which agree), a quarter as many "expressions" (all different) and as many "plain numbers". With
+the test data, also the LaTeX gold answers of IMO-AnswerBench and of answer_pairs.jsonl: each against its neighbour, and
+against itself as `rewritten` writes it, which counts as right. Ways:
 
 * math-verify: `parse` the gold answer, `parse` the response, `verify`, with its own time limits, as its README does;
 * ours, 1 worker and ours, 2 workers: `Verifier` with running workers. Their start is timed separately.
 
-Then the set "as in training" again with endless answers among them, each of which takes its full time limit.
+Then the set "as in training" again with towers of powers among them, whose value is out of reach.
 Prints medians of CPU seconds (of this process and of the workers, without their start) and of wall-clock seconds, their
 ratios within a round, and how many verdicts are right. Writes results/grading.json. On a busy machine trust the CPU
 time: the workers are a separate session, and Linux may give the two different shares of the processors.
 """
 
 import argparse
+import csv
+import functools
+import gc
+import json
 import logging
-import math
 import os
 import random
+import re
 import resource
 import statistics
 import time
@@ -32,7 +38,7 @@ import math_verify
 from common import machine, print_rows, spread, write_json
 
 from gar import Status
-from gar.verify import Verifier
+from gar.verify import Verifier, grade_answer, grade_without_parser, parse_response
 
 GROUP_SIZE = 8
 NUM_ENDLESS = 16
@@ -40,7 +46,8 @@ TIMEOUT_SECONDS = 2.0
 MATH_VERIFY, ONE, TWO = "math-verify", "ours, 1 worker", "ours, 2 workers"
 WAYS = (MATH_VERIFY, ONE, TWO)
 NUM_WORKERS = {ONE: 1, TWO: 2}
-SETS = ("as in training", "expressions")
+SETS = ("as in training", "expressions", "plain numbers")
+DATA_SETS = ("IMO-AnswerBench", "answer_pairs")
 CLOCKS = ("cpu", "wall")
 
 
@@ -86,12 +93,60 @@ def draw_answers(which: str, num: int) -> list[Answer]:
     rng = random.Random(which)
     answers: list[Answer] = []
     while len(answers) < num:
-        plain = which == SETS[0] and rng.random() < 0.5
+        plain = which == SETS[2] or (which == SETS[0] and rng.random() < 0.5)
         gold, right, wrong = plain_number(rng) if plain else expression(rng)
         for _ in range(GROUP_SIZE if which == SETS[0] else 1):
             is_right = rng.random() < 0.5
             answers.append(Answer(rf"So it is \boxed{{{rng.choice(right if is_right else wrong)}}}.", gold, is_right))
     return answers[:num]
+
+
+def rewritten(gold: str) -> str:
+    r"""A gold answer in other notation: a slash for `\\frac`, the other order of a sum or a list, or parentheses."""
+    plain = gold.strip().removesuffix(".").strip("$ ")
+    slashed = re.sub(r"\\[dt]?frac *\{([^{}]*)\} *\{([^{}]*)\}", r"(\1)/(\2)", plain)
+    if slashed != plain:
+        return slashed
+    for sign in (", ", ",", "+"):
+        first, found, rest = plain.partition(sign)
+        if found and not set("=()[]{}\\<>") & set(plain):
+            return f"{rest}{sign}{first}"
+    return plain if re.search("[=<>,]|[A-Za-z]{3}", plain) else f"({plain})"
+
+
+def read_answers(which: str, folder: Path) -> list[Answer]:
+    """The LaTeX gold answers of a file, each against its neighbour and against itself rewritten."""
+    if which == DATA_SETS[0]:
+        with (folder / "imo_answerbench_v2.csv").open(newline="") as file:
+            golds = [row["Short Answer"].strip() for row in csv.DictReader(file)]
+    else:
+        golds = [json.loads(line)["gold"] for line in (folder / "answer_pairs.jsonl").read_text().splitlines()]
+    golds = [gold for gold in dict.fromkeys(golds) if re.search(r"[\\^(\[=<>]", gold)]
+    pairs = [(gold, rewritten(gold), True) for gold in golds]
+    pairs += [(gold, other, False) for gold, other in zip(golds, golds[1:] + golds[:1], strict=True)]
+    return [Answer(rf"So it is \boxed{{{answer.strip('$ ')}}}.", gold, right) for gold, answer, right in pairs]
+
+
+def clear_caches() -> None:
+    """Forget what an earlier way or round parsed and evaluated."""
+    for cached in gc.get_objects():
+        if isinstance(cached, functools._lru_cache_wrapper) and cached.__module__.startswith("gar."):
+            cached.cache_clear()
+
+
+def routes(answers: Sequence[Answer]) -> dict[str, Any]:
+    """How many answers workers grade, and the CPU seconds of one process for these and for the others."""
+    items = [(parse_response(answer.response, format="boxed").answer or "", answer.gold) for answer in answers]
+    exact = [item for item in items if grade_without_parser(*item)]
+    others = [item for item in items if item not in set(exact)]
+    seconds = []
+    for some in (exact, others):
+        clear_caches()
+        start = time.process_time()
+        for item in some:
+            grade_answer(*item)
+        seconds.append(time.process_time() - start)
+    return {"num_in_workers": len(others), "exact_seconds": seconds[0], "worker_seconds": seconds[1]}
 
 
 def by_math_verify(answers: Sequence[Answer]) -> list[bool]:
@@ -104,7 +159,7 @@ def by_math_verify(answers: Sequence[Answer]) -> list[bool]:
 def started_verifier(num_workers: int) -> Verifier:
     """A verifier with running workers."""
     verifier = Verifier(format="boxed", num_workers=num_workers, timeout_seconds=TIMEOUT_SECONDS)
-    verifier.verify([rf"\boxed{{\sqrt{{{k}}}}}" for k in range(2 * num_workers)], ["x"] * 2 * num_workers)
+    verifier.verify([rf"\boxed{{\sqrt{{{k + 3}}}}}" for k in range(2 * num_workers)], [r"\sqrt{2}"] * 2 * num_workers)
     return verifier
 
 
@@ -131,6 +186,7 @@ def time_of_math_verify(answers: Sequence[Answer]) -> tuple[Seconds, int]:
 
 def time_of_ours(answers: Sequence[Answer], num_workers: int, start: Seconds) -> tuple[Seconds, int]:
     """The same with new workers. Their start does not count."""
+    clear_caches()
     cpu = cpu_seconds()
     with started_verifier(num_workers) as verifier:
         wall = time.perf_counter()
@@ -140,13 +196,16 @@ def time_of_ours(answers: Sequence[Answer], num_workers: int, start: Seconds) ->
     return taken, sum(given.verified == answer.right for given, answer in zip(verdicts, answers, strict=True))
 
 
-def run(num_answers: int, rounds: int) -> dict[str, Any]:
+def run(num_answers: int, rounds: int, data: Path | None) -> dict[str, Any]:
     """All measurements, A B C A B C."""
     starts = {name: time_of_start(num_workers) for name, num_workers in NUM_WORKERS.items()}
     by_math_verify(draw_answers(SETS[1], 8))  # its imports and caches
-    sets = {which: draw_answers(which, num) for which, num in zip(SETS, (num_answers, num_answers // 4), strict=True)}
-    seconds: dict[str, dict[str, list[Seconds]]] = {which: {name: [] for name in WAYS} for which in SETS}
-    num_right = {which: dict.fromkeys(WAYS, 0) for which in SETS}
+    sizes = (num_answers, num_answers // 4, num_answers)
+    sets = {which: draw_answers(which, num) for which, num in zip(SETS, sizes, strict=True)}
+    if data is not None:
+        sets |= {which: read_answers(which, data) for which in DATA_SETS}
+    seconds: dict[str, dict[str, list[Seconds]]] = {which: {name: [] for name in WAYS} for which in sets}
+    num_right = {which: dict.fromkeys(WAYS, 0) for which in sets}
     with_endless: list[float] = []
     for number in range(rounds):
         for which, answers in sets.items():
@@ -168,9 +227,9 @@ def run(num_answers: int, rounds: int) -> dict[str, Any]:
             for which, by_name in seconds.items()
         },
         "right_verdicts": num_right,
+        "routes": {which: routes(answers) for which, answers in sets.items()},
         "with_endless_ratio": spread([a / b for a, b in zip(with_endless, alone, strict=True)]),
         "with_endless_seconds": spread(with_endless),
-        "endless_limit_seconds": math.ceil(NUM_ENDLESS / 2) * TIMEOUT_SECONDS,
         "added_by_endless_seconds": spread([a - b for a, b in zip(with_endless, alone, strict=True)]),
         "start_seconds": {name: asdict(start) for name, start in starts.items()},
         "machine": {**machine(), "load": os.getloadavg()[0]},
@@ -207,8 +266,8 @@ def _time_with_endless(verifier: Verifier, answers: Sequence[Answer], number: in
     seconds = time.perf_counter() - begin
     num_timeouts = sum(verdict.status is Status.TIMEOUT for verdict in verdicts)
     num_right = sum(verdict.verified == answer.right for verdict, answer in zip(verdicts, mixed, strict=True))
-    if (num_timeouts, num_right) != (NUM_ENDLESS, len(mixed)):
-        raise SystemExit(f"{num_timeouts} of {NUM_ENDLESS} ended by timeout, {num_right} of {len(mixed)} are right.")
+    if (num_timeouts, num_right) != (0, len(mixed)):
+        raise SystemExit(f"{num_timeouts} of {len(mixed)} ended by timeout, {num_right} are right.")
     return seconds
 
 
@@ -224,10 +283,14 @@ def print_result(result: dict[str, Any]) -> None:
             rows.append([f"{num} {which}", name, *cells, right])
     ratio, added, start = result["with_endless_ratio"], result["added_by_endless_seconds"], result["start_seconds"][TWO]
     notes = [
-        f"With {NUM_ENDLESS} endless answers among them ({SETS[0]}, 2 workers): {ratio['median']:.2f} times as long "
-        f"({ratio['min']:.2f} to {ratio['max']:.2f}), {added['median']:.1f} s more; their own limits are "
-        f"{result['endless_limit_seconds']:.0f} s.",
+        f"With {NUM_ENDLESS} towers of powers among them ({SETS[0]}, 2 workers): {ratio['median']:.2f} times as long "
+        f"({ratio['min']:.2f} to {ratio['max']:.2f}), {added['median']:.1f} s more.",
         f"Start of two workers: {start['cpu']:.1f} s of CPU time, {start['wall']:.1f} s by the clock.",
+    ]
+    notes += [
+        f"{which}: workers grade {route['num_in_workers']} answers. In one process these take "
+        f"{route['worker_seconds']:.2f} s and the others {route['exact_seconds']:.2f} s."
+        for which, route in result["routes"].items()
     ]
     headings = ["answers", "way", "CPU s", "faster", "wall s", "faster", "right"]
     print_rows("Grading, against math-verify in one process", headings, rows, notes)
@@ -237,12 +300,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--answers", type=int, default=2048)
     parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--data", type=Path, default=os.environ.get("GAR_TEST_DATA"), help="folder of the test data")
     parser.add_argument("--out", type=Path, default=Path("results/grading.json"))
     arguments = parser.parse_args()
     if arguments.answers < NUM_ENDLESS or arguments.rounds < 1:
         parser.error(f"--answers must be at least {NUM_ENDLESS} and --rounds at least 1")
     logging.getLogger("math_verify").setLevel(logging.ERROR)
-    result = run(arguments.answers, arguments.rounds)
+    result = run(arguments.answers, arguments.rounds, arguments.data and Path(arguments.data))
     print_result(result)
     write_json(arguments.out, result)
 

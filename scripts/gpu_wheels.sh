@@ -11,7 +11,7 @@ packages=(
     trl datasets dill multiprocess accelerate peft # training
     pydantic pydantic_core annotated-types typing-inspection typing_extensions tyro docstring_parser typeguard # settings
     ruamel.yaml filelock xxhash # files
-    math-verify latex2sympy2_extended antlr4-python3-runtime rapidfuzz # answers
+    mpmath rapidfuzz # answers and reports
     pytest pluggy iniconfig hypothesis sortedcontainers jaxtyping wadler_lindig # tests
     liger-kernel cut-cross-entropy # kernels to compare with
     'gguf>=0.19' # the model's file

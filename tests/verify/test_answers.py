@@ -20,12 +20,39 @@ def test_grade_exactly_refuses_hostile_answers_unread() -> None:
         assert (graded.status, detail in graded.detail) == (Status.UNPARSED, True), detail
 
 
-NO_FRACTIONS = ["1/0", r"\frac{1}{0}", "0.5", "1/2/3", r"\frac{1}{2}x", "1/2 or 3/4"]
+def test_grade_exactly_leaves_irrational_values_to_the_workers_alone() -> None:
+    rational = ["1/0", r"\frac{1}{0}", "0.5", "1/2/3", r"\frac{1}{2}x", "1/2 or 3/4", r"\frac{14}{4}", "(3, 4)", "x+1"]
+    assert all(isinstance(grade_exactly(answer, r"\frac{7}{2}"), Graded) for answer in rational)
+    assert all(isinstance(grade_exactly(answer, "x^2-1"), Graded) for answer in (*rational, "(x-1)(x+1)"))
+    assert not isinstance(grade_exactly(r"\sqrt{12}", r"2\sqrt{3}"), Graded)
 
 
-def test_grade_exactly_leaves_to_the_parser_what_it_does_not_read() -> None:
-    undecided = [(r"\frac{7}{2}", answer) for answer in NO_FRACTIONS]
-    assert [answer for gold, answer in undecided if isinstance(grade_exactly(answer, gold), Graded)] == []
+def test_grade_answer_of_deep_and_long_answers_ends_without_an_error() -> None:
+    parts = [
+        "x^",
+        "m/s",
+        "i^",
+        "1/",
+        "-",
+        "!",
+        "(",
+        "\\frac",
+        "\\sqrt",
+        "|",
+        "a(",
+        "],",
+        "\\cup",
+        "e^",
+        "9^9^",
+        "{",
+        "x,",
+        "a_",
+    ]
+    for part in parts:
+        for answer in (part * (2000 // len(part)), part * (900 // len(part)) + "7", "7" + part * (900 // len(part))):
+            for gold in ("7", "x^2+1", r"\sqrt{2}+x", r"\{1,2\}", "(0,1)", "Tuesday"):
+                assert grade_answer(answer, gold).status is not Status.OK
+            assert grade_answer("8", answer).status is not Status.OK
 
 
 def test_grade_answer_gold_that_cannot_be_parsed_is_an_error() -> None:

@@ -5,7 +5,8 @@ import time
 import pytest
 
 from gar.types import Tags
-from gar.verify.format import last_boxed, parse_response
+from gar.verify.boxes import last_boxed
+from gar.verify.format import parse_response
 
 GOOD = "<think> 3 + 4 = 7 </think> <answer> 7 </answer>"
 RELEASED = Tags(think_open="<|think|>", think_close="<|/think|>")

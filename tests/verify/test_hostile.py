@@ -48,7 +48,7 @@ HEDGES = [
     r"\infty",
     r"\frac{7}{0}",
 ]
-# Seconds to for ever in a parser, or more memory than there is.
+# Seconds to for ever, or more memory than there is, if they were worked out.
 ENDLESS = [
     "9^{9^{9^9}}",
     "((7!)!)!",
@@ -60,7 +60,7 @@ ENDLESS = [
     "(x+1)^{99999}",
     "\\frac{1}{" * 25 + "7" + "}" * 25,
 ]
-EVERY_OPERATION = r"7! + 7^7 + \binom{7}{3} + \prod_{i=1}^{7} i + \log_7{8} + x + 7 + 8"
+EVERY_OPERATION = r"7! + 7!! + 7^7 + \binom{7}{3} + \log_7{8} + \sqrt{7} + 7\cdot 8\cdot\frac{7}{8 \cdot 7} + x + 7 + 8"
 """A gold answer under which nothing counts as undone, so that all must be evaluated."""
 CHEAP = [
     "\\frac{1}{" * 1_000 + "7" + "}" * 1_000,
@@ -92,15 +92,14 @@ def boxed(answer: str) -> str:
     return rf"\boxed{{{answer}}}"
 
 
-def test_verify_no_hedge_passes_and_endless_answers_to_a_number_are_wrong_unevaluated(verifier: Verifier) -> None:
+def test_verify_no_hedge_passes_and_endless_answers_end(verifier: Verifier) -> None:
     # The last of several boxes is the answer, and 7/8 is a number.
     right = {"7": [], "8": [r"\boxed{7} \boxed{8}"], r"\frac{7}{8}": ["7/8"]}
     for gold, expected in right.items():
         verdicts = verifier.verify(list(map(boxed, HEDGES)), [gold] * len(HEDGES))
         assert [answer for answer, verdict in zip(HEDGES, verdicts, strict=True) if verdict.verified] == expected
-    verdicts = verifier.verify(list(map(boxed, ENDLESS[:7])), ["7"] * 7)
-    ended = {(verdict.status, verdict.detail.partition(":")[0]) for verdict in verdicts}
-    assert ended == {(Status.WRONG, "arithmetic left undone")}
+    verdicts = verifier.verify(list(map(boxed, ENDLESS)) * 2, ["7"] * len(ENDLESS) + [EVERY_OPERATION] * len(ENDLESS))
+    assert {verdict.status for verdict in verdicts} <= {Status.WRONG, Status.UNPARSED}
 
 
 MANY = """
@@ -140,7 +139,7 @@ def test_verify_many_hostile_answers_at_once(num: int, num_endless: int, limit: 
     by_answer = dict(zip(given, statuses, strict=False))
     assert {answer: by_answer[answer] for answer in ordinary} == ordinary
     assert {answer for answer in given if by_answer[answer] == Status.OK} <= ordinary.keys()
-    assert sum(by_answer[answer] == Status.TIMEOUT for answer in endless) >= num_endless // 2
+    assert {by_answer[answer] for answer in endless} <= {Status.WRONG, Status.UNPARSED}
     assert {*statuses[len(given) :]} == {Status.UNPARSED}
     assert seconds < num_endless * limit + 300.0  # each one's own limit, and room for a busy machine
     assert peak < memory_bytes + 128 * 1024**2  # a worker's own, and what it shares with the keeper it is forked from

@@ -17,11 +17,10 @@ from gar.data.traps import find_traps
 from gar.errors import DataError
 from gar.settings import DEFAULT_SOURCE, SourceSettings
 from gar.types import Problem, Status
-from gar.verify import Verifier, parse_response
+from gar.verify import Verifier, grade_without_parser, parse_response
 from gar.verify.boxes import boxed_contents
 from gar.verify.format import DEFAULT_TAGS
 from gar.verify.grades import Graded
-from gar.verify.verifier import grade_without_parser
 
 _BATCH = 512
 _grade = lru_cache(1024)(grade_without_parser)  # many answers are small numbers

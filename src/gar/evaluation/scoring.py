@@ -84,7 +84,7 @@ def _numbers(result: SetResult, votes: Sequence[Sequence[int]]) -> dict[str, Any
 def equal_answers(verifier: Verifier, answers: Sequence[Sequence[str]]) -> list[dict[str, str]]:
     """For each problem, every answer with the first answer of equal value. Timeouts count as different.
 
-    math-verify's equality need not be transitive. An answer joins the first class with an equal first answer.
+    Equality of answers need not be transitive. An answer joins the first class with an equal first answer.
     """
     waiting = [list(dict.fromkeys(group)) for group in answers]
     classes: list[dict[str, str]] = [{} for _ in answers]

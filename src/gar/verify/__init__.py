@@ -6,9 +6,10 @@ from gar.lazy import lazy_names
 
 if TYPE_CHECKING:
     from gar.verify.answers import grade_answer
-    from gar.verify.format import ParsedResponse, ResponseFormat, answer_line, last_boxed, parse_response
+    from gar.verify.boxes import last_boxed
+    from gar.verify.format import ParsedResponse, ResponseFormat, answer_line, parse_response
     from gar.verify.grades import Graded
-    from gar.verify.verifier import Verifier
+    from gar.verify.verifier import Verifier, grade_without_parser
     from gar.verify.workers import WorkerError
 else:
     __getattr__, __dir__ = lazy_names(__name__)
@@ -21,6 +22,7 @@ __all__ = [
     "WorkerError",
     "answer_line",
     "grade_answer",
+    "grade_without_parser",
     "last_boxed",
     "parse_response",
 ]

@@ -1,8 +1,9 @@
 r"""Compare an answer with the gold answer. Pure functions without a time limit. `workers.py` sets one.
 
-Plain numbers are compared exactly, in microseconds. Everything else goes to math-verify's grammar and SymPy, which can
-take seconds, gigabytes, or forever. An answer must be worked out: `3+15` is not 18, and `\sqrt{12}` is `2\sqrt{3}`
-unless the prompt holds it.
+An answer is brought into one notation, words are peeled off its ends, and what is left is parsed as a whole and
+compared by the gold answer's type. Rational values are compared exactly, in well under a millisecond. Irrational ones
+take mpmath, which only worker processes use. An answer must be worked out: `3+15` is not 18, and `\sqrt{12}` is
+`2\sqrt{3}` unless the prompt holds it.
 """
 
 import contextlib
@@ -11,14 +12,16 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from itertools import accumulate
-from typing import TYPE_CHECKING
 
-from gar.verify.choices import chosen_letters, is_choice
+from gar.types import Status
+from gar.verify.choices import choice_text, chosen_letters, is_choice
+from gar.verify.evaluate import IrrationalError, UndefinedError, has, letters_in
 from gar.verify.format import MAX_ANSWER_CHARS
 from gar.verify.grades import Graded, error_text, failed, right_if, unparsed, wrong
-from gar.verify.latex import plain_latex
-from gar.verify.notations import compare_notations
-from gar.verify.numbers import equal_values, is_undone_arithmetic, plain_number, ratio
+from gar.verify.grammar import Node, NotRead, parse
+from gar.verify.latex import plain_latex, rewrites
+from gar.verify.notations import compare_notations, compare_words
+from gar.verify.numbers import equal_values, plain_number
 from gar.verify.quantities import (
     Quantity,
     Unread,
@@ -30,21 +33,18 @@ from gar.verify.quantities import (
     words_in,
 )
 from gar.verify.sentences import read_answer
-from gar.verify.words import DOUBTS, NEVER
+from gar.verify.undone import is_copy, number, undone
+from gar.verify.values import TypedComparison, recased, stated_value
+from gar.verify.words import NEVER
 
-if TYPE_CHECKING:
-    from gar.verify.expressions import Parsed
+MAX_NESTING = 30
+WARM_UP = ((r"\sqrt{12}+\pi", r"2\sqrt{3}"),)
+"""Answers and gold answers that make mpmath import and cache what ordinary ones need."""
 
-MAX_NESTING = 30  # math-verify needs a second for 100 fractions in one another
-WARM_UP = (
-    (r"\frac{1}{2}", "0.5"),
-    ("x(x+3)-2", "x^2+3x-2"),
-    ("(3, 4)", "(4, 3)"),
-    (r"\sqrt{12}+\pi", r"2\sqrt{3}"),
-    (r"(-\infty, 0]", r"(-\infty, 1)"),
-)
-"""Answers and gold answers that make SymPy import and cache what ordinary ones need: 1.5 seconds of work."""
-
+_REWRITES = rewrites("grammar")
+_WHOLE = rewrites("whole", re.IGNORECASE)
+_INEQUALITY = re.compile(r"[<>]|\\[lg]e(?![a-z])")
+_OR = re.compile(r"\\(?:cup|lor|vee)(?![a-z])")
 _DIGITS = re.compile("-?[0-9]+(?:[,.][0-9]+)*")
 # Not between letters or digits, nor after a comma that could then stand in a number.
 _IDLE_SPACE = re.compile(r"(?<![0-9A-Za-z,]) +| +(?![0-9A-Za-z])|(?<=,) +(?![0-9])")
@@ -52,7 +52,6 @@ _ELLIPSIS = re.compile(r"(?:\\[lcd]?dots[a-z]?(?![A-Za-z])|\.\.\.|\u2026) *,? *"
 _THOUSANDS = re.compile(r"(?<![0-9,.])[0-9]{1,3}(?:,[0-9]{3})+(?![0-9,])")
 _PERCENT = re.compile(r"%|\bper ?cent|\brate\b", re.IGNORECASE)
 _CLOCK = re.compile(r"\b0?([0-9]{1,2})(?::00|(:[0-9]{2}))? *([ap])\.? ?m\b\.?", re.IGNORECASE)
-_CHANGING = DOUBTS | {"or", "about", "approximately"}  # beside a gold answer in words
 
 
 def grade_answer(answer: str, gold: str, prompt: str = "") -> Graded:
@@ -66,7 +65,7 @@ def grade_answer(answer: str, gold: str, prompt: str = "") -> Graded:
     * Exact values must be equal. A decimal may differ from a gold answer that is not an integer by 2e-6 relative.
     * A hedge (`about 18`), a denial (`not 18`), or more values than the gold answer has (`3 or 7` for 3) is UNPARSED.
       For a gold answer of several values `3 or 7` is the set {3, 7}.
-    * The rest is math-verify's judgment of the whole answer.
+    * The rest of an answer must be an expression as a whole. It is compared by the gold answer's type.
 
     Args:
         answer: The final answer, from `parse_response`.
@@ -78,7 +77,7 @@ def grade_answer(answer: str, gold: str, prompt: str = "") -> Graded:
         where the gold answer cannot be parsed or the comparison failed, with the error's kind and text.
     """
     read = grade_exactly(answer, gold, prompt)
-    return read if isinstance(read, Graded) else _grade_expression(read, read_gold(gold), prompt)
+    return read if isinstance(read, Graded) else _grade_expression(read, read_gold(gold), prompt, exact=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,12 +89,13 @@ class Gold(Quantity):
     words: list[str]
     letters: bool
     number: Fraction | None
+    tree: Node | None
 
 
-@lru_cache(maxsize=256)  # the responses of a group share a gold answer
+@lru_cache(maxsize=4096)  # the responses of a group share a gold answer, and steps repeat it
 def read_gold(gold: str) -> Gold:
     """What a gold answer consists of."""
-    text = _tidy(gold)
+    text = _in_symbols(_tidy(gold))
     quantity, words = Quantity(text), [word.lower() for word in _prose_words(text)]
     letters = _has_letters(text)
     kinds = () if _DIGITS.fullmatch(text) else dict.fromkeys((False, letters))
@@ -110,12 +110,27 @@ def read_gold(gold: str) -> Gold:
         value=quantity.value,
         unit=quantity.unit,
         percent=quantity.percent,
+        name=quantity.name,
         text=text,
         choice=is_choice(text),
         words=words,
         letters=_has_letters(quantity.value),
         number=plain_number(quantity.value),
+        tree=_tree(quantity.value.replace(",", "") if plain_number(quantity.value) else quantity.value),
     )
+
+
+def _tree(text: str) -> Node | None:
+    with contextlib.suppress(NotRead):
+        return parse(_in_grammar(text))
+    return None
+
+
+def _in_grammar(text: str) -> str:
+    """A text without notations that the grammar does not have."""
+    for pattern, spelling in _REWRITES:
+        text = pattern.sub(spelling, text)
+    return _OR.sub(" or ", text) if _INEQUALITY.search(text) else text
 
 
 def grade_exactly(answer: str, gold: str, prompt: str = "") -> Graded | Quantity:
@@ -129,7 +144,7 @@ def grade_exactly(answer: str, gold: str, prompt: str = "") -> Graded | Quantity
         return unparsed(f"brackets nested {depth} deep, more than {MAX_NESTING}")
     read = read_gold(gold)
     bare = not (read.unit or read.percent or read.choice) and plain_number(answer) is not None
-    if bare and (graded := _grade_number(Quantity(answer), read, prompt)):
+    if bare and (graded := _grade_number(Quantity(answer), read)):
         return graded  # most answers
     answer = _tidy(answer)
     if not answer:
@@ -139,27 +154,39 @@ def grade_exactly(answer: str, gold: str, prompt: str = "") -> Graded | Quantity
     if read.choice:
         letters = chosen_letters(answer, prompt)
         if len(letters) == 1:
-            return right_if(letters == chosen_letters(read.text, read.text))
+            texts = choice_text(answer), choice_text(read.text)
+            other = all(texts) and grade_answer(*texts).status is Status.WRONG  # (B) 3/4 is not (B) 4/4
+            return right_if(letters == chosen_letters(read.text, read.text) and not other)
         return unparsed(f"names several choices: {', '.join(letters)}" if letters else "names no choice")
-    special = compare_notations(without_lead(answer), read.value)
-    return special or _read_value(answer, read, prompt)
+    answer = _in_symbols(answer)
+    special = compare_notations(answer, read.value)
+    read_answer = special or _read_value(answer, read, prompt)
+    if isinstance(read_answer, Graded):
+        return read_answer
+    try:
+        return _grade_expression(read_answer, read, prompt, exact=True)
+    except IrrationalError:
+        return read_answer
+    except Exception as error:  # this runs in the training process, on text that nobody checked
+        return failed(error_text(error))
 
 
 def _read_value(answer: str, gold: Gold, prompt: str) -> Graded | Quantity:
     """The verdict on the value that an answer states, or why it states none, or the value."""
     if gold.words:
-        text = without_lead(answer)
-        return right_if(True) if text.casefold().split() == gold.text.casefold().split() else Quantity(text)
+        return compare_words(answer, gold.text)
     try:
         quantity = _quantity(answer, gold, prompt)
     except Unread as error:
         return unparsed(str(error))
+    if quantity.name and gold.name and quantity.name.lower() != gold.name.lower():
+        return wrong("another name than the gold answer has")
     foreign = quantity.unit and quantity.unit != gold.unit and (gold.unit or gold.percent)
     if foreign or (quantity.percent and gold.unit):
         return wrong("another unit than the gold answer has")
     if _same_notation(quantity.value) == _same_notation(gold.value) and quantity.percent == gold.percent:
         return right_if(True)
-    return _grade_number(quantity, gold, prompt) or quantity
+    return _grade_number(quantity, gold) or quantity
 
 
 def _quantity(answer: str, gold: Gold, prompt: str) -> Quantity:
@@ -183,21 +210,13 @@ def _nouns(prompt: str) -> frozenset[str]:
     return frozenset(re.findall("[a-z]{3,}", prompt.lower())) - NEVER
 
 
-def _grade_number(answer: Quantity, gold: Gold, prompt: str) -> Graded | None:
-    """The verdict where the gold answer is an integer, a decimal or a fraction, and the answer one too."""
-    number = plain_number(answer.value.removesuffix("/1"))
+def _grade_number(answer: Quantity, gold: Gold) -> Graded | None:
+    """The verdict where both are integers or decimals. None otherwise."""
+    number = plain_number(answer.value)
     if number is not None and gold.number is not None:
         percent, decimal = (answer.percent, gold.percent), "." in answer.value + gold.value
         return right_if(equal_values(number, gold.number, percent, decimal=decimal))
-    fraction, exact = ratio(answer.value), ratio(gold.value)
-    integer = gold.number is not None and gold.number.denominator == 1
-    if exact is None and (gold.percent or not integer):
-        exact = gold.number
-    if fraction is not None and exact is not None and not answer.percent:
-        right = fraction == exact / (100 if gold.percent else 1)
-        reduced = re.findall("[0-9]+", answer.value) == [str(abs(fraction.numerator)), str(fraction.denominator)]
-        return None if right and prompt and not reduced else right_if(right)
-    return wrong("arithmetic left undone") if integer and is_undone_arithmetic(answer.value) else None
+    return None
 
 
 def _tidy(text: str) -> str:
@@ -206,56 +225,57 @@ def _tidy(text: str) -> str:
     text = without_mark_at_end(without_marks(text))
     if text.startswith("{") and text.endswith("}") and "{" not in text[1:-1]:
         text = text[1:-1].strip()
-    if text.startswith("]") and text.endswith("["):  # an open interval, as in French
-        text = f"({text[1:-1]})"
-    return without_mark_at_end(text)
+    text = without_mark_at_end(text)
+    return text
+
+
+def _in_symbols(text: str) -> str:
+    """A set in words as LaTeX: `no solutions`, `all real numbers except 2`. Another text without its introduction."""
+    text = without_lead(text)
+    found = ((pattern.fullmatch(text), spelling) for pattern, spelling in _WHOLE)
+    return next((match.expand(spelling) for match, spelling in found if match), text)
 
 
 def _same_notation(text: str) -> str:
     return _IDLE_SPACE.sub("", text)
 
 
-def _grade_expression(quantity: Quantity, gold: Gold, prompt: str) -> Graded:
-    from gar.verify.expressions import parse  # imports SymPy: only where it is needed
-
-    words = {word[0].lower() for word in words_in(quantity.value)}
-    if gold.words and (changing := _CHANGING & words - {*gold.words}):
-        return unparsed(f"the answer does not state one value: {min(changing)!r}")
+def _grade_expression(quantity: Quantity, gold: Gold, prompt: str, *, exact: bool) -> Graded:
+    """The verdict of the grammar. `IrrationalError` if it takes more than exact arithmetic, and `exact` forbids it."""
     if bool(_ELLIPSIS.search(quantity.value)) != bool(_ELLIPSIS.search(gold.value)):
         return unparsed("what an ellipsis leaves out cannot be compared")
-    parsed, gold_parsed = parse(quantity.value), parse(gold.value)
-    same = parsed.text and parsed.text.casefold() == gold_parsed.text.casefold()
-    if same and quantity.percent == gold.percent:
-        return right_if(True)
-    if gold_parsed.value is None:
+    if gold.tree is None:
         return failed(f"the gold answer {gold.text!r} cannot be parsed")
-    if gold.words and gold.words != [word.lower() for word in _prose_words(quantity.value)]:
-        return wrong()  # the parser would multiply the letters of words, in any order
-    if parsed.value is None:
-        return unparsed("not a mathematical expression")
-    return _grade_parsed(parsed, gold_parsed, prompt, (quantity.percent, gold.percent))
-
-
-def _grade_parsed(parsed: "Parsed", gold: "Parsed", prompt: str, percent: tuple[bool, bool]) -> Graded:
-    from gar.verify.copies import is_copy
-    from gar.verify.expressions import equal, lists_values
-    from gar.verify.shapes import undone
-
-    if not gold.value.free_symbols and not re.search("[0-9]", parsed.text) and parsed.value.free_symbols:
+    try:
+        tree = recased(parse(_in_grammar(quantity.value)), gold.tree)
+    except NotRead as error:
+        return unparsed(f"not a mathematical expression: {error}")
+    percent = (quantity.percent, gold.percent)
+    if not letters_in(gold.tree) and letters_in(tree) and not re.search("[0-9]", quantity.value):
         return unparsed("the gold answer is numeric, and the answer holds no number")
-    if re.match(r"\[(?!\\begin)[^,]*\Z", parsed.text) and not gold.text.startswith("["):
-        return unparsed("square brackets around one value")
-    if lists_values(parsed, gold):
-        return unparsed("the answer lists several values, and the gold answer is one")
-    if left := undone(parsed.shape, gold.shape):
+    if left := undone(tree, gold.tree):
         return wrong(f"arithmetic left undone: {', '.join(sorted(left))}")
     try:
-        right = equal(parsed, gold, percent)
-    except Exception as error:
-        return failed(error_text(error))
-    if right and _same_notation(parsed.text) != _same_notation(gold.text) and is_copy(parsed, gold, prompt):
+        right = _is_right(tree, gold.tree, percent, exact)
+    except NotRead as error:
+        return unparsed(str(error))
+    except UndefinedError:
+        right = False
+    if (
+        right
+        and _same_notation(quantity.value) != _same_notation(gold.value)
+        and is_copy(tree, gold.tree, prompt, gold_text=gold.text)
+    ):
         return wrong("an expression copied from the prompt")
     return right_if(right)
+
+
+def _is_right(tree: Node, gold: Node, percent: tuple[bool, bool], exact: bool) -> bool:
+    values = number(stated_value(tree)), number(stated_value(gold, by_name=True))
+    if None not in values:
+        decimal = has(tree, "decimal") or has(gold, "decimal")
+        return equal_values(*values, percent, decimal=decimal)  # pyright: ignore[reportArgumentType]
+    return percent[0] == percent[1] and TypedComparison(exact).same(tree, gold)
 
 
 def _has_letters(text: str) -> bool:

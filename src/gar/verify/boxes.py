@@ -26,6 +26,15 @@ _TAKEN_BACK = re.compile(
 # The words that touch a box, across marks of formulas.
 _WORDS_BEFORE = re.compile(r"[A-Za-z' ]*[^\w.,;:!?]*\Z")
 _WORDS_AFTER = re.compile(r"(?:\\(?:text|mathrm|mbox|textbf)\s*\{|\\[^A-Za-z]|[\s$}*])*[A-Za-z' ]*")
+# Signs that touch a box and change its value or make it a part of a formula.
+_SIGN_BEFORE = re.compile(
+    r"(?:[-+*/^_<>~≠≈]|\\(?:n(?:e|eq|ot(?:in)?)|[lg](?:e|eq|t)(?:q|slant)?|approx|sim|pm|mp|cdot|times|div)(?![A-Za-z])"
+    r"|(?<=[ $])(?:or|nor|and))[\s$({\[]*\Z|[0-9]\Z"
+)
+_BULLET = re.compile(r"(?:\A|\n)[ \t]*(?:[-*+>]|---+) +(?:\$+|\\[(\[]|\*\*)\s*\Z")
+_SIGN_AFTER = re.compile(
+    r"[\s$)}\]]*(?:[*/^_+!]|\\(?:ne|neq|cdot|times|div|pm|frac|sqrt)(?![A-Za-z])|- ?[0-9]|or\b|[0-9])"
+)
 SENTENCE_MARK = re.compile("[.!?\\n。！]")
 _CLAUSE_END = re.compile("[.,:;!?\n]")
 _TOUCHING = NEVER - WORDS["beside_a_box"]
@@ -129,6 +138,7 @@ def _in_context(text: str, box: Box) -> str:
     doubts = (DOUBTS | {"no"}).intersection(words_before[-3:] + words_after[:3])
     changes = _TOUCHING.intersection(words_before[-1:] + words_after[:1])
     announces, phrase, _ = before.lower().rpartition("answer")
-    if doubts or changes or (phrase and is_open(announces)):
+    signs = _SIGN_BEFORE.search(_BULLET.sub("", before)) or _SIGN_AFTER.match(after)
+    if doubts or changes or signs or (phrase and is_open(announces)):
         return f"{SENTENCE_MARK.split(before)[-1]}{text[box[0] : box[3]]}{SENTENCE_MARK.split(after)[0]}".strip()
     return text[box[1] : box[2]].strip()

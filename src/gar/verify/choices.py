@@ -68,5 +68,12 @@ def chosen_letters(answer: str, prompt: str = "") -> str:
     return "".join(sorted(mentioned))
 
 
+def choice_text(answer: str) -> str:
+    """What follows the letter of a choice: `12 km` in `(C) 12 km`. Empty without a label."""
+    text = " ".join(without_marks(plain_latex(answer)).split())
+    label = _LABEL.match(text)
+    return text[label.end() :] if label else ""
+
+
 def _mentions(text: str) -> set[str]:
     return {mention.strip("([").upper() for mention in _MENTION.findall(text)}

@@ -21,7 +21,6 @@ from gar.verify.boxes import (
     boxed_answer,
     is_open,
     is_taken_back,
-    last_boxed,
 )
 from gar.verify.markers import last_tagged, outside_thinking
 from gar.verify.quantities import without_mark_at_end, without_marks
@@ -37,8 +36,9 @@ _ADJECTIVES = r"(?:(?:the|my|our|final|correct|right|best|overall|numerical|answ
 _NOUN = r"(?:answers?|respuesta(?: final| correcta)?|antwort|réponse|risposta|resposta|ответ)"
 # A line that begins with the name of an answer, in any heading, list or bold, and may hold nothing else.
 _LINE = re.compile(
-    rf"^(?:#{{4}}(?!#)|(?:[^\w\n\\$(]|_)*(?:A:|{_ADJECTIVES}(?:{_NOUN}|(?:option|choice)(?= *\**[:=]))"
-    r"[*_ ]*(?:\([^)\n]*\))?[*_ ]*(?:[:=→⇒]|\bis\b:?|[*_ ]*$)))",
+    rf"^(?:#{{4}}(?!#)|#{{2,3}}(?= *-?\$?[0-9][0-9,.]*\s*\Z)"
+    rf"|(?:[^\w\n\\$(]|_)*(?:A:|{_ADJECTIVES}(?:{_NOUN}|(?:option|choice)(?= *\**[:=]))"
+    r"[*_ ]*(?:\([^)\n]*\))?[*_ ]*(?:[:=→⇒|]|\bis\b:?|[*_ ]*$)))",
     re.IGNORECASE | re.MULTILINE,
 )
 # The same within a sentence, from the name on. "12 answers = 48 points" and "2 points/answer = 48 points" are none.
@@ -47,12 +47,13 @@ _IN_SENTENCE = re.compile(
     r"(?:(?:is|was|will be|would be|should be|must be|comes to|equals|es|ist|lautet|est|è|é)\b"
     r"(?: (?:option|choice)(?= *\**\(?[A-J]\b))?|[:=→])"
     r"|(?:答案|答え|정답)(?:应该|就)?(?:是|为|选|：|:|は|은|는)|故选[:：]?"
-    r"""|["'](?:final_)?answer["'] *:""",
+    r"""|["'](?:final_)?answer["'] *:|####(?!#)""",
     re.IGNORECASE,
 )
 # Found faster than the two: what they hold, in lower case.
 _NAME = re.compile(
-    "[\"'](?:final_)?answer[\"']|answer|####|a:|option|choice|respuesta|antwort|réponse|risposta|resposta|ответ|答案|答え|정답|故选"
+    "[\"'](?:final_)?answer[\"']|answer|###|## |a:|option|choice|respuesta|antwort|réponse|risposta|resposta|ответ"
+    "|答案|答え|정답|故选"
 )
 _JSON_VALUE = re.compile(r"""(?P<quote>["'])(?P<text>.*?)(?<!\\)(?P=quote)|(?P<bare>\[[^]]*\]|[^,}\n]*)""")
 _POLITE_START = r"(?i:[^\w\n]*(?:" + "|".join(map(re.escape, DATA["polite"]["starts"])) + r")\b)"
@@ -109,7 +110,8 @@ def parse_response(
     reason = ""
     if format == "think-answer":
         answer = last_tagged(outside, tags, known=False)
-        answer = answer and (last_boxed(answer) or answer)
+        box = boxed_answer(answer, box_lists(answer)) if answer else None
+        answer = box[0] if box else answer
         reason = _think_answer_fault(text, tags, prefilled_think=prefilled_think)
     elif format == "boxed":
         answer, _ = boxed_answer(outside, box_lists(outside)) or (None, 0)
@@ -166,6 +168,7 @@ def _announced(text: str, since: int) -> tuple[str, int] | None:
         else:
             stop = _end_of_announcement(text, start)
             answer = without_mark_at_end(text[start:stop].strip(), spoken=match[0].rstrip()[-1:].isalpha())
+        answer = answer.rstrip(" |") if match[0].endswith("|") else answer  # the last cell of a row
         if not _LETTER.search(answer):
             continue
         near = text[max(0, match.start() - 500, text.rfind("\n", 0, match.start()) + 1) : match.start()]

@@ -8,7 +8,6 @@ the pool's process ends, for whatever reason, its keepers kill their workers, ev
 
 import contextlib
 import gc
-import logging
 import os
 import pickle
 import resource
@@ -26,7 +25,7 @@ from gar.interrupts import end_with_parent
 from gar.types import Status
 from gar.verify.grades import Graded, error_text
 
-START_SECONDS = 60.0  # time to import math-verify, or the module of a user's grader, on a busy machine
+START_SECONDS = 60.0  # time to import the module of a user's grader, on a busy machine
 _FROM_OUTSIDE = {signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT}
 _OBJECTS_PER_COLLECTION = 50_000
 """A parser makes thousands of objects per answer. Python's default of 700 costs a sixth of the grading time."""
@@ -71,7 +70,6 @@ def main(*control_fds: int) -> None:
     reason why no worker starts, as text.
     """
     os.dup2(2, 1)  # what a grader prints does not belong in the program's output
-    logging.getLogger("math_verify").setLevel(logging.ERROR)  # it warns that its own time limits are off
     controls = [Connection(fd) for fd in control_fds]
     pool = os.getppid()
     try:
@@ -232,7 +230,7 @@ def _loaded(function: bytes) -> Callable[..., Graded]:
 
 
 def _called(function: Callable[..., Graded], item: tuple[str, ...]) -> Graded:
-    # BaseException: math-verify's TimeoutException is one, and so is SystemExit in a user's grader.
+    # BaseException: SystemExit in a user's grader is one.
     try:
         return function(*item)
     except BaseException as error:

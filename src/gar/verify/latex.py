@@ -12,12 +12,12 @@ _NOTATIONS = DATA["notations"]
 _PARTS = {name: _NOTATIONS[name] for name in ("nested", "bare", "fonts", "styles")}
 
 
-def rewrites(name: str) -> tuple[tuple[re.Pattern[str], str], ...]:
+def rewrites(name: str, flags: int = 0) -> tuple[tuple[re.Pattern[str], str], ...]:
     """A list of patterns and spellings from `words.toml`, in order. `<nested>` in a pattern is another entry."""
     patterns = (
         (re.sub("<([a-z]+)>", lambda part: _PARTS.get(part[1], part[0]), rule[0]), rule[1]) for rule in _NOTATIONS[name]
     )
-    return tuple((re.compile(pattern), spelling) for pattern, spelling in patterns)
+    return tuple((re.compile(pattern, flags), spelling) for pattern, spelling in patterns)
 
 
 _SYMBOLS = str.maketrans(_NOTATIONS["symbols"])
@@ -51,7 +51,9 @@ def plain_latex(text: str) -> str:
 def _without_font(match: re.Match[str]) -> str:
     """What is in a font. Words keep a space on both sides, so that they never run into a formula."""
     inner = match[1] if match[1] is not None else match[2]
-    return f" {inner} " if re.search(r"[A-Za-z]{2}|[A-Za-z] *[/^]", inner) or inner != inner.strip() else inner
+    if re.search(r"[A-Za-z]{2}|[A-Za-z] *[/^]", inner) or inner != inner.strip():
+        return f" {inner} "
+    return f" {inner}" if inner.isalpha() else inner  # else `\\pi\\mathrm{i}` would be one command
 
 
 def _fraction(match: re.Match[str]) -> str:

@@ -15,15 +15,6 @@ NUMBER = re.compile(
     r"(?:[eE](?P<e>[-+]?[0-9]{1,4})(?![0-9A-Za-z.])"
     r"| *(?:\\times|\\cdot|[×*⋅·]) *10 *\^ *(?:\{ *(?P<power>[-+]?[0-9]{1,4}) *\}|(?P<digit>[0-9])(?![0-9])))?"
 )
-# -3/4  \frac{-3}{4}  \dfrac{3}{4}  3 1/2  3\frac{1}{2}
-_FRACTION = re.compile(
-    r"(?P<sign>-?)(?:(?:(?P<count>[0-9]+) +)?(?P<over>[0-9]+)/(?P<under>[0-9]+)"
-    r"|(?P<whole>[0-9]+)? *\\[dtc]?frac *\{(?P<top>-?[0-9]+)\} *\{(?P<bottom>-?[0-9]+)\})"
-)
-_SPACING = r"(?:\s|\\[ ,;:!]|~|\\quad)"
-_OPERATOR = r"(?:[-+*/:×÷·⋅]|\\times|\\cdot|\\div)"
-_ARITHMETIC = re.compile(rf"(?:[0-9.()]|{_SPACING}|{_OPERATOR})+")
-_UNDONE = re.compile(rf"[0-9)](?:{_SPACING}*{_OPERATOR}.*[0-9]|{_SPACING}+[0-9]|{_SPACING}*\()")
 
 
 def plain_number(text: str) -> Fraction | None:
@@ -34,19 +25,6 @@ def plain_number(text: str) -> Fraction | None:
         return Fraction(int(text))
     match = NUMBER.fullmatch(text)
     return None if match is None else _value(match)
-
-
-def ratio(text: str) -> Fraction | None:
-    """The exact value of a fraction of two integers or a mixed number. None for anything else, or a denominator 0."""
-    match = _FRACTION.fullmatch(text)
-    if match is None:
-        return None
-    over, under = int(match["over"] or match["top"]), int(match["under"] or match["bottom"])
-    count = match["count"] or match["whole"]
-    if not under or (count and not 0 < over < under):
-        return None
-    value = int(count or 0) + Fraction(over, under)
-    return -value if match["sign"] else value
 
 
 def equal_rationals(answer: Fraction, gold: Fraction, *, decimal: bool) -> bool:
@@ -69,11 +47,6 @@ def equal_values(answer: Fraction, gold: Fraction, percent: tuple[bool, bool], *
         return True
     same = percent == (False, True) or (percent == (True, False) and abs(gold) >= 1)
     return same and equal_rationals(answer, gold, decimal=decimal)
-
-
-def is_undone_arithmetic(text: str) -> bool:
-    """Whether a text consists of digits and operators, with an operation between two numbers."""
-    return bool(_ARITHMETIC.fullmatch(text) and _UNDONE.search(text))
 
 
 def _value(match: re.Match[str]) -> Fraction | None:

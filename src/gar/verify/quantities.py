@@ -10,20 +10,22 @@ from dataclasses import dataclass, field
 from gar.verify.words import DATA, DOUBTS, NEVER, NUMBER_WORDS, SCALES, WORDS, Unit, read_unit, unit_named
 
 _MATH = re.compile(r"\$\$([^$]+)\$\$|\$([^$]+)\$(?![0-9])|\\\((.+?)\\\)|\\\[(.+?)\\\]", re.DOTALL)
+_POWER = re.compile(r"(?<=[0-9A-Za-z)\]}])\*\*(?=[-+0-9A-Za-z(\\{])")  # of Python, tight on both sides: bold is not
 _MARKS = re.compile(r"\*\*|`|</?(?:b|strong)>")
 _BOX = re.compile(r"\\boxed *\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}")
 _WORD = re.compile(
     r"(?<![\\A-Za-z_])(?<!\\begin\{)(?<!\\end\{)(?:[A-Za-z]{2,}(?:[-'][A-Za-z]+)*(?![A-Za-z])|(?<= )a(?= [a-z]{2}))"
 )
-_CONTENT = re.compile(r"[0-9]|\\(?!cdot|times|circ|begin|end)[A-Za-z]|(?<=[$€£¥])[a-z]")
-_BEFORE_VALUE = re.compile(r"\A(?:[\s,;:!\"'*)\]]|\.(?![0-9])|-(?= ))*")
-_AFTER_VALUE = " \t,;:\"'*(/"
+CONTENT = re.compile(r"[0-9]|\\(?!cdot|times|circ|begin|end)[A-Za-z]|(?<=[$€£¥])[a-z]")
+AFTER_VALUE = ' \t,;:*(/"'
+_QUOTED = re.compile(r"\A *(['\"])(.*)\1\Z", re.DOTALL)
 _UNIT_PLACE = re.compile(r"(?<=[0-9}!).])(?P<gap> *)(?=[msghLlKNJWVA](?![A-Za-z])|\^\\circ|\\?%(?!%))")  # 10 m/s
+_ANGLE_OF = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)")
 _CURRENCY = re.compile(
     r"(?:.*[^<>!=]= *)?(?P<sign>[-+]? *)(?:US *)?\\?(?P<currency>[$€£¥]) *(?P<late>[-+]?)(?=[0-9.\\])"
 )
 _LETTER = re.compile(r"(?<![\\A-Za-z0-9])[A-Za-z](?![A-Za-z])|(?<=[0-9])[A-DF-Za-df-z]")  # a variable
-_MATHS_SIGN = re.compile(r"\.\.|[=<>?~+*^_/|0-9]|\\[a-zA-Z]")
+_MATHS_SIGN = re.compile(r"(?<![A-Za-z'])[b-zB-Z](?![A-Za-z'])|\.\.|[=<>?~+*^_/|0-9]|\\[a-zA-Z]")
 _LEAD = re.compile(
     r"(?:(?:so|thus|hence|therefore|then|finally)\b,? *|\\therefore *)*(?:"
     r"(?:(?:(?:the|my|our|its|a|this|that) )?(?:(?:final|correct|right|exact|numerical|required|desired|combined) )*"
@@ -34,8 +36,9 @@ _LEAD = re.compile(
     re.IGNORECASE,
 )
 _EXCLAMATION = re.compile(r"(?<=[0-9])(\**)!+(\**)\Z")
-_RUN_TOGETHER = re.compile("[0-9] +[0-9]+-[A-Za-z]|^[^'\"]*[0-9]'")  # 12 200-page books, 7'
 _TWICE = re.compile(r"([0-9][0-9,]*) *\(([^()]*)\)")  # 90 (ninety)
+_NAME = re.compile(r"((?:[A-Z]{2,4}|[A-Za-z])(?:_(?:\{[^{}]*\}|[A-Za-z0-9]))?'*) *=(?!=) *")  # x =, AB =, a_n =
+_JOINING = {"or", "and", "mod"}
 _LITTLE = {"or", "and", "no", "if", "is"}
 _NEUTRAL_PHRASES = re.compile("|".join(rf"\b{phrase}\b" for phrase in DATA["neutral"]["phrases"]), re.IGNORECASE)
 _IN_UNIT = re.compile(r"\bin (?=([A-Za-z]+))")
@@ -47,11 +50,12 @@ LEADING_NUMBER = re.compile(r"[-+]?(?:\\?[$€£¥] *)?[-+]?(?:[0-9][0-9,]*(?:\.
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """A value as text, and the powers of its units. `percent` if a percent sign follows the value."""
+    """A value as text, and the powers of its units. `percent` if a percent sign follows. `name` is `x` in `x = 7`."""
 
     value: str
     unit: Unit = field(default_factory=dict)
     percent: bool = False
+    name: str = ""
 
 
 class Unread(ValueError):
@@ -60,7 +64,7 @@ class Unread(ValueError):
 
 def without_marks(text: str) -> str:
     """A text without bold, the delimiters of formulas and boxes. A dollar sign before a number stays, as `\\$`."""
-    text = _MATH.sub(lambda match: f" {next(filter(None, match.groups()), '')} ", _MARKS.sub("", text))
+    text = _MATH.sub(lambda match: f" {next(filter(None, match.groups()), '')} ", _MARKS.sub("", _POWER.sub("^", text)))
     text = text.replace(r"\therefore", "so ")
     for _ in range(3):
         text = _BOX.sub(r" \1 ", text)
@@ -91,12 +95,14 @@ def words_in(text: str, start: int = 0, *, letters: bool = False) -> Iterator[re
 def is_prose(word: str) -> bool:
     """Whether letters are a word and no product such as `abc`."""
     low = word.lower()
-    spoken = re.search("[aeiouy]", low) is not None and list(low) != sorted(low)
+    spoken = not word.isupper() and re.search("[aeiouy]", low) is not None and list(low) != sorted(low)
     return low in _LITTLE or (len(low) > 2 and (spoken or low in NEVER or low in DOUBTS))
 
 
 def read_quantity(text: str, nouns: frozenset[str] | None = frozenset(), *, letters: bool = False) -> Quantity:
     """A value with nothing beside it but an introduction, a unit, neutral words and words of the problem.
+
+    Words are peeled off both ends. What is then left is the value, however it reads.
 
     Args:
         text: As `plain_latex` and `without_marks` leave it.
@@ -106,20 +112,25 @@ def read_quantity(text: str, nouns: frozenset[str] | None = frozenset(), *, lett
     Raises:
         Unread: It does not state one value.
     """
-    text = _spelled_out(without_lead(text))
-    if (twice := _TWICE.match(text)) and _spelled_out(twice[2]).strip() == twice[1].replace(",", ""):
+    bare = _QUOTED.sub(r"\2", without_lead(text))
+    text = _spelled_out(bare)
+    twice = _TWICE.match(text)
+    in_words = twice and not (bare.startswith(twice[1]) and twice[2][:1].isdigit())  # 2(2) is a product
+    if twice and in_words and _spelled_out(twice[2]).strip() == twice[1].replace(",", ""):
         text = text.replace(twice[0], twice[1], 1)
-    span = value_span(text, letters=letters, spaced=nouns is None)
-    if span is None or _RUN_TOGETHER.search(text):
-        raise Unread("the answer does not state one value" if span else "the answer holds no number")
-    start, end = span
-    for match in words_in(_NEUTRAL_PHRASES.sub(" ", text[:start]), letters=letters):
-        if match[0] not in WORDS["currencies"]:
-            _judge(match[0].lower(), nouns, units=False)
-    value, after, unit = text[start:end], text[end:], {}
+    text, name = _without_words_before(text, nouns, letters=letters)
+    end = next((word.start() for word in words_in(text, letters=letters) if word[0].lower() not in _JOINING), len(text))
+    value = text[:end].rstrip(AFTER_VALUE)
+    if value.endswith("\\$") and "\\$" not in value[:-2]:  # 78$
+        value = value[:-2].rstrip()
+    value = value if value.endswith("..") else value.removesuffix(".").removesuffix(" -").rstrip(AFTER_VALUE)
+    value = value[: len(value) if letters else unit_start(value, spaced=nouns is None)]
+    after, unit = text[len(value) :], {}
     if currency := _CURRENCY.match(value):
         value = f"{currency['sign'].strip()}{currency['late']}{value[currency.end() :]}"
         unit = unit_named(currency["currency"]) or {}
+    if not CONTENT.search(value) and not (letters and value):
+        raise Unread("the answer holds no number")
     plain = LEADING_NUMBER.fullmatch(value) is not None
     if plain and (scale := SCALE.match(after)):
         value, after = f"{value}e{SCALES[scale[1].lower()]}", after[scale.end() :]
@@ -127,43 +138,35 @@ def read_quantity(text: str, nouns: frozenset[str] | None = frozenset(), *, lett
     percent = unit.pop("percent", 0)
     if percent not in (0, 1) or value.count("{") != value.count("}"):  # words within a formula
         raise Unread("the answer does not state one value")
-    return Quantity(value, unit, percent == 1)
+    return Quantity(value.strip(), unit, percent == 1, name)
 
 
-def value_span(text: str, *, letters: bool = False, spaced: bool = False) -> tuple[int, int] | None:
-    """Where the first number or formula of a text begins, and where it ends: at a word or a unit. `3 or 7` is one.
-
-    Args:
-        text: As `read_quantity` takes it.
-        letters: Single letters are no units.
-        spaced: A unit of one letter has a space before it: `3m` is a product.
-    """
-    words = [(*match.span(), match[0].lower()) for match in words_in(text, letters=letters)]
-    if letters and not words:
-        return 0, len(text)
-    left, right, start = None, 0, 0
-    for begin, stop, word in [*words, (len(text), len(text), "")]:
-        holds = _CONTENT.search(text, start, begin)
-        if holds:
-            left, right = (start if left is None else left), begin
-        if left is not None and not (holds and word in ("or", "and")):
-            break
-        start = stop
-    if left is None:
-        return None
-    value = _BEFORE_VALUE.sub("", text[left:right])
-    left, value = right - len(value), value.rstrip(_AFTER_VALUE)
-    value = value if value.endswith("..") else value.removesuffix(".").removesuffix(" -").rstrip(_AFTER_VALUE)
-    return left, left + (len(value) if letters else _unit_start(value, spaced=spaced))
+def _without_words_before(text: str, nouns: frozenset[str] | None, *, letters: bool) -> tuple[str, str]:
+    """A text without the words and the name before its value, and the name. `Unread` if they may change the value."""
+    named = ""
+    while True:
+        text = text.lstrip(" ,:;*")
+        if phrase := _NEUTRAL_PHRASES.match(text):
+            text = text[phrase.end() :]
+        elif (name := _NAME.match(text)) and not letters:
+            text, named = text[name.end() :], named or name[1].replace(" ", "")
+        elif (word := next(words_in(text, letters=letters), None)) and not word.start():
+            if word[0] not in WORDS["currencies"]:
+                _judge(word[0].lower(), nouns, units=False)
+            text = text[word.end() :].lstrip(" =")
+        else:
+            return text, named
 
 
-def _unit_start(value: str, *, spaced: bool) -> int:
+def unit_start(value: str, *, spaced: bool) -> int:
     """Where the unit of single letters begins at the end of a value: `10 m/s`. Without one, the length of the value."""
     for place in _UNIT_PLACE.finditer(value):
         letter = value[place.end()]
         spare = not place["gap"] and (letter.isupper() or (spaced and letter.isalpha()))  # 64K, a product 3m
         variable = _LETTER.search(value, value.rfind("=") + 1, place.start())
-        if not (spare or variable) and read_unit(value, place.end())[1] == len(value):
+        angle = letter == "^" and _ANGLE_OF.search(value)  # \cos 20^\circ
+        open_bracket = value.count("(", 0, place.start()) > value.count(")", 0, place.start())
+        if not (spare or variable or angle or open_bracket) and read_unit(value, place.end())[1] == len(value):
             return place.start()
     return len(value)
 

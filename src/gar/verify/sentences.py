@@ -6,13 +6,16 @@ Only the words that touch the value are judged, but a condition or a doubt anywh
 import re
 
 from gar.verify.quantities import (
+    AFTER_VALUE,
+    CONTENT,
     LEADING_NUMBER,
     SCALE,
     Quantity,
     Unread,
     read_quantity,
-    value_span,
+    unit_start,
     without_mark_at_end,
+    words_in,
 )
 from gar.verify.words import DOUBTS, NEVER, NUMBER_WORDS, SCALES, WORDS, lower_words, read_unit
 
@@ -28,6 +31,9 @@ _RESTATES = re.compile(
 # A premise whose conclusion holds no number.
 _PREMISE = re.compile(r"\W*(?:since|because|although|though)\b[^,]*(?:,[^,0-9]*)?\Z", re.IGNORECASE)
 _IF_EQUAL = re.compile(r"\A[^=]*\bif (?:(?!\bthen\b)[^,=])*=")  # the equation is the condition
+_BEFORE_VALUE = re.compile(r"\A(?:[\s,;:!\"'*)\]]|\.(?![0-9]))*")
+_DENIALS = DOUBTS | {"no", "non", "about", "at", "or", "minus", "over", "half"}
+_SIGNED_NAME = re.compile(r"\s*(?:[-+0-9<>]|\\[a-z]+)+ *[A-Za-z]{1,4}(?:_\{[^{}]*\})?\s*")  # -AB, 2x
 _VERB = re.compile(r"[a-z]{2,}(?:ed|[^siu]s)")
 _FEWER = re.compile(r"[ *$)]*(?:[a-z]+ )?(?:fewer|less)\b")  # a noun may be between
 _TOUCHING = re.compile(r"[ )*$]*(?P<joined>and (?:an? )?)?(?P<word>[a-z]*)")
@@ -77,6 +83,33 @@ def sentence_value(text: str) -> str | None:
     return None if alone is None or value_span(text[start + len(alone) :]) else alone
 
 
+def value_span(text: str, *, letters: bool = False, spaced: bool = False) -> tuple[int, int] | None:
+    """Where the first number or formula of a text begins, and where it ends: at a word or a unit. `3 or 7` is one.
+
+    Args:
+        text: As `read_quantity` takes it.
+        letters: Single letters are no units.
+        spaced: A unit of one letter has a space before it: `3m` is a product.
+    """
+    words = [(*match.span(), match[0].lower()) for match in words_in(text, letters=letters)]
+    if letters and not words:
+        return 0, len(text)
+    left, right, start = None, 0, 0
+    for begin, stop, word in [*words, (len(text), len(text), "")]:
+        holds = CONTENT.search(text, start, begin)
+        if holds:
+            left, right = (start if left is None else left), begin
+        if left is not None and not (holds and word in ("or", "and")):
+            break
+        start = stop
+    if left is None:
+        return None
+    value = _BEFORE_VALUE.sub("", text[left:right])
+    left, value = right - len(value), value.rstrip(AFTER_VALUE)
+    value = value if value.endswith("..") else value.removesuffix(".").removesuffix(" -").rstrip(AFTER_VALUE)
+    return left, left + (len(value) if letters else unit_start(value, spaced=spaced))
+
+
 def _is_stated(before: str) -> bool:
     """Whether the words before a value state it."""
     before = re.sub(r"\badds? up to\b|\bout of\b", "equals", before.rstrip(" ("))
@@ -99,6 +132,10 @@ def _is_stated(before: str) -> bool:
 def _chain_value(text: str) -> str | None:
     """The last side of the one chain of equations in a sentence. A second chain must use the first one's result."""
     parts = _EQUALS.split(text)
+    words = [] if "," in parts[0] else lower_words(re.sub(r"\\[a-z]+", " ", parts[0]))
+    denied = words and words[0] in _DENIALS and len(words) <= 4  # not x = 5
+    if denied or _SIGNED_NAME.fullmatch(parts[0]):
+        return None
     for part in parts[1:-1]:
         if not (broken := _BREAK.search(part)):
             continue

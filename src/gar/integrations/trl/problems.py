@@ -236,11 +236,12 @@ class ProblemRows:
         elif isinstance(rows, Dataset):
             problems = DatasetProblems(_some(rows), self._columns)
         else:
-            rows = cast("list[Any]", _some(list(rows)))
+            rows = _some(list(rows))
             problems = _of_one_form(problems_of(rows, self._columns))
         if _holds_problems(rows):
             numbers = Dataset.from_dict({NUMBER: np.arange(len(problems))})
             return problems, ReadRows.of(numbers, lambda _, i: _row_of(problems[i], i))
+        rows = cast(Any, rows)
         schema = choose_schema(rows[0], self._columns, source="the rows")
         if not isinstance(rows, Dataset):
             forms = {type(column_value(row, schema.prompt)) for row in rows}

@@ -1,0 +1,495 @@
+r"""The grammar of answers: LaTeX or plain notation as a tree, or an error. Nothing is left out or guessed.
+
+A tree keeps what is written: `\frac{36}{2}` is a quotient and `3+15` a sum. Its evaluation is another matter.
+"""
+
+import re
+from collections.abc import Callable
+from fractions import Fraction
+from functools import lru_cache
+from typing import NamedTuple
+
+from gar.verify.quantities import is_prose
+from gar.verify.words import DATA, WORDS
+
+MAX_TOKENS = 1_500
+MAX_DEPTH = 70
+
+
+class Node(NamedTuple):
+    r"""A part of an answer.
+
+    `op` is one of these. Numbers and names: integer, decimal (`value` is the number), letter, constant, numbers
+    (`\mathbb{R}`; `value` is the name). Operations: sum, product, over, power (of `e`, too), root (radicand, index),
+    minus, pm, percent, degree, mixed, call (`value` is the function). Collections: list, tuple, bracket, set, builder,
+    interval (`value` are its brackets), union, intersection, without, matrix (`value` is the number of columns), cases.
+    Relations: `value` has the signs between the sides.
+    """
+
+    op: str
+    args: "tuple[Node, ...]" = ()
+    value: object = None
+
+
+class NotRead(ValueError):
+    """A text that is no expression, with the reason."""
+
+
+_TOKEN = re.compile(
+    r"(?P<number>(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:E[-+]?[0-9]{1,4})?)"
+    r"|(?P<begin>\\begin *\{[a-z]+\*?\}(?: *\{[lcr| ]*\})?)|(?P<row>\\\\(?: *\[[^\]]*\])?|\\cr(?![a-z]))"
+    r"|(?P<command>\\end *\{[a-z]+\*?\}|\\[A-Za-z]+|\\.)|(?P<letters>[^\W\d_]+)|(?P<space>\s+)|(?P<sign><=|>=|!!|.)"
+)
+_DIGITS = tuple("0123456789.")
+_LETTER = re.compile("[A-Za-z\u0370-\u03ff]")
+_WORDS = {"or", "and", "mod", "in", "if", "for", "when", "otherwise"}
+_RELATIONS = {"=": "=", r"\equiv": "==", r"\in": "in", "in": "in", r"\approx": "~", r"\cong": "~", r"\sim": "~"}
+_RELATIONS |= {"<": "<", r"\lt": "<", ">": ">", r"\gt": ">", r"\ne": "!="}
+_RELATIONS |= {"<=": "<=", r"\le": "<=", ">=": ">=", r"\ge": ">="}
+_SETS = {r"\cup": "union", r"\cap": "intersection", r"\setminus": "without", r"\backslash": "without"}
+_TIMES = {"*", r"\cdot", r"\times", "×", "·", "⋅", r"\ast"}
+_OVER = {"/", r"\div", "÷"}
+_BETWEEN = {
+    ",": ",",
+    ";": ",",
+    "or": "or",
+    r"\lor": "or",
+    r"\vee": "or",
+    "and": "and",
+    r"\land": "and",
+    r"\wedge": "and",
+}
+_CLOSING = {"(": (")", "]"), "[": ("]", ")")}
+_LINES = {"cases", "array", "matrix", "smallmatrix", *(f"{kind}matrix" for kind in "pbBvV")}
+_CONSTANTS = {r"\pi": "pi", r"\infty": "infinity", "e": "e", "i": "i", "∞": "infinity"}
+_PARENTHESES = {r"\lfloor": (r"\rfloor", "floor"), r"\lceil": (r"\rceil", "ceiling"), r"\lvert": (r"\rvert", "abs")}
+_FUNCTIONS = WORDS["functions"]
+_NAMES: dict[str, str] = DATA["functions"]  # other names
+_OF_ARGUMENTS = {"max", "min", "gcd", "lcm"}
+_ACCENTS = {r"\bar", r"\overline", r"\tilde", r"\widehat", r"\dot", r"\vec", r"\overrightarrow"}
+_ACCENTS |= {r"\mathcal", r"\mathscr", r"\mathfrak"}
+_PREFIXES = {r"\angle", r"\triangle", r"\square", r"\odot", r"\Delta"}
+_STARTING = {r"\frac", r"\sqrt", r"\binom", r"\mathbb", r"\operatorname"}
+
+
+@lru_cache(maxsize=4096)  # the responses of a group share a gold answer, and steps repeat it
+def parse(text: str) -> Node:
+    """The tree of the whole text.
+
+    Raises:
+        NotRead: It is no expression.
+    """
+    parser = _Parser(text)
+    try:
+        tree = parser.items()
+    except RecursionError:
+        raise NotRead("nested too deep") from None
+    if parser.here:
+        raise NotRead(f"{parser.here!r} is out of place")
+    level = [tree]
+    for _ in range(MAX_DEPTH):
+        level = [part for node in level for part in node.args]
+    if level:  # whatever walks the tree calls itself
+        raise NotRead("nested too deep")
+    return tree
+
+
+def _tokens(text: str) -> list[str]:
+    tokens: list[str] = []
+    for match in _TOKEN.finditer(text):
+        kind, token = match.lastgroup, match[0]
+        if kind == "letters" and token not in _WORDS:
+            if len(token) > 3 and is_prose(token):
+                raise NotRead(f"the word {token!r}")
+            tokens += token
+        elif kind == "begin":
+            tokens.append(
+                re.sub(r"[\s*]|\{[lcr| ]*\}\Z", "", token) if token.count("{") > 1 else re.sub(r"[\s*]", "", token)
+            )
+        elif kind == "row":
+            tokens.append("\\\\")
+        elif kind == "command" and token.startswith(r"\end"):
+            tokens.append(re.sub(r"[\s*]", "", token))
+        elif kind == "space":
+            if tokens and tokens[-1] != " ":
+                tokens.append(" ")
+        else:
+            tokens.append(token)
+    if len(tokens) > MAX_TOKENS:
+        raise NotRead(f"more than {MAX_TOKENS} signs")
+    return tokens
+
+
+class _Parser:
+    """A parser by recursive descent. Spaces count only between digits."""
+
+    def __init__(self, text: str) -> None:
+        self._tokens = [*_tokens(text), ""]
+        self._at = 0
+        self._bars = 0  # open `|`, inside which a bar closes
+        self._skip()
+
+    @property
+    def here(self) -> str:
+        return self._tokens[self._at]
+
+    def _skip(self) -> None:
+        self.spaced = self._tokens[self._at] == " "
+        self._at += self.spaced
+
+    def take(self) -> str:
+        token = self.here
+        if not token:
+            raise NotRead("it ends too early")
+        self._at += 1
+        self._skip()
+        return token
+
+    def accept(self, *tokens: str) -> bool:
+        if self.here in tokens and self.here:
+            self.take()
+            return True
+        return False
+
+    def expect(self, *tokens: str) -> str:
+        if self.here not in tokens:
+            raise NotRead(f"{self.here or 'the end'!r} where {tokens[0]!r} is expected")
+        return self.take()
+
+    def items(self) -> Node:
+        """One item, or several between commas, `or` and `and`."""
+        items, between = [self.relation()], set()
+        while self.here in _BETWEEN:
+            between.add(_BETWEEN[self.take()])
+            if self.here in _BETWEEN:  # , and
+                between.add(_BETWEEN[self.take()])
+            items.append(self.relation())
+        return items[0] if len(items) == 1 else Node("list", tuple(items), "".join(sorted(between)))
+
+    def relation(self) -> Node:
+        sides, signs = [self.sets()], []
+        while self.here in _RELATIONS:
+            sign = _RELATIONS[self.take()]
+            signs.append("=" if sign == "==" and sides[0].op == "call" else sign)  # f(x) = 0 for all x
+            sides.append(self.sets())
+        return Node("relation", tuple(sides), tuple(signs)) if signs else sides[0]
+
+    def sets(self) -> Node:
+        left = self.sum()
+        while self.here in _SETS:
+            left = Node(_SETS[self.take()], (left, self.sum()))
+        return left
+
+    def sum(self) -> Node:
+        terms: list[Node] = []
+        while not terms or self.here in ("+", "-", r"\pm", r"\mp"):
+            sign = self.take() if self.here in ("+", "-", r"\pm", r"\mp") else "+"
+            term = self.term()
+            if sign == "-":
+                term = Node("minus", (term,))
+            elif sign != "+":
+                term = Node("pm", (term,), sign)
+            terms.append(term)
+        return terms[0] if len(terms) == 1 else Node("sum", tuple(terms))
+
+    def term(self) -> Node:
+        factors = [self.factor()]
+        while True:
+            if self.here in _TIMES:
+                self.take()
+                factors.append(self.factor())
+            elif self.here in _OVER:
+                self.take()
+                over = factors[0] if len(factors) == 1 else Node("product", tuple(factors))
+                factors = [self._mixed(over, self.factor())]
+            elif self.here in (r"\bmod", r"\mod", "mod"):
+                self.take()
+                over = factors[0] if len(factors) == 1 else Node("product", tuple(factors))
+                factors = [Node("call", (over, self.factor()), "mod")]
+            elif self._starts_factor():
+                spaced, number = self.spaced, factors[-1].op in ("integer", "decimal")
+                factor = self.power()
+                if number and factor.op in ("integer", "decimal"):
+                    if not (spaced and self.here == "/"):
+                        raise NotRead("two numbers side by side")
+                elif number and _is_proper(factor) and factors[-1].op == "integer":
+                    factor = Node("mixed", (factors.pop(), factor))
+                factors.append(factor)
+            else:
+                return factors[0] if len(factors) == 1 else Node("product", tuple(factors))
+
+    def _mixed(self, over: Node, under: Node) -> Node:
+        """A quotient. `3 1/2` is a mixed number."""
+        if over.op == "product" and [part.op for part in over.args[-2:]] == ["integer", "integer"]:
+            *before, whole, top = over.args
+            fraction = Node("over", (top, under))
+            if before or not _is_proper(fraction):
+                raise NotRead("two numbers side by side")
+            return Node("mixed", (whole, fraction))
+        return Node("over", (over, under), "/")
+
+    def _starts_factor(self) -> bool:
+        token = self.here
+        if token == "|" or token == r"\|":
+            return not self._bars
+        if token in _CONSTANTS or _LETTER.fullmatch(token) or (token[:1] in _DIGITS and token != "."):
+            return True
+        if token in ("(", "[", "{", r"\{"):
+            return True
+        name = token[1:]
+        named = name in _FUNCTIONS | _NAMES.keys() | _OF_ARGUMENTS | WORDS["symbols"]
+        return named or token in _ACCENTS | _PREFIXES | _PARENTHESES.keys() | _STARTING or token.startswith(r"\begin")
+
+    def factor(self) -> Node:
+        minus = 0
+        while self.here in ("-", "+"):
+            minus += self.take() == "-"
+        node = self.power()
+        for _ in range(minus):
+            node = Node("minus", (node,))
+        return node
+
+    def power(self) -> Node:
+        node = self.atom()
+        while True:
+            if self.here in ("!", "!!"):
+                node = Node("call", (node,), "factorial" if self.take() == "!" else "double factorial")
+            elif self.here in ("%", r"\%") and node.op != "percent":
+                self.take()
+                node = Node("percent", (node,))
+            elif self.accept("^"):
+                if self.accept(r"\circ", "°"):
+                    node = Node("degree", (node,))
+                elif node.op == "numbers" and self.here in ("+", "-", "*"):
+                    node = Node("numbers", (), f"{node.value}{self.take()}")
+                else:
+                    node = Node("power", (node, self.script()))
+            else:
+                return node
+
+    def script(self) -> Node:
+        """An exponent: a group, a signed number, or one factor."""
+        if self.here == "-":
+            self.take()
+            return Node("minus", (self.script(),))
+        if self.here == "{":
+            return self.group()
+        node = self.atom()
+        return Node("power", (node, self.script())) if self.accept("^") else node
+
+    def group(self) -> Node:
+        """What is in braces."""
+        self.expect("{")
+        bars, self._bars = self._bars, 0
+        node = self.items()
+        self._bars = bars
+        self.expect("}")
+        return node
+
+    def atom(self) -> Node:
+        token = self.here
+        if token[:1] in _DIGITS and token != ".":
+            return self._number()
+        if token in _CONSTANTS:
+            self.take()
+            if self.here != "_":
+                return Node("constant", (), _CONSTANTS[token])
+            return self._letter(token)
+        if token == "{":
+            return self.group()
+        if token in ("(", "["):
+            return self._bracket()
+        if token == r"\{":
+            return self._set()
+        if token in ("|", r"\|"):
+            return self._between(token, token, "abs")
+        if token in _PARENTHESES:
+            return self._between(token, *_PARENTHESES[token])
+        if token.startswith(r"\begin"):
+            return self._environment()
+        if token[:1] == "\\":
+            return self._command(self.take())
+        if _LETTER.fullmatch(token):
+            return self._letter(self.take())
+        raise NotRead(f"{token or 'the end'!r} is out of place")
+
+    def _number(self) -> Node:
+        text = self.take()
+        if len(text) > 4_000:  # Python refuses to read 4,300 digits
+            raise NotRead("a number of too many digits")
+        if self.here == "_":
+            raise NotRead("a number with a base")
+        return Node("decimal" if "." in text else "integer", (), Fraction(text.rstrip(".")))
+
+    def _letter(self, name: str) -> Node:
+        """A variable with its index and primes, or an unknown function of what follows in parentheses."""
+        if self.accept("_"):
+            name += "_" + self._plain_script()
+        while self.accept("'") or (
+            self.here == "^" and self._tokens[self._at + 1] == r"\prime" and self.take() and self.take()
+        ):
+            name += "'"
+        letter = Node("letter", (), name)
+        if self.here == "(" and name not in _CONSTANTS and self._holds_arguments():
+            arguments = self._bracket()
+            return Node("call", arguments.args if arguments.op == "tuple" else (arguments,), name)
+        return letter
+
+    def _holds_arguments(self) -> bool:
+        """Whether parentheses hold the arguments of a function: one letter or number, or several things."""
+        depth, single = 0, self._tokens[self._at + 1 : self._at + 3]
+        if single[1:] == [")"]:
+            return True
+        for token in self._tokens[self._at :]:
+            depth += (token in ("(", "[", "{")) - (token in (")", "]", "}"))
+            if depth == 0:
+                return False
+            if depth == 1 and token == ",":
+                return True
+        return False
+
+    def _plain_script(self) -> str:
+        """An index as text."""
+        if not self.accept("{"):
+            return self.take()
+        parts, depth = [], 1
+        while depth:
+            token = self.take()
+            depth += (token == "{") - (token == "}")
+            parts.append(token)
+        return "".join(parts[:-1])
+
+    def _bracket(self) -> Node:
+        """What is in parentheses or square brackets: a group, a tuple or an interval."""
+        opening = self.take()
+        bars, self._bars = self._bars, 0
+        inside = self.items()
+        self._bars = bars
+        closing = self.expect(*_CLOSING[opening])
+        parts = inside.args if inside.op == "list" and inside.value == "," else (inside,)
+        if f"{opening}{closing}" == "()":
+            return inside if len(parts) == 1 else Node("tuple", parts)
+        if len(parts) == 2:
+            return Node("interval", parts, opening + closing)
+        if f"{opening}{closing}" != "[]":
+            raise NotRead("brackets that do not match")
+        if inside.op == "matrix":
+            return inside
+        return Node("bracket", parts)
+
+    def _set(self) -> Node:
+        self.take()
+        if self.accept(r"\}"):
+            return Node("set")
+        self._bars += 1
+        first = self.items()
+        self._bars -= 1
+        if self.accept("|", r"\mid", ":"):
+            first = Node("builder", (first, self.items()))
+            self.expect(r"\}")
+            return first
+        self.expect(r"\}")
+        return Node("set", first.args if first.op == "list" else (first,))
+
+    def _between(self, opening: str, closing: str, name: str) -> Node:
+        self.expect(opening)
+        self._bars += 1
+        inside = self.sum()
+        self._bars -= 1
+        self.expect(closing)
+        return Node("call", (inside,), name)
+
+    def _environment(self) -> Node:
+        """A matrix, or the lines of a system or of a function by cases."""
+        name = self.take()[len(r"\begin{") : -1]
+        end, rows = rf"\end{{{name}}}", [[]]
+        while not self.accept(end):
+            if self.accept("\\\\"):
+                rows.append([])
+            elif not self.accept("&", ",", ".", ";", "if", "for", "when"):
+                rows[-1].append(Node("letter", (), self.take()) if self.here == "otherwise" else self.relation())
+        rows = [row for row in rows if row]
+        if name == "cases" or any(part.op == "relation" for row in rows for part in row):
+            return Node("cases", tuple(row[0] if len(row) == 1 else Node("tuple", tuple(row)) for row in rows))
+        if name not in _LINES or len({len(row) for row in rows}) != 1:
+            raise NotRead("rows of unequal length")
+        matrix = Node("matrix", tuple(part for row in rows for part in row), len(rows[0]))
+        return Node("call", (matrix,), "det") if name[0] in "vV" else matrix
+
+    def _command(self, token: str) -> Node:
+        name = token[1:]
+        if token == r"\frac":
+            return Node("over", (self._argument(), self._argument()))
+        if token == r"\binom":
+            return Node("call", (self._argument(), self._argument()), "binomial")
+        if token == r"\sqrt":
+            index = Node("integer", (), Fraction(2))
+            if self.accept("["):
+                index = self.sum()
+                self.expect("]")
+            return Node("root", (self._argument(), index))
+        if token == r"\mathbb":
+            return Node("numbers", (), self._plain_script())
+        if token == r"\operatorname":
+            return self._function(self._plain_script().strip())
+        if token in _ACCENTS:
+            return self._letter(f"{token}{{{self._plain_script()}}}")
+        if token in _PREFIXES and self.here[:1].isalpha():
+            parts = [self.take()]
+            while self.here[:1].isalpha() and self.here not in _WORDS:
+                parts.append(self.take())
+            return Node("letter", (), f"{token} {''.join(parts)}")
+        if name in _FUNCTIONS | _NAMES.keys() | _OF_ARGUMENTS:
+            return self._function(name)
+        if name in WORDS["symbols"]:
+            return self._letter(token)
+        raise NotRead(f"{token!r} is not known")
+
+    def _argument(self) -> Node:
+        return self.group() if self.here == "{" else self.atom()
+
+    def _function(self, name: str) -> Node:
+        r"""A function and its argument: `\sin^2 x`, `\log_2(3)`, `\cos 2t`, `\tan^{-1} 2`."""
+        name = _NAMES.get(name, name)
+        if name not in _FUNCTIONS | _OF_ARGUMENTS | {"lg"}:
+            raise NotRead(f"the function {name!r} is not known")
+        base = self.script() if self.accept("_") else None
+        power = self.script() if self.accept("^") else None
+        if base is None and self.accept("_"):
+            base = self.script()
+        arguments = self._arguments()
+        if name in ("log", "lg"):
+            name, base = "log", base or Node("integer", (), Fraction(10))
+        elif name == "ln":
+            name, base = "log", Node("constant", (), "e")
+        if base is not None:
+            arguments = (*arguments, base)
+        node = (
+            Node("power", (Node("constant", (), "e"), *arguments)) if name == "exp" else Node("call", arguments, name)
+        )
+        return node if power is None else Node("power", (node, power))
+
+    def _arguments(self) -> tuple[Node, ...]:
+        if self.here == "(":
+            inside = self._bracket()
+            return inside.args if inside.op == "tuple" else (inside,)
+        if self.here == "{":
+            return (self.group(),)
+        if self.here == "-":
+            self.take()
+            return (Node("minus", self._arguments()),)
+        factors = [self.power()]
+        while self._starts_factor() and self.here not in ("(", "[", "|") and self.here[1:] not in _FUNCTIONS:
+            factors.append(self.power())
+        return (factors[0] if len(factors) == 1 else Node("product", tuple(factors)),)
+
+
+def _is_proper(node: Node) -> bool:
+    """Whether a quotient is a proper fraction of two positive integers."""
+    parts = [part.value for part in node.args if part.op == "integer"]
+    return node.op == "over" and len(parts) == 2 and 0 < parts[0] < parts[1]  # pyright: ignore[reportOperatorIssue]
+
+
+def transformed(node: Node, change: Callable[[Node], Node]) -> Node:
+    """A tree whose nodes are changed, from the leaves up."""
+    return change(node._replace(args=tuple(transformed(part, change) for part in node.args)))

@@ -26,6 +26,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # the background jobs 
 
 from collections.abc import Callable
 from pathlib import Path
+from unittest import mock
 
 import pytest
 import torch
@@ -39,6 +40,13 @@ torch.set_num_threads(1)  # the models here are so small that a second thread co
 settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=50)
 settings.register_profile("search", deadline=None, max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
+
+
+@pytest.fixture(autouse=True)
+def _environment():
+    """A command that a test runs in this process may set variables, which processes of later tests would inherit."""
+    with mock.patch.dict(os.environ):
+        yield
 
 
 @pytest.fixture

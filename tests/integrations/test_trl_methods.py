@@ -111,4 +111,4 @@ def test_anchors_that_are_missing_or_cannot_be_scored_earn_no_bonus(make_trainer
     model, _ = load_embedded()
     model.config.max_position_embeddings = 30  # a third of the anchors need 36
     with pytest.warns(UserWarning, match="18 exceed the model's context with their prompt"):
-        make_trainer(model=model)
+        make_trainer(model=model, args={"max_completion_length": 8})

@@ -58,7 +58,8 @@ class DatasetProblems(LazyProblems):
     def __init__(self, rows: "Dataset", options: SourceSettings):
         self._rows = rows
         self._schema: ColumnSchema = choose_schema(rows[0], options, source="the rows")
-        sample(self)
+        self.sampled = _drawn(self)
+        """Its sample (`sample`)."""
         self._check_ids()
         for name, fault in ((self._schema.prompt, "the prompt is empty"), (self._schema.answer, "")):
             column = self._column(name)
@@ -146,6 +147,10 @@ def _may_repeat(ids: pa.ChunkedArray) -> bool:
 
 def sample(problems: Sequence[Problem]) -> list[Problem]:
     """Up to `SAMPLE` problems, drawn at random, the same each time, in their order."""
+    return problems.sampled if isinstance(problems, DatasetProblems) else _drawn(problems)
+
+
+def _drawn(problems: Sequence[Problem]) -> list[Problem]:
     drawn = np.random.default_rng(0).choice(len(problems), min(len(problems), SAMPLE), replace=False)
     return [problems[int(i)] for i in np.sort(drawn)]
 

@@ -163,7 +163,6 @@ def slime_flag(name: str) -> str:
 
 _RUNS = Condition("one that {engine} runs ({engine.methods})", lambda _, facts: not facts.get("method.lacks"))
 _REPEATS = Condition("two or more", lambda _, facts: not facts["on policy"])
-_OTHER_OPTIMIZER = Condition(f"none of {', '.join(LOWBIT)}", lambda optim, _: optim not in LOWBIT)
 _ENOUGH_SAMPLES = Condition(
     "numbers from 1 to {evaluate.num_samples} (evaluate.num_samples)",
     lambda ks, facts: all(1 <= k <= facts["evaluate.num_samples"] for k in ks),
@@ -244,12 +243,6 @@ _TRAIN = (
         f"computes in bfloat16. Or round at random: {install_command('lowbit')}, trl.optim adamw_torch_8bit, "
         "trl.optim_args bf16_stochastic_round=True",
         {"updates are lost": (True,)},
-    ),
-    Rule(
-        "trl.optim",
-        _OTHER_OPTIMIZER,
-        f"torchao is not installed: {install_command('lowbit')}",
-        {"no torchao": (True,)},
     ),
     Rule("evaluate.pass_at_k", _ENOUGH_SAMPLES, "pass@k needs k responses per problem", {"evaluates": (True,)}),
 )

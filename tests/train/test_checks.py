@@ -90,7 +90,7 @@ def test_check_before_loading_names_packages_that_are_missing(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: find(name) if name in there else None)
     text = mistakes({"trl": {"use_vllm": True}, "adapter": {"rank": 8}})
     assert "adapter.rank is 8, expected False: peft is not installed: pip install '.[peft]'" in text
-    assert "torchao is not installed: pip install '.[lowbit]'" in mistakes({"trl": AT_RANDOM}, "trl.optim")
+    assert "needs the package torchao: pip install '.[lowbit]'" in mistakes({"trl": AT_RANDOM}, "trl.optim")
     assert "pip install '.[vllm]'" in mistakes({"trl": {"use_vllm": True}})
     text = mistakes({"trl": {"report_to": ["none", "wandb"]}}, "trl.report_to")
     assert text == "trl.report_to is wandb, and it is not installed: pip install wandb"

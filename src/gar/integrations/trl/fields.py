@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from gar import rules
 from gar.config import RunConfig
 from gar.errors import ConfigError, did_you_mean
+from gar.extras import install_command
 from gar.settings import REGISTERED
 
 _CLASSES = (
@@ -59,9 +60,10 @@ def check_optimizer(config: RunConfig) -> None:
     """Raise a `ConfigError` for an optimizer whose package is not installed. Transformers would import it last."""
     name = str(config.trl.get("optim", ""))
     for pattern, package in _OPTIMIZERS.items():
+        command = install_command("lowbit") if package == "torchao" else f"pip install {package.replace('_', '-')}"
         if re.fullmatch(pattern, name) and importlib.util.find_spec(package) is None:
             raise ConfigError(
-                f"trl.optim is {name}, which needs the package {package}: pip install {package.replace('_', '-')}. "
+                f"trl.optim is {name}, which needs the package {package}: {command}. "
                 "Without it: trl.optim adamw_torch.",
                 code="trl.optim",
             )
@@ -94,8 +96,7 @@ def _size(config: RunConfig, name: str) -> int:
 
 def missing_packages() -> dict[str, Any]:
     """For the rules of `gar train`: which packages are not installed."""
-    modules = [module for module, _ in rules.PACKAGES.values()] + ["torchao"]
-    return {f"no {module}": True for module in modules if importlib.util.find_spec(module) is None}
+    return {f"no {module}": True for module, _ in rules.PACKAGES.values() if importlib.util.find_spec(module) is None}
 
 
 def check_trackers(config: RunConfig) -> None:

@@ -51,7 +51,7 @@ def steps_to(measured: Measured, level: float) -> int:
 
 def interval(values: Sequence[float]) -> tuple[float, float]:
     """The 95% t-interval of a mean."""
-    half = stats.t.ppf(0.975, len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
+    half = float(stats.t.ppf(0.975, len(values) - 1)) * statistics.stdev(values) / math.sqrt(len(values))
     return statistics.fmean(values) - half, statistics.fmean(values) + half
 
 

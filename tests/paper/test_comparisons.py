@@ -139,8 +139,12 @@ def test_every_number_of_the_budget_page_is_in_the_results():
         for row in budget.row_table(read_results(name)).astype(str).to_numpy().tolist()
         for value in row
     }
-    lines = [line for line in page.partition("## So far")[2].splitlines() if line.startswith("|") and "±" in line]
+    lines = [line for line in page.partition("## Results")[2].splitlines() if line.startswith("|") and "±" in line]
     assert len(lines) == 6
     for line in lines:
         for value in [cell.strip() for cell in line.strip("|").split("|")][3:]:
             assert value in cells, value
+    for name in budget.COMPARISONS:
+        for row in budget.predictions(read_results(name)).to_dict("records"):
+            assert row["interval"] in page
+            assert row["outcome"] == {"P1": "shown", "P2": "refuted"}[row["prediction"]]

@@ -7,7 +7,7 @@ import re
 from dataclasses import fields
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, dataclass_transform, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from gar.errors import ConfigError, did_you_mean
 from gar.types import ResponseFormat, Tags
@@ -20,6 +20,9 @@ MethodName = Literal[
 
 EMBEDDED_TASKS = ("arithmetic",)
 """Tasks inside the package, as `data.source` names them. "embedded" is the model for the first."""
+
+Names = Annotated[tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)]
+"""Names of several things. A text is one name."""
 
 REGISTERED: dict[str, Any] = {}
 """The `gar.methods.Method`s that `register` has added."""
@@ -115,7 +118,7 @@ class AdapterSettings(Settings):
     """Scales the product of the two matrices by alpha / rank."""
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Dropout rate of the adapter's inputs in training passes. The signal is computed without dropout."""
-    target_modules: tuple[str, ...] = ("all-linear",)
+    target_modules: Names = ("all-linear",)
     """Modules that get an adapter, by name or suffix: q_proj v_proj. all-linear: every linear layer but the LM head, or
     what PEFT takes of a mixture of experts."""
 
@@ -144,7 +147,7 @@ class SourceSettings(Settings):
     """Column of the problem's text, instead of the schema's."""
     answer_field: str | None = None
     """Column of the gold answer, instead of the schema's."""
-    expert_fields: tuple[str, ...] = ()
+    expert_fields: Names = ()
     """Columns to search for the expert solution, instead of the schema's. The first non-empty one is used."""
 
 
@@ -257,7 +260,7 @@ class AdvantageSettings(Settings):
 class EvaluateSettings(Settings):
     """Measurement before and after training."""
 
-    sources: tuple[str, ...] = ()
+    sources: Names = ()
     """Problem files, or splits of the embedded task. Empty: no evaluation."""
     num_samples: Annotated[int, Field(ge=1)] = 16
     """Responses per problem."""

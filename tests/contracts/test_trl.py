@@ -18,7 +18,7 @@ from trl.trainer.utils import RepeatSampler, nanstd
 from gar.errors import ConfigError
 from gar.integrations.trl import contract, fields
 from gar.integrations.trl.deciding import reward_name
-from gar.integrations.trl.fields import TRACKERS, check_fields, known_fields
+from gar.integrations.trl.fields import RENAMED, TRACKERS, check_fields, known_fields
 from gar.rules import RULES
 from tests.support.errors import raises
 
@@ -113,6 +113,15 @@ def test_trackers_are_those_of_transformers():
 def test_defaults_are_those_of_the_class_and_pass():
     defaults = {name: field.default for name, field in FIELDS.items() if f"trl.{name}" not in OWNED}
     check_fields({name: value for name, value in defaults.items() if isinstance(value, (int, float, str))})
+
+
+def test_renamed_fields_get_the_name_that_replaced_them():
+    for old, new in RENAMED.items():
+        name = new.split(",")[0].split()[0]
+        assert old not in FIELDS
+        assert name == "data.max_prompt_tokens" or name.removeprefix("trl.") in FIELDS
+        with raises(ConfigError, None, f"Use {new}."):
+            check_fields({old: 1})
 
 
 def test_words_are_those_that_are_compared_with():

@@ -53,7 +53,9 @@ def test_load_benchmark_reads_the_embedded_task_and_any_file_of_problems(tmp_pat
         assert (len(loaded.problems), loaded.problems[0].id, loaded.source) == (200, first, "package")
         assert loaded.notes == ()
     rows = [{"prompt": f"{number}+1=", "answer": number + 1, "source": "mine"} for number in range(3)]
-    loaded = load_benchmark(write_jsonl(tmp_path / "mine.jsonl", rows), limit=2)
+    named = load_benchmark(f"short={write_jsonl(tmp_path / 'mine.jsonl', rows)}", limit=2)
+    loaded = load_benchmark(str(tmp_path / "mine.jsonl"), limit=2)
+    assert (named.benchmark.name, named.problems) == ("short", loaded.problems)
     assert [(each.id, each.prompt, each.answer) for each in loaded.problems] == [
         ("mine-1", "0+1=", "1"), ("mine-2", "1+1=", "2"),
     ]  # fmt: skip

@@ -222,6 +222,8 @@ def test_columns_may_have_other_names_and_several_solutions(policy: Path, tmp_pa
         policy, tmp_path, **data, **names, method="alignment-only", args={"per_device_eval_batch_size": 8}
     )
     trainer.train()
+    one = {**names, "expert_fields": "second"}  # a text is one name
+    assert [*planned_trainer(policy, tmp_path, **data, **one)[0]._problems.all] == [*trainer._problems.all]
     assert [row.verified for row in records] == [True, True, False, False] * 2
     trainer.evaluate()  # against their own answers, by the outcome alone, and without records
     assert [row["eval_reward"] for row in trainer.state.log_history if "eval_reward" in row] == [0.25]
@@ -246,6 +248,8 @@ def test_a_data_set_of_another_shape_is_an_error(policy: Path, tmp_path: Path):
     ):
         with raises(DataError, code):
             planned_trainer(policy, tmp_path, train_dataset=dataset)
+    with raises(ConfigError, "wrong-type", "model is None"):
+        GARTrainer(None, train_dataset=change())
     rows = [ROWS[0], ROWS[1], ROWS[2] | {"expert_solution": None}, ROWS[3]]
     with pytest.warns(UserWarning, match="1 of 4 rows read have no expert solution"):
         planned_trainer(policy, tmp_path, train_dataset=Dataset.from_list(rows))

@@ -145,8 +145,8 @@ def test_runs_table_says_where_a_run_is_and_how_good_it_was(tmp_path):
     assert new | {"start": ""} == {
         "run": "new", "status": "running", "method": "gar-grpo", "model": "embedded",
         "data": "arithmetic", "seed": "0", "steps": "6", "rollouts": "24", "right": "1% → 6%",
-        "alignment": "0.05 → 0.30", "zero-std groups": "50.0% → 25.0%", "seconds per step": "2.00",
-        "GAR’s share": "25.0%", "test pass@1": "0.375 → –", "start": "",
+        "alignment": "0.05 → 0.30", "zero-std groups": "50.0% by outcome, 25.0% with the bonus",
+        "seconds per step": "2.00", "GAR’s share": "25.0%", "test pass@1": "0.375 → –", "start": "",
     }  # fmt: skip
     assert [bare[name] for name in ("method", "steps", "right", "test pass@1")] == ["–", "0", "–", "–"]
 

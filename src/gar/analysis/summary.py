@@ -84,11 +84,17 @@ def summary_texts(summary: Mapping[str, Any]) -> dict[str, str]:
     return {
         "right": _text(summary["right_fraction"].values(), ".0%"),
         "alignment": _text(summary["alignment_mean"].values(), ".2f"),
-        "zero-std groups": _text(summary["zero_std_group_fraction"].values(), ".1%"),
+        "zero-std groups": _zero_std_text(**summary["zero_std_group_fraction"]),
         "seconds per step": _text([summary["step_seconds"]], ".2f"),
         "GAR’s share": _text([summary["gar_time_fraction"]], ".1%"),
         **{label: rate for label, rate in rates.items() if rate != NONE},
     }
+
+
+def _zero_std_text(*, outcome: float | None, shaped: float | None) -> str:
+    """Both shares of a method with a bonus, one share of another."""
+    by_outcome, with_bonus = _text([outcome], ".1%"), _text([shaped], ".1%")
+    return by_outcome if with_bonus in (by_outcome, NONE) else f"{by_outcome} by outcome, {with_bonus} with the bonus"
 
 
 def render_summary(summary: Mapping[str, Any]) -> Table:

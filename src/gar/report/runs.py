@@ -12,7 +12,7 @@ from gar.errors import ConfigError, RecordError
 from gar.records import ROLLOUT_SCHEMA, Run, canonical_hash, is_run_folder, leaves, open_run
 from gar.report.page import RunFacts
 
-_NOT_COMPARED = ("seed", "records", "evaluate.eval_steps")
+_NOT_COMPARED = ("seed", "records", "evaluate.eval_steps", "evaluate.eval_on_start")
 """Settings that may differ within one experiment."""
 
 Groups = Mapping[str, Sequence[Run]]

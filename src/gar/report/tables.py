@@ -44,11 +44,18 @@ def status_table(runs: Sequence[Run], counts: Sequence[Counter[str]]) -> pd.Data
     """How the responses ended, over all recorded rollouts. Without rows if there are none."""
     words = sorted({word for count in counts for word in count}, key=lambda word: (word != "right", word))
     rows = [
-        [run.name, *(f"{count[word]:,} ({count[word] / count.total():.0%})" for word in words)]
+        [run.name, *(_share_text(count[word], count.total()) for word in words)]
         for run, count in zip(runs, counts, strict=True)
         if count
     ]
     return pd.DataFrame(rows, columns=["run", *words])
+
+
+def _share_text(count: int, total: int) -> str:
+    """A count and its share. A few of many are not 0%, and most of many not 100%."""
+    share = count / total
+    rounded = "<1%" if 0 < share < 0.005 else ">99%" if 0.995 <= share < 1 else f"{share:.0%}"
+    return f"{count:,} ({rounded})"
 
 
 def measured_tables(runs: Sequence[Run]) -> dict[str, pd.DataFrame]:

@@ -110,7 +110,7 @@ def load_benchmark(spec: str, *, limit: int | None = None, fields: SourceSetting
 
     Args:
         spec: A name. `NAME@REVISION` for a commit, tag or branch of the Hub. `NAME=FILE` for a local file with the
-            published columns, or a file of problems in any schema that `gar data` reads.
+            published columns. A file of problems in any schema that `gar data` reads, `NAME=FILE` to give it a name.
         limit: Use only the first problems, at most this many.
         fields: Columns of a file of problems.
 
@@ -121,9 +121,10 @@ def load_benchmark(spec: str, *, limit: int | None = None, fields: SourceSetting
     named, equals, file = spec.partition("=")
     name, at, revision = named.partition("@")
     benchmark, notes = BENCHMARKS.get(name), list[str]()
-    if not equals and named.endswith(FILE_SUFFIXES):
-        benchmark, read = Benchmark(name=source_name(spec), num_problems=0), load_problems(spec, options=fields)
-        source, problems, notes = spec, list(read), [note for note in read.notes if "no expert solution" not in note]
+    own = file if equals and benchmark is None else named if not equals else ""
+    if own.endswith(FILE_SUFFIXES):
+        benchmark, read = Benchmark(name=source_name(named), num_problems=0), load_problems(own, options=fields)
+        source, problems, notes = own, list(read), [note for note in read.notes if "no expert solution" not in note]
     elif benchmark is None:
         raise ConfigError(
             f"unknown benchmark '{name}'.{did_you_mean(name, BENCHMARKS)} Expected NAME=FILE, a file of problems, or "

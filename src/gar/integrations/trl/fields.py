@@ -39,6 +39,16 @@ _OPTIMIZERS = {
     r"schedule_free_.*": "schedulefree",
 }
 """The package, also its module, that names of `trl.optim` need."""
+RENAMED = {
+    "warmup_ratio": "trl.warmup_steps, which below 1 is a share of the steps",
+    "max_prompt_length": "data.max_prompt_tokens",
+    "no_cuda": "trl.use_cpu",
+    "group_by_length": "trl.train_sampling_strategy group_by_length",
+    "use_liger_loss": "trl.use_liger_kernel",
+    "vllm_guided_decoding_regex": "trl.vllm_structured_outputs_regex",
+    "per_gpu_train_batch_size": "trl.per_device_train_batch_size",
+}
+"""Fields of earlier releases of TRL and transformers, and what replaced them."""
 _MODULES = {"azure_ml": ("azureml",), "flyte": ("flytekit",), "tensorboard": ("tensorboard", "tensorboardX")}
 
 
@@ -50,7 +60,7 @@ def check_fields(values: Mapping[str, Any], more: Mapping[str, Any] | None = Non
     names, wrong = known_fields(), list[tuple[str, str]]()
     for name in values:
         if name not in names and name != "reward_funcs":  # which a rule explains
-            hint = did_you_mean(name, names, "trl.")
+            hint = f" Use {RENAMED[name]}." if name in RENAMED else did_you_mean(name, names, "trl.")
             wrong.append((f"trl.{name}", f"unknown key 'trl.{name}': trl.GRPOConfig has no such field.{hint}"))
     facts = {f"trl.{name}": value for name, value in values.items()} | dict(more or {})
     rules.raise_all([*wrong, *rules.faults("gar train", facts)])

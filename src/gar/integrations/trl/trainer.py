@@ -7,6 +7,7 @@ function, so that TRL's tables, logs and weights work as usual. `contract` check
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, ClassVar, Self, cast
 
 import torch
@@ -108,7 +109,7 @@ class GARTrainer(ResumableTrainer):
         verifier: ResponseVerifier | None = None,
         prompt_field: str | None = None,
         answer_field: str | None = None,
-        expert_fields: Sequence[str] = (),
+        expert_fields: str | Sequence[str] = (),
         method: str | Method = "gar-grpo",
         signal: SignalSettings | None = None,
         reward: RewardSettings | None = None,
@@ -119,6 +120,7 @@ class GARTrainer(ResumableTrainer):
         **kwargs: Any,
     ):
         check_contract()
+        expect(model, str | Path | torch.nn.Module, "model", "a model, a folder or a Hub id")
         expect(args, GRPOConfig | None, "args", "a trl.GRPOConfig")
         expect(verifier, ResponseVerifier | None, "verifier", A_VERIFIER)
         expect(watchdog, WatchdogSettings | None, "watchdog", "a gar.WatchdogSettings")

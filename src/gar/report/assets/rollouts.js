@@ -90,7 +90,7 @@ function showRollouts(params) {
     stepNote.textContent = `Step ${chosen.step} is not among the steps drawn for this file: shown is step ${view.step}.`;
   } else stepNote.textContent = '';
   for (const control of document.querySelectorAll('#panel-rollouts [data-filter]')) {
-    if (control !== document.activeElement) control.value = view[control.dataset.filter];
+    if (control !== document.activeElement || control.tagName === 'SELECT') control.value = view[control.dataset.filter];
   }
   find();
 }

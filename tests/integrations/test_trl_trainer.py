@@ -1,6 +1,8 @@
 """GARTrainer on the embedded model: real generation, real verification, real optimizer steps."""
 
 import copy
+import re
+from inspect import getsource
 from pathlib import Path
 
 import pandas as pd
@@ -8,10 +10,12 @@ import pytest
 import torch
 from trl import GRPOConfig
 
+from gar.analysis import curves, summary
 from gar.data.arithmetic import load_arithmetic
 from gar.errors import ConfigError
 from gar.integrations.trl.arguments import inexact_resumes
 from gar.models.embedded import load_embedded
+from gar.report import charts
 from gar.settings import AdvantageSettings, SignalSettings
 from gar.types import Status
 from gar.verify import Verifier
@@ -202,3 +206,16 @@ def test_a_tied_head_is_not_reported_as_missing_from_a_checkpoint(
     trainer._issue_warnings_after_load(trainer.model.load_state_dict(weights, strict=False))
     assert "model.norm.weight" in said[0]
     assert ("lm_head.weight" in said[0]) == (not tied)
+
+
+def test_charts_and_summaries_name_metrics_that_are_logged(make_trainer: TrainerFactory):
+    trainer, _ = make_trainer()
+    trainer.train()
+    logged = {name for row in trainer.state.log_history for name in row}
+    named = set(
+        re.findall(
+            r'"((?:gar|verify|time|completions)/[a-z_]+|entropy)"', "".join(map(getsource, (charts, curves, summary)))
+        )
+    )
+    assert len(named) > 15
+    assert named - logged == {"gar/badly_formatted_fraction"}  # summaries compute it

@@ -1,5 +1,6 @@
 """Comparisons: committed results, their tables, and the forms and tests of the shorthand experts."""
 
+import re
 import shutil
 from dataclasses import replace
 
@@ -148,3 +149,20 @@ def test_every_number_of_the_budget_page_is_in_the_results():
         for row in budget.predictions(read_results(name)).to_dict("records"):
             assert row["interval"] in page
             assert row["outcome"] == {"P1": "shown", "P2": "refuted"}[row["prediction"]]
+
+
+def test_every_mean_of_readme_and_docs_is_in_the_results():
+    known = {
+        value
+        for name in budget.COMPARISONS
+        for row in budget.row_table(read_results(name)).astype(str).to_numpy().tolist()
+        for value in row
+    }
+    for committed in map(read_results, results.NAMES):
+        for runs in ([*committed.of_row(label).values()] for label in committed.against):
+            for name, part in runs[0].sets.items():
+                known |= {results.mean_text([run.sets[name].pass_at[k] for run in runs]) for k in part.pass_at}
+    root = HERE.parents[1]
+    for page in (root / "README.md", *(root / "docs").rglob("*.md")):
+        for found in re.findall(r"[0-9]\.[0-9]+ ± [0-9]\.[0-9]+", page.read_text()):
+            assert found in known, (page.name, found)

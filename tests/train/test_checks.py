@@ -216,6 +216,8 @@ def test_a_folder_without_a_tokenizer_is_refused(folder):
     for file in folder.glob("tokenizer*"):
         file.unlink()
     mistakes({"model": {"path": str(folder)}}, "no-tokenizer")
+    (folder / "tekken.json").write_text("{}")  # Mistral's own format, which transformers reads
+    check_before_loading(make_config({"model": {"path": str(folder)}}))
 
 
 def test_an_instruction_longer_than_the_longest_prompt_is_refused(folder):

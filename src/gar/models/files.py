@@ -7,7 +7,7 @@ from pathlib import Path
 from gar.errors import ConfigError, ModelError, did_you_mean
 from gar.models.embedded import model_path
 
-_TOKENIZERS = ("tokenizer*", "vocab*", "*.model", "*.tiktoken", "merges.txt")
+_TOKENIZERS = ("tokenizer*", "vocab*", "*.model", "*.tiktoken", "merges.txt", "tekken.json")
 _HEADER_BYTES = 100_000_000  # the format's own limit
 
 

@@ -36,8 +36,11 @@ def evicted(config: Any, metric: str, anchors: list[str], folder: Any, monkeypat
     )  # fmt: skip
     buffer.partitions["train"] = {key: {} for key in sent}
     buffer.finished_keys["train"] = set(GROUPS)
-    fields = lambda keys, **_: {"extra_fields": [sent[key] for key in keys]}  # noqa: E731
-    monkeypatch.setattr(replay_buffer, "tq", SimpleNamespace(kv_batch_get=fields))
+
+    def stored(keys, **_):
+        return {"extra_fields": [sent[key] for key in keys]}
+
+    monkeypatch.setattr(replay_buffer, "tq", SimpleNamespace(kv_batch_get=stored))
     return buffer._dapo_filtered_keys("train")[0]
 
 

@@ -96,25 +96,30 @@ SAMPLING_RATIO = "sampling/importance_sampling_ratio/mean"
 """TRL's metric: the mean ratio of the policy's to vLLM's probabilities."""
 
 
+def ratio_fault(ratio: float) -> str | None:
+    """A sentence on a mean ratio far from 1, None for a good one."""
+    low, high = 0.9, 1.1
+    if low <= ratio <= high:
+        return None
+    return (
+        f"the mean importance sampling ratio is {ratio:.3g}, expected {low} to {high}. It multiplies the loss: the "
+        "policy and vLLM give the sampled tokens different probabilities. Are the weights of both the same, and their "
+        "dtypes? Does a sampling setting change the probabilities?"
+    )
+
+
 class SamplingWatch:
     """Warns once if responses are sampled from other probabilities than the policy's, by the mean ratio of both."""
-
-    _BOUNDS = (0.9, 1.1)
 
     def __init__(self, tell: Callable[[str], None] = warn):
         self._tell, self._told = tell, False
 
     def watch(self, step: int, ratio: float) -> None:
         """Look at a step's mean ratio."""
-        low, high = self._BOUNDS
-        if self._told or low <= ratio <= high:
-            return
-        self._told = True
-        self._tell(
-            f"In step {step} the mean importance sampling ratio is {ratio:.3g}, expected {low} to {high}. It "
-            "multiplies the loss: the policy and vLLM give the sampled tokens different probabilities. Are the weights "
-            "of both the same, and their dtypes? Does a sampling setting change the probabilities?"
-        )
+        fault = ratio_fault(ratio)
+        if fault and not self._told:
+            self._told = True
+            self._tell(f"In step {step} {fault}")
 
 
 class PromptWatch:

@@ -6,7 +6,7 @@ The preflight and the evaluations need only these inputs and are here too. `gar.
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -29,8 +29,11 @@ from gar.evaluation.evaluate import SetResult, evaluate_policy
 from gar.evaluation.preflight import preflight, render
 from gar.integrations.trl.arguments import check_problems, sampling_of
 from gar.integrations.trl.ranks import is_main, on_main
+from gar.integrations.trl.sampling import VllmSample, mean_ratio
+from gar.integrations.watchdog import ratio_fault
 from gar.methods import METHODS
 from gar.models.adapters import check_adapter
+from gar.models.families import is_sharded
 from gar.models.generate import Sampling, check_prompt_lengths
 from gar.models.load import load_policy
 from gar.reader import Reader, context_of
@@ -104,8 +107,11 @@ class RunInputs:
         if method.alignment is not None and (note := on_main(lambda: check_anchors(self.problems, self.reader))):
             say(f"[yellow]{escape(note)}[/]")
 
-    def run_preflight(self) -> None:
-        """Run the preflight and print its report. Stop if both the report and `preflight.mode` require it."""
+    def run_preflight(self, seen: Sequence[VllmSample]) -> None:
+        """Run the preflight and print its report. Stop if both the report and `preflight.mode` require it.
+
+        `seen` gets the responses that vLLM writes, if it does.
+        """
         model, settings = self._policy_on_device(), self.config.preflight
         slow = model.device.type == "cpu" and model.num_parameters() > _LARGE_ON_CPU
         settings = _fewer(settings) if slow else settings
@@ -129,10 +135,17 @@ class RunInputs:
         )
         stops = self.config.preflight.mode == "stop"
         self.say(render(report, with_findings=not (stops and report.stops) or bool(report.interrupt)))
+        if seen and self._arguments.vllm_importance_sampling_correction and not is_sharded(model):
+            self._say_ratio(mean_ratio(model, seen, self._arguments))
         if report.interrupt:
             raise report.interrupt
         if stops:
             report.raise_if_stop()
+
+    def _say_ratio(self, ratio: float) -> None:
+        self.say(f"Mean importance sampling ratio of the policy to vLLM: {ratio:.4f}")
+        if fault := ratio_fault(ratio):
+            self.say(f"[yellow]WARN: {escape(fault)}[/]")
 
     def _say_left(self, number: int) -> Callable[[int], None]:
         start = time.perf_counter()

@@ -30,7 +30,7 @@ from gar.integrations.trl.ranks import (
     refuse_sharded_evaluation,
     shards_by,
 )
-from gar.integrations.trl.sampling import colocated_vllm, sample_on_main
+from gar.integrations.trl.sampling import VllmSample, colocated_vllm, sample_on_main
 from gar.integrations.trl.trainer import GARTrainer
 from gar.integrations.watchdog import Watchdog
 from gar.interrupts import Interrupts
@@ -185,15 +185,19 @@ class _Run:
     def preflight(self) -> None:
         """Run the preflight, if it is on."""
         if self.config.preflight.mode != "off":
-            self._sample(self.inputs.run_preflight)
+            seen: list[VllmSample] = []
+            self._sample(lambda: self.inputs.run_preflight(seen), seen)
 
-    def _sample(self, work: Callable[[], Any]) -> Any:
-        """The result of `work`, which samples from the policy, on all ranks. With the trainer's vLLM, if it has one."""
+    def _sample(self, work: Callable[[], Any], seen: list[VllmSample] | None = None) -> Any:
+        """The result of `work`, which samples from the policy, on all ranks.
+
+        With the trainer's vLLM, if it has one. Its responses are added to `seen`.
+        """
         if self.arguments.use_vllm and self._trainer is None:
             self._next_trainer()
         before_fsdp = not self._is_training and shards_by(self.arguments) == "FSDP"
         vllm = None if before_fsdp else colocated_vllm(self._trainer)  # it takes weights from the wrapped model
-        return sample_on_main(work, self.inputs.model, vllm)
+        return sample_on_main(work, self.inputs.model, vllm, seen)
 
     def _new_folder(self) -> Path:
         config, records = self.config, self.config.records

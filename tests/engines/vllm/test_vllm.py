@@ -133,7 +133,8 @@ def test_preflight_and_evaluations_of_a_run_sample_with_its_vllm(tmp_path, ranks
     records = ["--records.output_dir", str(tmp_path), "--records.name", "run"]
     launcher = ["torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m"] if ranks == 2 else []
     flags = [*plugin, *COLOCATE, *f"{sizes} {evaluations} {drawn}".split(), *records]
-    finished(*launcher, "gar", "train", "--preset", "demo", *flags)
+    said = finished(*launcher, "gar", "train", "--preset", "demo", *flags)
+    assert "Mean importance sampling ratio of the policy to vLLM: 1.00" in said
     run = open_run(tmp_path / "run")
     assert sum("eval/test/pass@1" in row for row in run.metrics) == 2
     before, after = (run.samples(moment)["response"].to_pylist() for moment in ("before", "after"))

@@ -6,6 +6,7 @@ With vLLM the main process works, and the others join each call of `generate` wi
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
@@ -13,23 +14,36 @@ from accelerate.utils import broadcast_object_list, gather_object, send_to_devic
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from transformers import GenerationConfig
+from trl import GRPOConfig
+from trl.trainer.utils import selective_log_softmax
 
 from gar.errors import DataError, GarError, ModelError
 from gar.integrations.trl.ranks import Result, is_main, on_main
 from gar.models.generate import generation_state
 
-Written = list[int] | None
-"""The tokens of a response. None if the model's probabilities are NaN."""
+Written = tuple[list[int], list[float]] | None
+"""The tokens of a response and vLLM's log-probability of each. None if the model's probabilities are NaN."""
 
 
-def sample_on_main(work: Callable[[], Result], model: Any, vllm: Any = None) -> Result:
-    """`on_main` for work that calls the unwrapped policy `model` through `generate` alone.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class VllmSample:
+    """A response that vLLM wrote: token ids, and vLLM's log-probability of each token of the response."""
+
+    prompt_ids: list[int]
+    ids: list[int]
+    log_probs: list[float]
+
+
+def sample_on_main(
+    work: Callable[[], Result], model: Any, vllm: Any = None, seen: list[VllmSample] | None = None
+) -> Result:
+    """`on_main` for work that only calls `generate` of the unwrapped policy `model`.
 
     The model must be whole, or spread by `zero.Init`, which each rank then gathers. `vllm`, TRL's `VLLMGeneration`,
-    samples in place of the model, on all ranks.
+    samples in place of the model, on all ranks, and each response is added to `seen`.
     """
     if vllm is not None:
-        with vllm_generate(vllm) as generate:
+        with vllm_generate(vllm, seen) as generate:
             return _lead(work, model, generate) if is_main() else cast(Result, _follow(model, generate))
     with _gathered(model):
         return on_main(work)
@@ -100,10 +114,10 @@ def colocated_vllm(trainer: Any) -> Any:
 
 
 @contextmanager
-def vllm_generate(vllm: Any) -> Iterator["VllmGenerate"]:
+def vllm_generate(vllm: Any, seen: list[VllmSample] | None = None) -> Iterator["VllmGenerate"]:
     """A `generate` by vLLM on all ranks. Its memory is freed afterwards, if it sleeps during updates."""
     try:
-        yield VllmGenerate(vllm)
+        yield VllmGenerate(vllm, seen)
     finally:
         if vllm.enable_sleep_mode and not vllm._llm_weights_sleeping:
             vllm.llm.sleep(level=2)
@@ -117,8 +131,8 @@ class VllmGenerate:
     response has its seed, so that the number of ranks does not change it.
     """
 
-    def __init__(self, vllm: Any):
-        self._vllm = vllm
+    def __init__(self, vllm: Any, seen: list[VllmSample] | None = None):
+        self._vllm, self._seen = vllm, seen
         self._has_weights = False
 
     @torch.no_grad()
@@ -136,7 +150,12 @@ class VllmGenerate:
             self._has_weights = True
         seeds = torch.randint(2**48, (len(prompts),), device=input_ids.device).tolist()
         found = self._written(prompts, [_params(generation_config, seed) for seed in seeds])
-        rows = [torch.tensor(ids, device=input_ids.device) for ids in found]
+        if self._seen is not None:
+            self._seen += [
+                VllmSample(prompt_ids=prompt, ids=ids, log_probs=log_probs)
+                for prompt, (ids, log_probs) in zip(prompts, found, strict=True)
+            ]
+        rows = [torch.tensor(ids, device=input_ids.device) for ids, _ in found]
         pad: Any = generation_config.pad_token_id
         return torch.cat([input_ids, pad_sequence(rows, batch_first=True, padding_value=pad)], dim=1)
 
@@ -151,20 +170,23 @@ class VllmGenerate:
                 code="long-prompt",
             )
 
-    def _written(self, prompts: Sequence[list[int]], params: Sequence[dict[str, Any]]) -> list[list[int]]:
+    def _written(
+        self, prompts: Sequence[list[int]], params: Sequence[dict[str, Any]]
+    ) -> list[tuple[list[int], list[float]]]:
         """The responses of all ranks' vLLMs. Ranks that share one (tensor parallelism) write the same."""
         state, shared = self._vllm.accelerator, self._vllm.tensor_parallel_size
         mine = range(state.process_index // shared, len(prompts), state.num_processes // shared)
         written = self._complete([prompts[i] for i in mine], [params[i] for i in mine])
         of_all = dict(gather_object(list(zip(mine, written, strict=True))))
         found = [of_all[i] for i in range(len(prompts))]
-        if None in found:
+        whole = [written for written in found if written is not None]
+        if len(whole) < len(found):
             raise ModelError(
                 "the model's probabilities are NaN in vLLM, so nothing can be sampled. Did training diverge, or is "
                 "the checkpoint damaged? Look for NaN in its weights.",
                 code="not-finite",
             )
-        return found
+        return whole
 
     def _complete(self, prompts: Sequence[list[int]], params: Sequence[dict[str, Any]]) -> list[Written]:
         from vllm import SamplingParams  # pyright: ignore[reportMissingImports]: an extra
@@ -195,5 +217,34 @@ def _params(config: GenerationConfig, seed: int) -> dict[str, Any]:
 
 
 def _checked(output: Any) -> Written:
-    first = output.logprobs[0][output.token_ids[0]].logprob
-    return None if math.isnan(first) else list(output.token_ids)
+    ids = list(output.token_ids)
+    log_probs = [at[token].logprob for token, at in zip(ids, output.logprobs, strict=True)]
+    return None if math.isnan(log_probs[0]) else (ids, log_probs)
+
+
+@torch.no_grad()
+def mean_ratio(model: Any, seen: Sequence[VllmSample], arguments: GRPOConfig) -> float:
+    """TRL's metric `SAMPLING_RATIO` for these responses, from the whole policy `model`.
+
+    Source: `GRPOTrainer._generate_and_score_completions` of TRL 1.16.
+    """
+    level, bound = arguments.vllm_importance_sampling_mode.split("_")
+    low, high = arguments.vllm_importance_sampling_clip_min, arguments.vllm_importance_sampling_clip_max
+    low, high = -math.inf if low is None else low, math.inf if high is None else high
+    ratios = []
+    for sample in seen:
+        differences = _log_probs(model, sample, arguments) - torch.tensor(sample.log_probs, device=model.device)
+        differences = differences.nan_to_num(nan=0.0)
+        ratios.append((differences.sum(0, keepdim=True) if level == "sequence" else differences).exp())
+    ratio = torch.cat(ratios)
+    bounded = ratio.clamp(low, high) if bound == "truncate" else ratio.masked_fill((ratio < low) | (ratio > high), 0)
+    return bounded.mean().item()
+
+
+def _log_probs(model: Any, sample: VllmSample, arguments: GRPOConfig) -> Tensor:
+    """The policy's log-probability of each token of a response, float32 [tokens]."""
+    ids = torch.tensor([*sample.prompt_ids, *sample.ids], device=model.device)
+    number = len(sample.ids)
+    with torch.autocast(model.device.type, dtype=torch.bfloat16, enabled=bool(arguments.bf16)):
+        logits = model(input_ids=ids[None]).logits[0, -number - 1 : -1]
+    return selective_log_softmax(logits.float() / arguments.temperature, ids[-number:])

@@ -15,6 +15,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel, Qwen
 
 from gar.errors import ModelError
 from gar.models.families import find_parts
+from gar.models.rope import fixed_context
 from gar.response import TokenSequence
 from gar.scoring import signal_means
 from gar.settings import SignalSettings
@@ -111,6 +112,21 @@ def test_a_long_sequence_leaves_the_frequencies_of_the_others_alone(name):
         assert largest_distance(signal_means(parts, sequences, SignalSettings()), expected) < 5e-6
         model(input_ids=torch.arange(50)[None])  # a pass of somebody else's between, and another order
         sequences, expected = sequences[::-1], expected.flip(0)
+
+
+@pytest.mark.parametrize("name", ROPES)
+def test_an_engine_that_packs_rows_has_the_context_of_one_set_of_frequencies(name):
+    """16 tokens keep LongRoPE's first set, and 15 dynamic NTK's, which transformers does not reset at 16."""
+    family, settings = ROPES[name]
+    config, fixed = tiny(family, **settings).config, {"longrope": 16, "dynamic": 15}[name]
+    assert fixed_context(config) == fixed_context(config, fixed) == fixed
+    with raises(ModelError, "changing-rope", str(fixed), str(fixed + 1)):
+        fixed_context(config, fixed + 1)
+
+
+def test_other_rotary_embeddings_keep_their_context():
+    config = tiny("Qwen2", max_position_embeddings=16).config
+    assert fixed_context(config, 10**6) == 16  # what is too long for the context is said elsewhere
 
 
 @pytest.fixture

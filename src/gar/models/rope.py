@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
-from gar.reader import rope_settings
+from gar.errors import ModelError
+from gar.reader import context_of, rope_settings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +34,12 @@ class RopeLengths:
                 grows_from = config.max_position_embeddings
         return cls(switches=tuple(switches), grows_from=grows_from)
 
+    @property
+    def longest_fixed(self) -> int | None:
+        """The longest pass that has a short one's frequencies, in tokens. None: every length has the same."""
+        ends = [*self.switches, *filter(None, [self.grows_from])]
+        return min(ends) - 1 if ends else None
+
     def state(self, num_tokens: int) -> int:
         """Equal for lengths that have the same frequencies. 0 for a single token's."""
         if self.grows_from is not None and num_tokens >= self.grows_from:
@@ -47,3 +54,30 @@ class RopeLengths:
 
 FIXED = RopeLengths()
 """The same frequencies at every length."""
+
+
+def fixed_context(config: Any, longest: int = 0) -> int | None:
+    """The context in tokens of an engine that packs rows of up to `longest` tokens into one pass. None: no limit.
+
+    A pass of transformers has the frequencies of its longest row, and Megatron has one set for every length. A row's
+    vector must not depend on the rows beside it, so the context ends where the checkpoint's frequencies change.
+
+    Args:
+        config: The model's transformers configuration.
+        longest: Most tokens of a prompt and its response together, where longer rows would change the others.
+
+    Raises:
+        ModelError: Rows can be so long that frequencies change.
+    """
+    fixed, context = RopeLengths.of(config).longest_fixed, context_of(config)
+    if fixed is None:
+        return context
+    if longest > fixed:
+        raise ModelError(
+            f"the model's rotary embeddings (rope_type dynamic or longrope) change beyond {fixed} tokens, and a prompt "
+            f"with its response can have {longest}. The engine packs rows into one pass, whose longest row sets the "
+            f"frequencies of all: alignments would depend on the rows beside. Keep both within {fixed} tokens, take a "
+            "model with another rope_type, for example yarn, or train with gar train.",
+            code="changing-rope",
+        )
+    return fixed if context is None else min(context, fixed)

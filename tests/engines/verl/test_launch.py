@@ -12,10 +12,13 @@ from verl.trainer.ppo.v1 import get_trainer_cls
 from verl.utils.config import validate_config
 from verl.workers.engine import EngineRegistry
 
+from gar.errors import ModelError
 from gar.integrations.verl.engine import GarEngine
 from gar.integrations.verl.reward import GarRewardManager
 from gar.integrations.verl.settings import read_settings, read_shaping
 from gar.integrations.verl.trainer import GarTrainerSync
+from tests.engines.verl.workers import save_model
+from tests.support.errors import raises
 from tests.support.processes import completed
 
 SCRIPT = Path(__file__).parents[3] / "scripts" / "verl_qwen3_4b.sh"
@@ -36,6 +39,28 @@ def test_launch_script_is_a_job_that_verl_and_gar_take():
     read_shaping(settings, plain)
     assert (settings.signal.max_tokens, settings.verify.num_workers) == (768, 4)
     assert settings.signal.expert_keep_fraction == 0.7
+
+
+def test_rotary_frequencies_that_change_within_the_rows_are_refused(tmp_path):
+    """verl packs rows into one pass. Up to 63 tokens this model has one set of frequencies."""
+    rope = {"rope_type": "dynamic", "factor": 4.0, "rope_theta": 1e4}
+    model = save_model(tmp_path, tied=True, max_position_embeddings=64, rope_parameters=rope)
+    flags = [
+        f"actor_rollout_ref.model.path={model}",
+        "reward.reward_manager.name=gar",
+        "+gar.method=gar-grpo",
+        "algorithm.adv_estimator=grpo",
+        "actor_rollout_ref.rollout.n=2",
+        "data.max_prompt_length=32",
+    ]
+
+    def trainer(max_response_length: int) -> GarTrainerSync:
+        with initialize_config_module("verl.trainer.config", version_base=None):
+            return GarTrainerSync(compose("ppo_trainer", [*flags, f"data.max_response_length={max_response_length}"]))
+
+    trainer(31)._init_tokenizer()
+    with raises(ModelError, "changing-rope", "63", "64"):
+        trainer(32)._init_tokenizer()
 
 
 def test_register_puts_our_classes_before_verls(monkeypatch):

@@ -40,11 +40,11 @@ COMMON: dict[str, Any] = {
 """Settings of a batch that asks for means."""
 
 
-def save_model(folder: Path, *, tied: bool) -> Path:
+def save_model(folder: Path, *, tied: bool, **settings: Any) -> Path:
     """A random two-layer Qwen3 with a head that is peaked enough to tell tokens apart, and the embedded tokenizer."""
     config = Qwen3Config(
         vocab_size=VOCAB, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=2, head_dim=8, tie_word_embeddings=tied, max_position_embeddings=512,
+        num_key_value_heads=2, head_dim=8, tie_word_embeddings=tied, **{"max_position_embeddings": 512, **settings},
     )  # fmt: skip
     torch.manual_seed(0)
     return _save(Qwen3ForCausalLM(config), folder)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from transformers import Qwen3Config
 
 from gar.errors import ConfigError, DataError
 from gar.integrations.data import slime_row
@@ -137,7 +138,7 @@ def test_an_aborted_sample_is_in_no_group_and_not_in_the_loss(tokenizer):
     assert data["rewards"] == [0.0] * 5  # slime's own cannot be None
 
 
-def test_facts_of_every_kind_of_response(tokenizer, monkeypatch):
+def test_facts_of_every_kind_of_response(tokenizer):
     cut = sample(tokenizer, "<think> 3", index=1)
     cut.status = SimpleNamespace(value="truncated")
     removed = sample(tokenizer, index=3, remove_sample=True)
@@ -155,11 +156,15 @@ def test_facts_of_every_kind_of_response(tokenizer, monkeypatch):
     assert (data["rewards"], data["rollout_ids"]) == ([0.0] * 5, [0, 1, 2, 3, 4])  # slime's own
     args = make_arguments(gar={"method": "grpo"})
     assert len(convert_samples(args, [sample(tokenizer, metadata={})])["prompt"]) == 1
-    monkeypatch.setattr(convert, "context_of", lambda config: 15)
-    convert._reader.cache_clear()
+
+
+def test_rows_beyond_the_context_or_the_first_rotary_frequencies_are_not_scored(tokenizer, tmp_path):
+    """Dynamic NTK has other frequencies from 16 tokens on, which Megatron does not compute."""
+    rope = {"rope_type": "dynamic", "factor": 4.0, "rope_theta": 1e4}
+    Qwen3Config(max_position_embeddings=16, rope_parameters=rope).save_pretrained(tmp_path)
     long = GOOD.replace("3 + 4", "3 + 4 " * 4)
     beyond = [sample(tokenizer, long, index=1), sample(tokenizer, group=1, index=2, metadata={"anchors": [long]})]
-    payloads = convert_samples(make_arguments(), beyond)["prompt"]
+    payloads = convert_samples(make_arguments(hf_checkpoint=str(tmp_path)), beyond)["prompt"]
     assert [(bool(each.fault), each.num_scored_tokens > 0) for each in payloads] == [(True, False), (False, True)]
     assert [tuple(map(len, each.anchors)) for each in payloads] == [(1, 0), (0, 1)]
 

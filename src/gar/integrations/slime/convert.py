@@ -10,7 +10,8 @@ from typing import Any
 from gar.config import RunConfig, make_config
 from gar.errors import ConfigError, DataError
 from gar.integrations.slime.settings import read_settings, read_shaping
-from gar.reader import Reader, context_of, judge
+from gar.models.rope import fixed_context
+from gar.reader import Reader, judge
 from gar.response import Anchors, Response, TokenSequence
 from gar.scoring.filtering import signal_key
 from gar.step import Step
@@ -145,7 +146,7 @@ def _reader(checkpoint: str, settings: str) -> SampleReader:
     from transformers import AutoConfig
 
     config = make_config(json.loads(settings))
-    context = context_of(AutoConfig.from_pretrained(checkpoint, trust_remote_code=False))
+    context = fixed_context(AutoConfig.from_pretrained(checkpoint, trust_remote_code=False))
     tokenizer = load_tokenizer(checkpoint, trust_remote_code=False)
     return SampleReader(tokenizer, config, context=context)
 

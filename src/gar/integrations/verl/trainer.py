@@ -26,7 +26,8 @@ from gar.integrations.verl.transfer import (
     write_spans,
 )
 from gar.integrations.watchdog import Watchdog
-from gar.reader import Reader, context_of
+from gar.models.rope import fixed_context
+from gar.reader import Reader
 from gar.response import TokenSequence
 from gar.rules import AGENT_LOOP_MANAGER
 from gar.step import Step
@@ -49,8 +50,10 @@ class GarTrainerSync(PPOTrainerSync):
     def _init_tokenizer(self) -> None:
         super()._init_tokenizer()
         model: Any = omega_conf_to_dataclass(self.config.actor_rollout_ref.model)
+        data = self.config.data
+        context = fixed_context(model.hf_config, data.max_prompt_length + data.max_response_length)
         self._reader = Reader.from_settings(
-            self.tokenizer, self._shaping.signal, self._settings.verify, context=context_of(model.hf_config)
+            self.tokenizer, self._shaping.signal, self._settings.verify, context=context
         )
 
     def _compute_old_log_prob(self, batch: Any, metrics: dict[str, Any]) -> Any:

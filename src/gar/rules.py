@@ -168,6 +168,8 @@ _ENOUGH_SAMPLES = Condition(
     lambda ks, facts: all(1 <= k <= facts["evaluate.num_samples"] for k in ks),
 )
 
+_COLDEST = "vLLM raises a lower one to 0.01"
+
 # The table.
 
 _METHOD = (
@@ -197,6 +199,7 @@ _TRL = (
         "its tokens, which shrinks with its length and takes the gradient with it. Or sample without them",
         {"trl.use_vllm corrects filtered sampling": (True,)},
     ),
+    Rule("trl.temperature", bounds(">= 0.01"), _COLDEST, {"trl.use_vllm": (True,)}),
     Rule("trl.fp16", _OFF, "it needs an accelerator, and this machine has none", {"accelerator": (False,)}),
 )
 
@@ -244,6 +247,7 @@ _TRAIN = (
         "trl.optim_args bf16_stochastic_round=True",
         {"updates are lost": (True,)},
     ),
+    Rule("evaluate.temperature", bounds(">= 0.01"), _COLDEST, {"trl.use_vllm": (True,), "evaluates": (True,)}),
     Rule("evaluate.pass_at_k", _ENOUGH_SAMPLES, "pass@k needs k responses per problem", {"evaluates": (True,)}),
 )
 

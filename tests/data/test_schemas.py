@@ -167,6 +167,7 @@ def test_read_problem_names_place_column_and_type_of_a_wrong_value():
         ({"answer": True}, "'answer'", "bool"),
         ({"answer": [["7"]]}, "'answer'", "list"),
         ({"answer": float("nan")}, "'answer'", "nan"),
+        ({"answer": float(2**53 + 2)}, "'answer'", "lost digits"),  # as `datasets` reads integers beyond 64 bits
         ({"prompt": 17}, "'prompt'", "int"),
         ({"prompt": {"text": "3+4="}}, "'prompt'", "dict"),
         ({"prompt": ["3+4="]}, "'prompt'", "3+4="),

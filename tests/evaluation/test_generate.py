@@ -53,6 +53,13 @@ def test_a_file_with_columns_of_its_own_is_read_by_their_names(tmp_path):
         load_sets(JOB.model_copy(update=fields))
 
 
+def test_a_temperature_that_vllm_would_raise_is_an_error():
+    for backend, temperature in (("vllm", 0.0), ("vllm", 0.01), ("transformers", 1e-4)):
+        GenerateJob(model=EMBEDDED, benchmark=("arithmetic",), backend=backend, temperature=temperature)
+    with pytest.raises(ValueError, match=r"0\.001 to 0\.01"):
+        GenerateJob(model=EMBEDDED, benchmark=("arithmetic",), backend="vllm", temperature=1e-3)
+
+
 def test_load_sets_splits_benchmarks_and_counts_their_samples():
     job = GenerateJob(model=EMBEDDED, benchmark=("arithmetic,arithmetic-harder",))
     assert [each.identity["benchmark"]["name"] for each in load_sets(job)] == ["arithmetic", "arithmetic-harder"]

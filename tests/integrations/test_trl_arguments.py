@@ -133,13 +133,20 @@ def test_without_a_terminal_each_logged_step_is_a_line(tmp_path: Path, capsys: p
     ]
 
 
-@pytest.mark.parametrize("chosen", [{"top_p": 0.9}, {"top_k": 20}, {"generation_kwargs": {"min_p": 0.1}}])
-def test_filtered_sampling_by_vllm_needs_a_correction_per_token(chosen, tmp_path):
-    def faults(**fields):
-        args = GRPOConfig(str(tmp_path), use_cpu=True, bf16=False, **fields)
-        return [name for name, _ in rules.faults("TRL", trl_flags(args)) if "vllm" in name]
+def faults(**fields: Any) -> list[str]:
+    """The settings that break a rule on sampling."""
+    args = GRPOConfig("out", use_cpu=True, bf16=False, **fields)
+    return [name for name, _ in rules.faults("TRL", trl_flags(args)) if "vllm" in name or "temperature" in name]
 
+
+@pytest.mark.parametrize("chosen", [{"top_p": 0.9}, {"top_k": 20}, {"generation_kwargs": {"min_p": 0.1}}])
+def test_filtered_sampling_by_vllm_needs_a_correction_per_token(chosen):
     assert faults(**chosen) == faults(use_vllm=True) == []
     assert faults(**chosen, use_vllm=True) == ["trl.vllm_importance_sampling_mode"]
     assert faults(**chosen, use_vllm=True, vllm_importance_sampling_correction=False) == []
     assert faults(**chosen, use_vllm=True, vllm_importance_sampling_mode="token_truncate") == []
+
+
+def test_a_temperature_that_vllm_would_raise_is_an_error():
+    assert faults(temperature=1e-4) == faults(temperature=0.01, use_vllm=True) == []
+    assert faults(temperature=1e-4, use_vllm=True) == ["trl.temperature"]

@@ -291,6 +291,10 @@ def _prompt(value: object, place: str, column: str) -> Prompt:
     return messages if any(message["content"].strip() for message in messages) else ""
 
 
+_EXACT = 2**53
+"""Below it every integer is a float."""
+
+
 def _scalar_text(value: object, place: str, column: str) -> str:
     """Text, or a number as text. "" for null. An answer such as 18 is often stored as a number."""
     if type(value) is str:  # first, since most are
@@ -298,6 +302,11 @@ def _scalar_text(value: object, place: str, column: str) -> str:
     if value is None:
         return ""
     if isinstance(value, float) and math.isfinite(value):
+        if abs(value) >= _EXACT:
+            raise DataError(
+                f"{place}: column {column!r} holds the float {value:g}. Floats of this size have lost digits of the integer "
+                "that was meant: store it as text. `datasets` reads a JSON column with one integer beyond 64 bits as floats."
+            )
         return str(int(value)) if value.is_integer() else str(value)
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)

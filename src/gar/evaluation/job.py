@@ -1,9 +1,9 @@
 """The settings of `gar eval`. Importing this imports no torch."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from gar.data.prompts import PromptTemplate
 from gar.settings import ModelSettings, Settings
@@ -60,6 +60,12 @@ class GenerateJob(Settings):
     """For example cuda:1 or cpu. By default an accelerator if there is one."""
     overwrite: bool = False
     """Remove earlier results, and begin anew."""
+
+    @model_validator(mode="after")
+    def _check_temperature(self) -> Self:
+        if self.backend == "vllm" and 0 < self.temperature < 0.01:
+            raise ValueError(f"vLLM raises a temperature of {self.temperature:g} to 0.01. Take that, or 0 for greedy.")
+        return self
 
     def num_samples(self, num_problems: int) -> int:
         """Samples per problem of a set of this size."""

@@ -129,7 +129,7 @@ def test_preflight_and_evaluations_of_a_run_sample_with_its_vllm(tmp_path, ranks
     plugin = ["--plugin", str(ROOT / "tests" / "engines" / "vllm" / "no_generate.py")]
     sizes = f"--trl.max_steps 2 --trl.save_strategy no --trl.per_device_train_batch_size {32 // ranks}"
     evaluations = "--evaluate.sources test --evaluate.max_problems 6 --evaluate.num_samples 4 --evaluate.eval_steps 1"
-    drawn = "--evaluate.temperature 1e-4 --trl.learning_rate 2e-3"
+    drawn = "--evaluate.temperature 0.01 --trl.learning_rate 2e-3"
     records = ["--records.output_dir", str(tmp_path), "--records.name", "run"]
     launcher = ["torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m"] if ranks == 2 else []
     flags = [*plugin, *COLOCATE, *f"{sizes} {evaluations} {drawn}".split(), *records]
@@ -140,12 +140,19 @@ def test_preflight_and_evaluations_of_a_run_sample_with_its_vllm(tmp_path, ranks
     before, after = (run.samples(moment)["response"].to_pylist() for moment in ("before", "after"))
     assert before != after
     problems = load_arithmetic("test")[:6]
-    settings = EvaluateSettings(num_samples=4, temperature=1e-4)
+    settings = EvaluateSettings(num_samples=4, temperature=0.01)
     for path, found in (("embedded", before), (str(tmp_path / "run" / "model"), after)):
         model, tokenizer = load_policy(ModelSettings(path=path))
         with Verifier() as verifier:
             expected = evaluate_policy(model, tokenizer, problems, verifier, settings, seed=0, max_new_tokens=64)
         assert found == [response.text for group in expected.groups for response in group]
+
+
+def test_no_temperature_is_below_one_hundredth():
+    """Rules and `gar eval` therefore refuse a lower one."""
+    from vllm import SamplingParams
+
+    assert [SamplingParams(temperature=given).temperature for given in (1e-4, 0.01, 0)] == [0.01, 0.01, 0]
 
 
 def test_samples_repeat_for_a_seed_and_agree_with_transformers_where_nothing_is_drawn(tmp_path):

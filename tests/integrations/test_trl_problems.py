@@ -247,6 +247,14 @@ def test_rows_carry_the_problem_in_every_schema(policy: Path):
         ]
 
 
+def test_rows_keep_what_the_first_one_lacks():
+    rows = [{"prompt": "0+4=", "answer": "4"}, row(1, expert_solution="1 + 4 = 5", level=3)]
+    held = ProblemRows(rows, {})
+    given, _, found = held.taken([held.training[i] for i in range(2)], TrlRanks(Accelerator(cpu=True)), group_size=1)
+    assert [len(problem.anchors) for problem in found] == [0, 1]
+    assert [each["level"] for each in given] == [None, 3]
+
+
 def test_traps_in_the_data_are_warned_of(policy: Path, tmp_path: Path):
     marked = [row(i, expert_solution="so <<3+4=7>>7") for i in range(4)]
     with pytest.warns(UserWarning, match="Of 4 problems read, 4 have calculator marks"):

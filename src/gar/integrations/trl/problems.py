@@ -5,6 +5,7 @@ import dataclasses
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
+from itertools import chain
 from typing import Any, Self, cast
 
 import numpy as np
@@ -247,8 +248,13 @@ class ProblemRows:
             forms = {type(column_value(row, schema.prompt)) for row in rows}
             if len(forms) > 1:  # which Arrow does not store
                 rows = [{**row, schema.prompt: each.prompt} for row, each in zip(rows, problems, strict=True)]
-            rows = Dataset.from_list(rows)
+            rows = _all_columns(rows)
         return problems, ReadRows.of(rows, partial(_completed, schema))
+
+
+def _all_columns(rows: Sequence[Mapping[str, Any]]) -> Dataset:
+    """As `Dataset.from_list`, which drops what the first row lacks."""
+    return Dataset.from_dict({name: [row.get(name) for row in rows] for name in dict.fromkeys(chain(*rows))})
 
 
 def _of_one_form(problems: list[Problem]) -> list[Problem]:

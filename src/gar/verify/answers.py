@@ -14,11 +14,11 @@ from functools import lru_cache
 from itertools import accumulate
 
 from gar.types import Status
-from gar.verify.choices import choice_text, chosen_letters, is_choice
+from gar.verify.choices import choice_text, chosen_letter, is_choice
 from gar.verify.evaluate import IrrationalError, UndefinedError, has, letters_in
 from gar.verify.format import MAX_ANSWER_CHARS
 from gar.verify.grades import Graded, error_text, failed, right_if, unparsed, wrong
-from gar.verify.grammar import Node, NotRead, parse
+from gar.verify.grammar import parse
 from gar.verify.latex import plain_latex, rewrites
 from gar.verify.notations import compare_notations, compare_words
 from gar.verify.numbers import equal_values, plain_number
@@ -33,6 +33,7 @@ from gar.verify.quantities import (
     words_in,
 )
 from gar.verify.sentences import read_answer
+from gar.verify.tree import Node, NotRead
 from gar.verify.undone import is_copy, number, undone
 from gar.verify.values import TypedComparison, recased, stated_value
 from gar.verify.words import NEVER
@@ -45,9 +46,6 @@ _REWRITES = rewrites("grammar")
 _WHOLE = rewrites("whole", re.IGNORECASE)
 _INEQUALITY = re.compile(r"[<>]|\\[lg]e(?![a-z])")
 _OR = re.compile(r"\\(?:cup|lor|vee)(?![a-z])")
-_DIGITS = re.compile("-?[0-9]+(?:[,.][0-9]+)*")
-# Not between letters or digits, nor after a comma that could then stand in a number.
-_IDLE_SPACE = re.compile(r"(?<![0-9A-Za-z,]) +| +(?![0-9A-Za-z])|(?<=,) +(?![0-9])")
 _ELLIPSIS = re.compile(r"(?:\\[lcd]?dots[a-z]?(?![A-Za-z])|\.\.\.|\u2026) *,? *")
 _THOUSANDS = re.compile(r"(?<![0-9,.])[0-9]{1,3}(?:,[0-9]{3})+(?![0-9,])")
 _PERCENT = re.compile(r"%|\bper ?cent|\brate\b", re.IGNORECASE)
@@ -90,6 +88,7 @@ class Gold(Quantity):
     letters: bool
     number: Fraction | None
     tree: Node | None
+    name_tree: Node | None
 
 
 @lru_cache(maxsize=4096)  # the responses of a group share a gold answer, and steps repeat it
@@ -98,8 +97,7 @@ def read_gold(gold: str) -> Gold:
     text = _in_symbols(_tidy(gold))
     quantity, words = Quantity(text), [word.lower() for word in _prose_words(text)]
     letters = _has_letters(text)
-    kinds = () if _DIGITS.fullmatch(text) else dict.fromkeys((False, letters))
-    for of_letters in kinds:  # `78 h` has a unit, `2 h + 1` has letters
+    for of_letters in dict.fromkeys((False, letters)):  # `78 h` has a unit, `2 h + 1` has letters
         with contextlib.suppress(Unread):
             nouns = frozenset[str]() if of_letters else None  # beside letters an unknown word is no unit
             read = read_quantity(text, nouns, letters=of_letters)
@@ -117,6 +115,7 @@ def read_gold(gold: str) -> Gold:
         letters=_has_letters(quantity.value),
         number=plain_number(quantity.value),
         tree=_tree(quantity.value.replace(",", "") if plain_number(quantity.value) else quantity.value),
+        name_tree=_tree(quantity.name),
     )
 
 
@@ -149,15 +148,14 @@ def grade_exactly(answer: str, gold: str, prompt: str = "") -> Graded | Quantity
     answer = _tidy(answer)
     if not answer:
         return unparsed("the answer is empty")
-    if _same_notation(answer) == _same_notation(read.text):
+    if answer == read.text:
         return right_if(True)
     if read.choice:
-        letters = chosen_letters(answer, prompt)
-        if len(letters) == 1:
-            texts = choice_text(answer), choice_text(read.text)
-            other = all(texts) and grade_answer(*texts).status is Status.WRONG  # (B) 3/4 is not (B) 4/4
-            return right_if(letters == chosen_letters(read.text, read.text) and not other)
-        return unparsed(f"names several choices: {', '.join(letters)}" if letters else "names no choice")
+        letter, texts = chosen_letter(answer, prompt), (choice_text(answer), choice_text(read.text))
+        if not letter:
+            return unparsed("names no choice, or several")
+        other = all(texts) and grade_answer(*texts).status is not Status.OK  # (B) 3/4 is not (B) 4/4
+        return right_if(letter == chosen_letter(read.text, read.text) and not other)
     answer = _in_symbols(answer)
     special = compare_notations(answer, read.value)
     read_answer = special or _read_value(answer, read, prompt)
@@ -184,13 +182,14 @@ def _read_value(answer: str, gold: Gold, prompt: str) -> Graded | Quantity:
     foreign = quantity.unit and quantity.unit != gold.unit and (gold.unit or gold.percent)
     if foreign or (quantity.percent and gold.unit):
         return wrong("another unit than the gold answer has")
-    if _same_notation(quantity.value) == _same_notation(gold.value) and quantity.percent == gold.percent:
+    if quantity.value == gold.value and quantity.percent == gold.percent:
         return right_if(True)
     return _grade_number(quantity, gold) or quantity
 
 
 def _quantity(answer: str, gold: Gold, prompt: str) -> Quantity:
-    quantity = read_answer(answer, _nouns(prompt), letters=gold.letters)
+    sentences = not (gold.letters or gold.name)  # the equation of a sentence has an own left side
+    quantity = read_answer(answer, _nouns(prompt), letters=gold.letters, sentences=sentences)
     value = quantity.value
     if "," in value and (gold.number is not None or "," not in gold.value):
         value = _THOUSANDS.sub(lambda number: number[0].replace(",", ""), value)
@@ -236,10 +235,6 @@ def _in_symbols(text: str) -> str:
     return next((match.expand(spelling) for match, spelling in found if match), text)
 
 
-def _same_notation(text: str) -> str:
-    return _IDLE_SPACE.sub("", text)
-
-
 def _grade_expression(quantity: Quantity, gold: Gold, prompt: str, *, exact: bool) -> Graded:
     """The verdict of the grammar. `IrrationalError` if it takes more than exact arithmetic, and `exact` forbids it."""
     if bool(_ELLIPSIS.search(quantity.value)) != bool(_ELLIPSIS.search(gold.value)):
@@ -251,8 +246,8 @@ def _grade_expression(quantity: Quantity, gold: Gold, prompt: str, *, exact: boo
     except NotRead as error:
         return unparsed(f"not a mathematical expression: {error}")
     percent = (quantity.percent, gold.percent)
-    if not letters_in(gold.tree) and letters_in(tree) and not re.search("[0-9]", quantity.value):
-        return unparsed("the gold answer is numeric, and the answer holds no number")
+    if gold.name and tree.op == "relation" and letters_in(tree.args[0]) and tree.args[0] != gold.name_tree:
+        return wrong("another name than the gold answer has")
     if left := undone(tree, gold.tree):
         return wrong(f"arithmetic left undone: {', '.join(sorted(left))}")
     try:
@@ -261,18 +256,15 @@ def _grade_expression(quantity: Quantity, gold: Gold, prompt: str, *, exact: boo
         return unparsed(str(error))
     except UndefinedError:
         right = False
-    if (
-        right
-        and _same_notation(quantity.value) != _same_notation(gold.value)
-        and is_copy(tree, gold.tree, prompt, gold_text=gold.text)
-    ):
+    if right and quantity.value != gold.value and is_copy(tree, gold.tree, prompt, gold_text=gold.text, exact=exact):
         return wrong("an expression copied from the prompt")
     return right_if(right)
 
 
 def _is_right(tree: Node, gold: Node, percent: tuple[bool, bool], exact: bool) -> bool:
     values = number(stated_value(tree)), number(stated_value(gold, by_name=True))
-    if None not in values:
+    two_equations = tree.op == gold.op == "relation"  # f(x) = 0 and x = 0
+    if None not in values and not two_equations:
         decimal = has(tree, "decimal") or has(gold, "decimal")
         return equal_values(*values, percent, decimal=decimal)  # pyright: ignore[reportArgumentType]
     return percent[0] == percent[1] and TypedComparison(exact).same(tree, gold)

@@ -241,6 +241,18 @@ def test_the_first_table_of_the_evidence_is_that_of_the_results():
         assert f"| {' | '.join(row)} |" in page, "python -m paper.comparisons.situations"
 
 
+def test_every_section_of_the_evidence_with_a_figure_names_its_command():
+    for section in (HERE.parents[1] / "docs/evidence.md").read_text().split("\n## ")[1:]:
+        modules = re.findall(r"python -m paper\.([a-z_.]+)", section)
+        names = [name for name in re.findall(r"`([a-z-]+)`", section) if (HERE / f"{name}.yaml").exists()]
+        assert modules or names or not re.search(r"\d\.\d", section), section
+        for module in modules:
+            path = HERE.parent / module.replace(".", "/")
+            assert path.is_dir() or path.with_suffix(".py").exists(), module
+    for command in (situation.command for situation in situations.SITUATIONS):
+        assert (HERE / (f"{command[1:]}.py" if command.startswith(".") else f"{command}.yaml")).exists(), command
+
+
 def test_every_mean_of_readme_and_docs_is_in_the_results():
     known = {
         value

@@ -12,12 +12,13 @@ from typing import Any
 
 import pandas as pd
 
+from gar import Problem
 from gar.evaluation import markdown_text
 from gar.records import open_run
 from paper.comparisons.budget import interval
 from paper.comparisons.results import NAMES, Committed, mean_text, read_results
 from paper.comparisons.shorthand import KINDS, WINDOW, kind_of
-from paper.tasks.chains import ARITHMETIC
+from paper.tasks.chains import ARITHMETIC, parse_solution, right_steps
 
 COMPARISONS = ("leaky-one-bit", "leaky-one-of-four", "leaky-none")
 NUM_SEEDS = 10
@@ -38,13 +39,23 @@ def counted(run: Path) -> dict[str, Any]:
 
 
 def shares(rows: Iterable[Mapping[str, Any]]) -> dict[str, float]:
-    """Shares of responses: with the right answer, accepted by the grader, of each kind."""
+    """Shares of responses: with the right answer, accepted by the grader, sound, of each kind.
+
+    A sound response writes a value for each step, and all of them are right.
+    """
     rows = list(rows)
     counts = Counter(kind_of(row["response"], json.loads(row["prompt"]), ARITHMETIC) for row in rows)
     return {
         "exact": statistics.fmean(row["answer"] == row["gold"] for row in rows),
         "accepted": statistics.fmean(bool(row["verified"]) for row in rows),
+        "sound": statistics.fmean(_is_sound(row) for row in rows),
     } | {kind: counts[kind] / len(rows) for kind in KINDS}
+
+
+def _is_sound(row: Mapping[str, Any]) -> bool:
+    problem = Problem(id="", prompt=json.loads(row["prompt"]), answer="")
+    steps = right_steps(problem, parse_solution(row["response"]).values)
+    return len(steps) == len(str(problem.prompt)) // 2 - 1 and all(steps)
 
 
 def exact(committed: Committed, label: str) -> dict[int, float]:
@@ -65,6 +76,7 @@ def row_table(committed: Committed) -> pd.DataFrame:
                 "seeds": len(seeds),
                 "exact pass@1": mean_text([one["exact"] for one in test]),
                 "accepted": mean_text([one["accepted"] for one in test]),
+                "sound": mean_text([one["sound"] for one in test]),
                 **{kind: f"{statistics.fmean(one[kind] for one in test):.2f}" for kind in KINDS},
             }
         )
@@ -78,8 +90,10 @@ def leads(committed: Committed, label: str, other: str) -> list[float]:
 
 
 def best_grpo(committed: Committed) -> str:
-    """The learning rate of plain GRPO with the highest mean of exact pass@1."""
-    return max(GRPO, key=lambda label: statistics.fmean(exact(committed, label).values()))
+    """The learning rate of plain GRPO with the highest mean of exact pass@1, over the seeds that all rates have."""
+    found = {label: exact(committed, label) for label in GRPO}
+    seeds = set.intersection(*(set(part) for part in found.values()))
+    return max(GRPO, key=lambda label: statistics.fmean(found[label][seed] for seed in seeds))
 
 
 def claims(committed: Committed) -> pd.DataFrame:

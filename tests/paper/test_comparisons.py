@@ -177,7 +177,7 @@ def test_shares_count_the_right_answer_whatever_the_grader_accepts():
         ]
     ]
     found = leaky.shares(rows)
-    assert (found["exact"], found["accepted"]) == (0.5, 0.5)
+    assert (found["exact"], found["accepted"], found["sound"]) == (0.5, 0.5, 0.5)
     assert [found[kind] for kind in ("expert", "shorthand", "habit", "other")] == [0.25] * 4
 
 
@@ -233,6 +233,12 @@ def test_methods_near_the_highest_are_best_too():
     near = {seed: 0.901 if seed % 2 else 0.905 for seed in seeds}
     assert situations.best_methods({"a": low, "b": high, "c": near}) == {"b", "c"}
     assert situations.best_methods({"a": low, "b": {seed + 100: score for seed, score in high.items()}}) == {"b"}
+
+
+def test_the_table_of_leaky_verifiers_is_that_of_the_results():
+    page = (HERE / "leaky.md").read_text().splitlines()
+    for row in leaky.row_table(read_results("leaky-one-bit")).astype(str).to_numpy().tolist():
+        assert f"| {' | '.join(row)} |" in page, "python -m paper.comparisons.leaky"
 
 
 def test_the_first_table_of_the_evidence_is_that_of_the_results():

@@ -1,7 +1,8 @@
 """Draws the pictures of README and site, each for a light and a dark page.
 
     python -m docs.site.pictures method        # docs/images/method-light.svg and -dark.svg
-    python -m docs.site.pictures evidence [--study shorthand]   # from the committed results of paper/comparisons
+    python -m docs.site.pictures situations    # from the committed results of paper/comparisons
+    python -m docs.site.pictures shorthand     # the same
     python -m docs.site.pictures report RUN    # screenshots of a run's report, with chromium and selenium
 
 Run it from a clone.
@@ -47,34 +48,21 @@ RESPONSES = (
     ("3 · 4 − 5 = 8", None, 0.00, False),
 )
 """A response, its alignment, its reward and whether it is correct: the example of docs/how-it-works.md."""
-_ROWS = {
-    "plain GRPO": ("grpo",),
-    "GAR": ("gar-grpo",),
-    "GAR, other expert": ("anchor-shuffled",),
-    "fine-tuning": ("sft",),
-}
-_FORMS = {
-    form: {
-        "plain GRPO": ("grpo",),
-        "GAR": (f"gar-{form}",),
-        "GAR, other expert": (f"shuffled-{form}",),
-        "best imitation": (*(f"{name}-{form}" for name in ("sft", "sft-grpo", "chord")), "rft"),
-    }
+PANELS = [
+    (
+        f"{model.replace('-', ' ')}, {form}",
+        f"shorthand-{model}",
+        {
+            "plain GRPO": ("grpo",),
+            "GAR": (f"gar-{form}",),
+            "GAR, other expert": (f"shuffled-{form}",),
+            "best imitation": (*(f"{name}-{form}" for name in ("sft", "sft-grpo", "chord")), "rft"),
+        },
+    )
+    for model in ("which-way", "chain")
     for form in ("half", "shorthand")
-}
-STUDIES = {
-    "signals": [
-        ("chain of arithmetic", "signals-chain", _ROWS),
-        ("which way", "signals-which-way", _ROWS),
-        ("whose voice", "signals-whose-voice", _ROWS),
-    ],
-    "shorthand": [
-        (f"{model.replace('-', ' ')}, {form}", f"shorthand-{model}", rows)
-        for model in ("which-way", "chain")
-        for form, rows in _FORMS.items()
-    ],
-}
-"""The panels of a study: title, comparison, and what each row is called. Of several labels the best mean is drawn."""
+]
+"""The panels of `shorthand`: title, comparison, and the name of each row. Of several labels the best mean is drawn."""
 MEAN = statistics.fmean(alignment for _, alignment, _, correct in RESPONSES if correct)
 
 
@@ -220,14 +208,14 @@ def _vector_row(drawing: Drawing, y: float, vector: Sequence[float]) -> None:
         )
 
 
-def evidence(colors: dict[str, str], study: str) -> Drawing:
+def shorthand(colors: dict[str, str]) -> Drawing:
     """Test pass@1 of every seed, in a panel for each comparison with all rows and seeds. Needs the packages of gar."""
-    names = [*STUDIES[study][0][2]]
-    scores = [(title, _committed_scores(*where)) for title, *where in STUDIES[study]]
+    names = [*PANELS[0][2]]
+    scores = [(title, _committed_scores(comparison, rows)) for title, comparison, rows in PANELS]
     most = max((len(seeds) for _, values in scores for seeds in values.values()), default=0)
     panels = [(title, values) for title, values in scores if [*map(len, values.values())] == [most] * len(names)]
     if not panels:
-        sys.exit(f"No complete results of the study {study} in paper/comparisons/results.parquet.")
+        sys.exit("No complete results of the study in paper/comparisons/results.parquet.")
     lowest = math.floor(10 * min(score for _, values in panels for scores in values.values() for score in scores)) / 10
     left, width, gap, top, step = 190, 190, 30, 64, 38
     bottom = top + step * len(names)
@@ -277,6 +265,66 @@ def _committed_scores(comparison: str, rows: Mapping[str, Sequence[str]]) -> dic
     return {name: max(lists, key=statistics.fmean) for name, lists in there.items() if lists}
 
 
+def situations(colors: dict[str, str]) -> Drawing:
+    """Means of all methods in every situation, and GAR minus GRPO. Needs the packages of gar."""
+    from paper.comparisons.budget import interval
+    from paper.comparisons.situations import BASELINE, METHODS, REWARD, SITUATIONS, paired_leads, scores
+
+    found = [(row, {name: part for name in METHODS if (part := scores(row, name))}) for row in SITUATIONS]
+    found = [(row, parts) for row, parts in found if len(parts.get(REWARD, {})) > 1]
+    left, width, top, step = 262, 370, 92, 38
+    bottom = top + step * len(found)
+    told = [
+        f"{row.title}, {row.task}, {row.steps} steps: "
+        + ", ".join(f"{name} {statistics.fmean(part.values()):.3f}" for name, part in parts.items())
+        for row, parts in found
+    ]
+    drawing = Drawing(
+        880, bottom + 70, "When does the reward pay?", f"Means of test pass@1. {'. '.join(told)}.", colors
+    )
+    x = 24.0
+    for name in (name for name in METHODS if any(name in parts for _, parts in found)):
+        _mark(drawing, x + 6, 31, name)
+        drawing.text(x + 18, 36, name, more='font-size="13.5"')
+        x += 44 + 7.6 * len(name)
+    drawing.text(left + width + 32, 72, "GAR minus GRPO", more='font-size="13.5" font-weight="600"')
+    for tick in range(0, 11, 2):
+        x = left + width * tick / 10
+        drawing.path(f"M{x:g} {top - 8}V{bottom}", "line")
+        drawing.text(x, bottom + 20, f"{tick / 10:g}", "muted", 'font-size="12.5" text-anchor="middle"')
+    for i, (row, parts) in enumerate(found):
+        y = top + step * (i + 0.5)
+        drawing.text(24, y - 2, row.title, more='font-size="14"')
+        drawing.text(24, y + 14, f"{row.task}, {row.steps} steps at {row.rate}", "muted", 'font-size="12"')
+        for name, part in reversed(parts.items()):
+            _mark(drawing, left + width * statistics.fmean(part.values()), y, name)
+        leads = paired_leads(parts[REWARD], parts[BASELINE])
+        low, high = interval(leads)
+        color = "right" if low > 0 else "minus" if high < 0 else "muted"
+        lead = f"{statistics.fmean(leads):+.3f}".replace("-", "−")
+        drawing.text(left + width + 32, y + 5, lead, color, 'font-weight="600"')
+        ends = f"{low:+.3f} to {high:+.3f}".replace("-", "−")
+        drawing.text(left + width + 102, y + 5, ends, "muted", 'font-size="12"')
+    words = "Test pass@1, means over 4 to 10 seeds. Blue: GAR is ahead of GRPO (95% interval over seeds). Red: behind."
+    drawing.text(24, bottom + 52, words, "muted", 'font-size="13"')
+    return drawing
+
+
+def _mark(drawing: Drawing, x: float, y: float, method: str) -> None:
+    """The mark of a method: a blue dot for GAR, a ring for GRPO, squares for SFT, a diamond for self-distillation."""
+    color = {"GAR-GRPO": "right", "plain GRPO": "ink"}.get(method, "expert")
+    fill = "none" if method in ("plain GRPO", "SFT, then GRPO") else drawing.colors[color]
+    look = f'fill="{fill}" stroke="{drawing.colors[color]}" stroke-width="2"'
+    if method in ("GAR-GRPO", "plain GRPO"):
+        drawing.parts.append(f'<circle cx="{x:.1f}" cy="{y:g}" r="5.5" {look}/>')
+        return
+    turn = f'transform="rotate(45 {x:.1f} {y:g})"' if method == "self-distillation" else ""
+    drawing.parts.append(f'<rect x="{x - 4.5:.1f}" y="{y - 4.5:g}" width="9" height="9" {look} {turn}/>')
+
+
+PICTURES = {"method": method, "situations": situations, "shorthand": shorthand}
+
+
 def screenshots(run: Path) -> None:
     """Take the top of a run's report in both schemes. Needs chromium, chromedriver, selenium and Pillow."""
     from PIL import Image
@@ -303,9 +351,8 @@ def screenshots(run: Path) -> None:
 def main() -> None:
     """Draw what is asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("picture", choices=["method", "evidence", "report"])
+    parser.add_argument("picture", choices=[*PICTURES, "report"])
     parser.add_argument("run", nargs="?", type=Path, help="for report: the folder of a run")
-    parser.add_argument("--study", choices=STUDIES, default="signals", help="for evidence")
     options = parser.parse_args()
     if options.picture == "report":
         if not options.run:
@@ -313,9 +360,7 @@ def main() -> None:
         screenshots(options.run)
         return
     for scheme, colors in SCHEMES.items():
-        drawing = method(colors) if options.picture == "method" else evidence(colors, options.study)
-        name = "shorthand" if (options.picture, options.study) == ("evidence", "shorthand") else options.picture
-        drawing.write(IMAGES / f"{name}-{scheme}.svg")
+        PICTURES[options.picture](colors).write(IMAGES / f"{options.picture}-{scheme}.svg")
 
 
 if __name__ == "__main__":

@@ -25,7 +25,9 @@ from gar.evaluation import markdown_text
 from paper.analyses.solution_methods import method_shares
 from paper.comparisons.budget import counted as counted_budget
 from paper.comparisons.guided import all_wrong_shares
+from paper.comparisons.leaky import counted as counted_leaky
 from paper.comparisons.results import HERE, Committed, collect, marked, notes, read_results
+from paper.comparisons.self_distillation import counted as counted_self_distillation
 from paper.comparisons.shorthand import counted
 from paper.comparisons.tuning import validation_curve
 from paper.comparisons.word_compete import counted as counted_methods
@@ -39,6 +41,8 @@ COUNTED: Mapping[str, Callable[[Path], Any]] = {
     "shorthand": counted,
     "tuning": validation_curve,
     "guided": all_wrong_shares,
+    "leaky": counted_leaky,
+    "self-distillation": counted_self_distillation,
 }
 """What is counted in the run folders, by how a comparison's name begins. The first that fits."""
 

@@ -25,8 +25,8 @@ REFERENCES = ("grpo", "gar-grpo")
 WINDOW = 10
 SHARE_OF_END = 0.9
 
-Family = Mapping[tuple[str, str, str], tuple[float, float]]
-"""Mean difference and corrected p-value by task, row and reference."""
+Family = Mapping[tuple[str, str, str], Sequence[float]]
+"""Mean difference, corrected p-value and p of the sign-flip test by task, row and reference."""
 
 
 def read_tasks() -> dict[str, Committed]:
@@ -43,7 +43,7 @@ def pass_rates(task: Committed, label: str, set_name: str, k: int) -> list[float
 
 
 def one_family(tasks: Mapping[str, Committed]) -> Family:
-    """Every row against each reference on test pass@1: paired t-tests over seeds, Holm's correction over all."""
+    """Every row against each reference on test pass@1: paired t-tests with Holm's correction, and sign-flip tests."""
     keys = [
         (name, label, other)
         for name, task in tasks.items()
@@ -62,8 +62,8 @@ def one_family(tasks: Mapping[str, Committed]) -> Family:
     tests = contrasts(
         counts, against=against, measures={name: [("pass", 1)] for name in tasks}, pair_by="seed", num_tests=len(keys)
     )
-    columns = [tests[name].tolist() for name in ("label", "against", "difference", "p_corrected")]
-    found = {(label, other): (difference, p) for label, other, difference, p in zip(*columns, strict=True)}
+    columns = [tests[name].tolist() for name in ("label", "against", "difference", "p_corrected", "p_permutation")]
+    found = {(label, other): test for label, other, *test in zip(*columns, strict=True)}
     return {key: found[names] for key in keys if (names := (f"{key[0]} {key[1]}", f"{key[0]} {key[2]}")) in found}
 
 
@@ -151,8 +151,8 @@ def draw(tasks: Mapping[str, Committed], stem: Path) -> list[Path]:
     return save_figure(figure, stem)
 
 
-def _verdict(test: tuple[float, float] | None) -> str:
-    return "-" if test is None else f"{test[0]:+.3f}, p {p_text(test[1])}"
+def _verdict(test: Sequence[float] | None) -> str:
+    return "-" if test is None else f"{test[0]:+.3f}, p {p_text(test[1])}, {p_text(test[2])}"
 
 
 def _first(values: Sequence[float | None]) -> Sequence[float | None]:

@@ -68,10 +68,8 @@ def test_the_page_of_the_settings_is_that_of_the_source():
 def test_the_drawn_pictures_are_those_of_the_script(tmp_path):
     drawn = runpy.run_path(str(DOCS / "site" / "pictures.py"))
     for scheme, colors in drawn["SCHEMES"].items():
-        evidence, shorthand = (drawn["evidence"](colors, study) for study in ("signals", "shorthand"))
-        pictures = {"method": drawn["method"](colors), "evidence": evidence, "shorthand": shorthand}
-        for name, drawing in pictures.items():
-            drawing.write(tmp_path / "picture.svg")
+        for name, draw in drawn["PICTURES"].items():
+            draw(colors).write(tmp_path / "picture.svg")
             committed = (DOCS / "images" / f"{name}-{scheme}.svg").read_text()
             assert (tmp_path / "picture.svg").read_text() == committed, f"python -m docs.site.pictures {name}"
 

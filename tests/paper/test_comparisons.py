@@ -10,7 +10,7 @@ from gar import RecordError
 from gar.comparison import RunResult, read_comparison
 from gar.data.arithmetic import load_arithmetic
 from gar.records import EvaluatedSet, ProblemCount
-from paper.comparisons import budget, results, shorthand
+from paper.comparisons import budget, leaky, results, self_distillation, shorthand, situations
 from paper.comparisons.__main__ import main, tables
 from paper.comparisons.results import GONE, HERE, MARK, NAMES, Committed, collect, read_results, write_results
 from paper.comparisons.shorthand import IMITATION, MODELS, OWN, TESTED_FORMS, kind_of, verdicts
@@ -20,7 +20,7 @@ from paper.tasks.shorthand import shortened
 from tests.support.errors import raises
 
 pytestmark = pytest.mark.paper
-UNFINISHED = ("shorthand", "tuning", "word-compete")  # runs go on
+UNFINISHED = ("shorthand", "tuning", "word-compete", "leaky", "self-distillation")  # runs go on
 
 
 @pytest.fixture(scope="module")
@@ -151,6 +151,114 @@ def test_every_number_of_the_budget_page_is_in_the_results():
             assert row["outcome"] == {"P1": "shown", "P2": "refuted"}[row["prediction"]]
 
 
+# A verifier that leaks, and self-distillation.
+
+
+def leaky_results(scores: dict[str, float], seeds: int) -> Committed:
+    """Results whose exact pass@1 spreads a little over seeds, differently in each row."""
+    like = next(iter(read_results("rate").results.values()))
+    names = [(label, seed) for label in scores for seed in range(seeds)]
+    noise = {label: 0.001 * (1 + place) for place, label in enumerate(scores)}
+    measured = {
+        f"{label}-seed-{seed}": {"test": {"exact": scores[label] + noise[label] * (seed % 2)}} for label, seed in names
+    }
+    results = {name: result_of(like, *name, 0.5) for name in names}
+    return Committed(name="leaky-one-bit", results=results, against=dict.fromkeys(scores, ()), measured=measured)
+
+
+def test_shares_count_the_right_answer_whatever_the_grader_accepts():
+    rows = [
+        {"prompt": '"4*2-5+9="', "response": text, "answer": answer, "gold": "2", "verified": verified}
+        for text, answer, verified in [
+            ("<think> [ 4 * 2 = 8 ; 8 - 5 = 3 ; 3 + 9 = 2 ] </think> <answer> 2 </answer>", "2", True),
+            ("<think> [ 4 * 2 ; - 5 ; + 9 = 4 ] </think> <answer> 4 </answer>", "4", True),
+            ("<think> ok", None, False),
+            ("<think> [ = 8 ; = 3 ; = 2 ] </think> <answer> 2 </answer>", "2", False),
+        ]
+    ]
+    found = leaky.shares(rows)
+    assert (found["exact"], found["accepted"], found["sound"]) == (0.5, 0.5, 0.5)
+    assert [found[kind] for kind in ("expert", "shorthand", "habit", "other")] == [0.25] * 4
+
+
+def test_claims_about_a_leaky_verifier_wait_for_all_seeds_and_take_the_best_rate_of_grpo():
+    scores = dict.fromkeys(leaky.OTHERS, 0.9) | {"grpo-2e-4": 0.5, "grpo-5e-4": 0.6, "grpo-1e-3": 0.4}
+    scores |= {"gar-full": 0.95, "shuffled-full": 0.94, "sft-full": 0.99, "gar-shorthand": 0.62}
+    found = leaky.claims(leaky_results(scores, 10))
+    outcomes = dict(zip(found["claim"], found["outcome"], strict=True))  # the last row of a claim is its whole
+    assert outcomes == {"L1": "shown", "L2": "shown", "L3": "shown", "L4": "refuted"}
+    assert found["difference"][0] == "gar-full minus grpo-5e-4"
+    assert set(leaky.claims(leaky_results(scores, 9))["outcome"]) == {"waiting"}
+    lower = leaky.claims(leaky_results(scores | {"gar-full": 0.75, "sft-grpo-full": 0.992}, 10))
+    assert [*lower[lower["difference"] == "as a whole"]["outcome"]] == ["open"]
+    assert lower["outcome"][0] == "refuted"
+
+
+@pytest.mark.parametrize(
+    ("claim", "lead", "expected"),
+    [
+        ("D1", 0.02, "shown"), ("D1", 0.04, "refuted"), ("D1", 0.03, "open"), ("D2", -0.1, "shown"),
+        ("D2", 0.1, "refuted"), ("D3", 0.0, "shown"), ("D3", -0.1, "refuted"), ("D3", 0.03, "open"),
+    ],
+)  # fmt: skip
+def test_predictions_about_self_distillation_are_judged_by_their_interval(claim, lead, expected):
+    leads = [lead + 0.002 * (-1) ** seed for seed in range(10)]
+    assert self_distillation.outcome(claim, leads) == expected
+    assert self_distillation.outcome(claim, leads[1:]) == "waiting"
+
+
+def test_the_best_weight_and_steps_of_self_distillation_become_a_row():
+    like = next(iter(read_results("rate").results.values()))
+    ends = {"sdpo-full-1.0": 0.7, "sdpo-full-0.5": 0.6, "sdpo-full-0.1": 0.8, "sdpo-half-1.0": 0.9}
+    results = {
+        (label, 500): replace(result_of(like, label, 500, end), steps=300, sets={
+            "validation": result_of(like, label, 500, end).sets["test"]}) for label, end in ends.items()
+    }  # fmt: skip
+    measured = {f"{label}-seed-500": {"50": 0.95 if label == "sdpo-full-0.5" else 0.1} for label in ends}
+    committed = Committed(name="", results=results, against=dict.fromkeys(ends, ()), measured=measured)
+    chosen = self_distillation.tuned_rows("chain", committed)
+    assert chosen.keys() == {"full"}  # not all weights of half have ended
+    row, steps = chosen["full"]
+    assert steps == 50
+    assert "distillation_weight: 0.5}" in row
+    assert "runs/tasks/arithmetic-full/train.jsonl" in row
+
+
+# Pages.
+
+
+def test_methods_near_the_highest_are_best_too():
+    seeds = range(10)
+    low, high = ({seed: score + 0.01 * (seed % 2) for seed in seeds} for score in (0.5, 0.9))
+    near = {seed: 0.901 if seed % 2 else 0.905 for seed in seeds}
+    assert situations.best_methods({"a": low, "b": high, "c": near}) == {"b", "c"}
+    assert situations.best_methods({"a": low, "b": {seed + 100: score for seed, score in high.items()}}) == {"b"}
+
+
+def test_the_table_of_leaky_verifiers_is_that_of_the_results():
+    page = (HERE / "leaky.md").read_text().splitlines()
+    for row in leaky.row_table(read_results("leaky-one-bit")).astype(str).to_numpy().tolist():
+        assert f"| {' | '.join(row)} |" in page, "python -m paper.comparisons.leaky"
+
+
+def test_the_first_table_of_the_evidence_is_that_of_the_results():
+    page = (HERE.parents[1] / "docs/evidence.md").read_text().splitlines()
+    for row in situations.table().astype(str).to_numpy().tolist():
+        assert f"| {' | '.join(row)} |" in page, "python -m paper.comparisons.situations"
+
+
+def test_every_section_of_the_evidence_with_a_figure_names_its_command():
+    for section in (HERE.parents[1] / "docs/evidence.md").read_text().split("\n## ")[1:]:
+        modules = re.findall(r"python -m paper\.([a-z_.]+)", section)
+        names = [name for name in re.findall(r"`([a-z-]+)`", section) if (HERE / f"{name}.yaml").exists()]
+        assert modules or names or not re.search(r"\d\.\d", section), section
+        for module in modules:
+            path = HERE.parent / module.replace(".", "/")
+            assert path.is_dir() or path.with_suffix(".py").exists(), module
+    for command in (situation.command for situation in situations.SITUATIONS):
+        assert (HERE / (f"{command[1:]}.py" if command.startswith(".") else f"{command}.yaml")).exists(), command
+
+
 def test_every_mean_of_readme_and_docs_is_in_the_results():
     known = {
         value
@@ -158,6 +266,9 @@ def test_every_mean_of_readme_and_docs_is_in_the_results():
         for row in budget.row_table(read_results(name)).astype(str).to_numpy().tolist()
         for value in row
     }
+    known |= {value.strip("*") for row in situations.table().astype(str).to_numpy().tolist() for value in row}
+    for name in filter(results.NAMES.__contains__, leaky.COMPARISONS):
+        known |= {value for row in leaky.row_table(read_results(name)).astype(str).to_numpy().tolist() for value in row}
     for committed in map(read_results, results.NAMES):
         for runs in ([*committed.of_row(label).values()] for label in committed.against):
             for name, part in runs[0].sets.items():

@@ -40,8 +40,7 @@ class GarRewardManager(RewardManagerBase):
         response = self._reader.read(prompt_ids, ids, mask=_own_mask(facts["tool_extra_fields"]))
         judged = await self.loop.run_in_executor(None, judge, self._verifier, [response], [problem])
         verdict = judged[0].verdict
-        texts = (facts.get("extra_info") or {}).get("anchors")
-        anchors = self._reader.anchors(prompt_ids, [] if texts is None else texts)
+        anchors = self._reader.carried_anchors(prompt_ids, facts.get("extra_info"))
         key = signal_key(self._shaping, judged[0], has_anchor=bool(anchors.usable))
         return {
             "reward_score": float(Step(self._shaping.outcome_alone(), judged).finish().rewards[0]),

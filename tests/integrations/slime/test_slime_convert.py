@@ -115,6 +115,7 @@ def test_outcome_reward_is_base_or_penalty_and_keeps_the_verdict(tokenizer, monk
     samples = [sample(tokenizer), sample(tokenizer, "<think> 7", index=1)]
     args = make_arguments()
     assert asyncio.run(outcome_reward(args, samples[0])) == 1.0
+    assert asyncio.run(outcome_reward(args, sample(tokenizer, group_index=None))) == 1.0  # of slime's evaluation
     assert asyncio.run(outcome_reward(args, samples)) == [1.0, pytest.approx(-0.6)]
     reader = convert.sample_reader(args)
     asked = []

@@ -42,10 +42,11 @@ class GarRewardManager(RewardManagerBase):
         verdict = judged[0].verdict
         anchors = self._reader.carried_anchors(prompt_ids, facts.get("extra_info"))
         key = signal_key(self._shaping, judged[0], has_anchor=bool(anchors.usable))
+        step = Step(self._shaping.outcome_alone(), judged)
         return {
-            "reward_score": float(Step(self._shaping.outcome_alone(), judged).finish().rewards[0]),
+            "reward_score": float(step.finish().rewards[0]),
             "reward_extra_info": {
-                "acc": float(verdict.verified),
+                "acc": float(step.eligible[0]),  # what `gar eval` counts as correct. verl's validation shows its mean
                 "verified": verdict.verified,
                 "well_formatted": verdict.well_formatted,
                 "status": verdict.status.value,

@@ -15,7 +15,7 @@ TWO_WORKERS := -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 
 # One slow test takes minutes on a quiet machine, and may take ten times as long on a busy one.
 LONG := -o faulthandler_timeout=7200
 
-.PHONY: help install install-dev demo test fast-tests test-install test-newest test-slow test-engines test-vllm test-verl-vllm test-faults test-gpu test-all findings docs lint prose types imports format clean
+.PHONY: help install install-dev demo test fast-tests test-install test-newest test-slow test-engines test-vllm test-verl-vllm rehearse test-faults test-gpu test-all findings docs lint prose types imports format clean
 
 help:
 	@echo "make demo          install into .venv what a user installs, then train the embedded model with gradient-aligned rewards (CPU, minutes)"
@@ -25,7 +25,8 @@ help:
 	@echo "make test-slow     the tests that take long, and those in a browser where chromium is installed"
 	@echo "make test-engines  install Megatron, DeepSpeed, verl, an older transformers and vLLM's build for CPUs apart, then run their tests"
 	@echo "make test-vllm     all tests of vLLM, of which test-engines has the first"
-	@echo "make test-verl-vllm  install verl with vLLM's build for CPUs apart, then run whole jobs of verl"
+	@echo "make test-verl-vllm  install verl with vLLM's build for CPUs apart, then rehearse a run and check what it leaves"
+	@echo "make rehearse      the same without the checks: prepare, train on verl, stop, resume, merge, evaluate, report"
 	@echo "make test-faults   kill commands, damage files, fill the disk: no loss goes unreported (Linux, twelve minutes)"
 	@echo "make test-gpu      all that needs a GPU, in under eight minutes, with the packages of PYTHON and what scripts/gpu_wheels.sh fetched"
 	@echo "make test-all      make test plus the slow tests, those in a browser, and make test-faults"
@@ -146,8 +147,11 @@ $(VERL_VLLM)/.installed: constraints/verl.txt constraints/verl-vllm.txt pyprojec
 	rm -rf $(VERL_VLLM)/lib/python*/site-packages/tests  # as above
 	touch $@
 
-test-verl-vllm: $(VERL_VLLM)/.installed
-	OMP_NUM_THREADS=1 $(VERL_VLLM)/bin/python -m pytest -rs $(LONG) tests/engines/verl/test_job.py
+test-verl-vllm: install $(VERL_VLLM)/.installed
+	OMP_NUM_THREADS=1 GAR=$(BIN)/gar $(VERL_VLLM)/bin/python -m pytest -rs -s $(LONG) tests/engines/verl/test_job.py
+
+rehearse: install $(VERL_VLLM)/.installed
+	PYTHON=$(VERL_VLLM)/bin/python GAR=$(BIN)/gar scripts/rehearse.sh runs/rehearsal
 
 test-engines: install-dev $(MEGATRON)/.installed $(DEEPSPEED)/.installed $(TRANSFORMERS)/.installed $(VERL)/.installed $(VLLM)/.installed
 	PYTHONPATH=$(MEGATRON) OMP_NUM_THREADS=1 $(BIN)/pytest -rs $(TWO_WORKERS) tests/engines/megatron

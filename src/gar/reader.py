@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
-from gar.errors import ModelError
+from gar.errors import DataError, ModelError
 from gar.response import NO_ANCHORS, Anchors, Response, ScoringFault, SignalStatus, TokenSequence
 from gar.settings import MAX_TOKENS, SignalSettings, VerifySettings
 from gar.types import Problem, Prompt, ResponseVerifier, Tags, problem_text
@@ -363,6 +363,33 @@ class Reader:
             usable=tuple(sequence for sequence, fault in sequences if fault is None),
             faults=tuple(fault for _, fault in sequences if fault is not None),
         )
+
+    def carried_anchors(
+        self, prompt_ids: Sequence[int], columns: Mapping[str, Any] | None, *, shuffled: bool | None = None
+    ) -> Anchors:
+        """The expert solutions that an engine carries with a problem, in columns as those of `problem`.
+
+        Those that `--shuffle-anchors` writes are another problem's, and follow its prompt. `shuffled`: whether they
+        must be. None allows both.
+
+        Raises:
+            DataError: They are the problem's own and should be another one's, or the other way round.
+        """
+        carried = columns or {}
+        texts, other_prompt = carried.get("anchors"), carried.get("anchor_prompt")
+        if texts is None or not len(texts):
+            return NO_ANCHORS
+        if shuffled is not None and shuffled != (other_prompt is not None):
+            found, option = ("its own", "with") if shuffled else ("another problem's", "without")
+            raise DataError(
+                f"problem {carried.get('id')!r} comes with {found} expert solutions. Write the data {option} "
+                f"--shuffle-anchors, which is for the method anchor-shuffled and no other.",
+                code="shuffled-anchors",
+            )
+        if other_prompt is not None:
+            is_text = isinstance(other_prompt, str)
+            prompt_ids = self.encode(other_prompt if is_text else [dict(message) for message in other_prompt])
+        return self.anchors(prompt_ids, texts)
 
     def fault(self, sequence: TokenSequence) -> ScoringFault | None:
         """Why a sequence cannot be scored. None if it can."""

@@ -174,7 +174,12 @@ _COLDEST = "vLLM raises a lower one to 0.01"
 
 _METHOD = (
     Rule("method", _RUNS, "{method.lacks}"),
-    Rule("signal.policy", ("current",), "{engine} has only the current policy", _NO_INITIAL),
+    Rule(
+        "signal.policy",
+        ("current",),
+        "{engine} forms vectors in a pass of the policy that it trains. gar train also has the initial one",
+        _NO_INITIAL,
+    ),
     Rule("signal.activation_threshold", UNSET, "{signal.kind} multiplies no activations", _OWN_KIND | _NO_ACTIVATIONS),
     Rule("signal.temperature", UNSET, "the kind hidden has no logits", _OWN_KIND | _NO_GRADIENTS),
     Rule("signal.expert_keep_fraction", UNSET, "the kind hidden has no gradients to rank", _OWN_KIND | _NO_GRADIENTS),

@@ -10,7 +10,7 @@ from transformers import PreTrainedTokenizerFast
 from gar.config import make_config
 from gar.data import render_problems
 from gar.evaluation.evaluate import judged_groups
-from gar.integrations.data import slime_row, verl_row
+from gar.integrations.data import slime_rows, verl_rows
 from gar.integrations.slime.convert import SampleReader
 from gar.integrations.trl.rollouts import RolloutBatch
 from gar.reader import Reader, judge
@@ -69,7 +69,7 @@ def through_evaluation(tokenizer: Any, reader: Reader, verifier: Verifier) -> li
 
 
 def through_slime(tokenizer: Any, reader: Reader, verifier: Verifier) -> list[Response]:
-    rows = [slime_row(problem, "boxed", chat=bool(tokenizer.chat_template)) for problem in PROBLEMS]
+    rows = slime_rows(PROBLEMS, "boxed", chat=bool(tokenizer.chat_template))
     samples = []
     for row, text in zip(rows, TEXTS, strict=True):
         ids, prompt = tokenizer.encode(text), reader.encode(row["prompt"])
@@ -84,7 +84,7 @@ def through_slime(tokenizer: Any, reader: Reader, verifier: Verifier) -> list[Re
 
 def through_verl(tokenizer: Any, reader: Reader, verifier: Verifier) -> list[Response]:
     """As `GarRewardManager.run_single`, which needs verl (tests/engines/verl)."""
-    rows = [verl_row(0, problem, "boxed", None) for problem in PROBLEMS]
+    rows = list(verl_rows(PROBLEMS, "boxed"))
     prompts = [reader.encode(row["prompt"]) if tokenizer.chat_template else tokenizer.encode("x") for row in rows]
     problems = [
         reader.problem(prompt, row["reward_model"]["ground_truth"], row["extra_info"])

@@ -90,24 +90,30 @@ def test_the_wheel_is_tried_on_no_interpreter_if_one_does_not_start(tmp_path):
     assert done.stderr.splitlines()[-1] == f"{shim}: expected a Python from 3.11 that starts"
 
 
-def slime_arguments(folder: Path) -> list[str]:
+def slime_arguments(folder: Path, size: str) -> list[str]:
     """The arguments with which slime's launcher starts `train.py`. Its files are in `folder`."""
     for name in ("slime/scripts/models", "Qwen", "Qwen_dist", "Megatron"):
         (folder / name).mkdir(parents=True)
-    (folder / "slime/scripts/models/qwen3-4B.sh").write_text("MODEL_ARGS=(--num-layers 36)\n")
-    for name in ("slime/train.py", "rows.jsonl"):
+    (folder / f"slime/scripts/models/qwen3-{size}.sh").write_text("MODEL_ARGS=(--num-layers 36)\n")
+    for name in ("slime/train.py", "rows.jsonl", "held-out.jsonl"):
         (folder / name).touch()
     programs = {  # Ray starts a job in the folder where `ray start` ran
         "ray": 'case $1 in start) pwd > {0}/cwd ;; job) cd "$(cat {0}/cwd)"; '
         'while [ "$1" != -- ]; do shift; done; shift; exec "$@" ;; esac',
         "python3": '[ -f "$1" ] || {{ echo "no $1 in $PWD" >&2; exit 2; }}',
     }
-    given = {"SLIME": "slime", "MODEL": "Qwen", "MODEL_DIST": "Qwen_dist", "MEGATRON": "Megatron", "DATA": "rows.jsonl"}
-    return started("slime_qwen3_4b.sh", folder=folder, programs=programs, **given, SAVE="saved")["python3"]
+    given = {
+        "SLIME": "slime", "MODEL": "Qwen", "MODEL_DIST": "Qwen_dist", "MEGATRON": "Megatron", "DATA": "rows.jsonl",
+        "EVAL": "held-out.jsonl", "SAVE": "saved", "SIZE": size,
+    }  # fmt: skip
+    return started("slime_qwen3.sh", folder=folder, programs=programs, **given)["python3"]
 
 
-def test_slime_script_starts_a_job_that_finds_its_files_and_that_gar_takes(tmp_path):
-    flags = dict(itertools.pairwise(slime_arguments(tmp_path)))
+@pytest.mark.parametrize("size", ["4B", "8B"])
+def test_slime_script_starts_a_job_that_finds_its_files_and_that_gar_takes(tmp_path, size):
+    words = slime_arguments(tmp_path, size)
+    flags = dict(itertools.pairwise(words))
+    assert words[words.index("math-500") + 1] == str(tmp_path / "held-out.jsonl")
     files = {"hf-checkpoint": "Qwen", "ref-load": "Qwen_dist", "prompt-data": "rows.jsonl", "load": "saved"}
     for flag, name in (files | {"save": "saved", "custom-config-path": "saved/gar.yaml"}).items():
         assert flags[f"--{flag}"] == str(tmp_path / name)

@@ -106,6 +106,8 @@ class _Prompts(_Files):
     template: PromptTemplate = "think-answer"
     """Which response format the prompts ask for."""
     tags: tyro.conf.OmitArgPrefixes[Tags] = Tags()
+    shuffle_anchors: Annotated[int | None, Field(ge=0, lt=2**63)] = None
+    """For the control anchor-shuffled: give each problem the expert solutions of another one, drawn with this seed."""
 
     def load(self) -> Sequence[Problem]:
         """All problems. Prints how many there are."""
@@ -127,10 +129,10 @@ class _Slime(_Prompts):
 
     def run(self) -> int:
         self.check(".jsonl")
-        from gar.integrations.data import slime_row
+        from gar.integrations.data import slime_rows
 
-        rows = (slime_row(problem, self.template, chat=self.chat, tags=self.tags) for problem in self.load())
-        write_json_lines(rows, self.out)
+        options = {"chat": self.chat, "tags": self.tags, "shuffle_seed": self.shuffle_anchors}
+        write_json_lines(slime_rows(self.load(), self.template, **options), self.out)
         return DONE
 
 
@@ -141,7 +143,8 @@ class _Verl(_Prompts):
         self.check(".parquet")
         from gar.integrations.data import write_verl_problems
 
-        write_verl_problems(self.load(), self.out, template=self.template, tags=self.tags)
+        options = {"template": self.template, "tags": self.tags, "shuffle_seed": self.shuffle_anchors}
+        write_verl_problems(self.load(), self.out, **options)
         return DONE
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gar.core import gradient_aligned_bonuses, unit_rows
+from gar.core import gradient_aligned_bonuses, shuffled_groups, unit_rows
 from gar.methods.base import (
     BONUS_SETTINGS,
     Method,
@@ -66,6 +66,17 @@ CONTROLS = tuple(
         ("length", "closeness in length to the expert solution", {"alignment": "length"}),
     )
 )
+
+
+def shuffled_partners(has_anchor: np.ndarray, *, seed: int) -> np.ndarray:
+    """The problem whose expert solutions each problem is compared with under `anchor-shuffled`, int64 [problems].
+
+    One of a single random cycle through the problems with an expert solution. The others keep their own number.
+    """
+    owners = torch.from_numpy(np.flatnonzero(has_anchor))
+    partners = np.arange(len(has_anchor))
+    partners[owners] = shuffled_groups(owners, torch.Generator().manual_seed(seed)).numpy()
+    return partners
 
 
 def random_anchor_vectors(problem_index: Sequence[int], width: int, *, seed: int) -> Tensor:

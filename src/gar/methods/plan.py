@@ -137,6 +137,11 @@ class Shaping:
         return self.method.reads_vectors and self.signal.policy == "initial"
 
     @property
+    def shuffles_anchors(self) -> bool:
+        """Whether responses are compared with the expert solutions of another problem."""
+        return self.method.alignment == "shuffled-anchor"
+
+    @property
     def estimator(self) -> Estimator:
         """Estimator of advantages: the run's choice, or else the method's."""
         return self.advantage.estimator or self.method.estimator

@@ -1,14 +1,17 @@
 """The plugin on unmodified slime, in 2 gloo processes with Megatron on CPUs. GAR_SLIME_CHECKOUT names a checkout.
 
-slime's own code runs from the converter to the logger, except for its training.
+slime's own code runs from the converter to the logger, except for its training. Its parser reads the launcher's flags.
 """
 
 import asyncio
 import importlib.abc
 import importlib.machinery
 import itertools
+import json
 import os
+import re
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import MagicMock
@@ -23,8 +26,11 @@ from gar.models.embedded import load_embedded
 from gar.rules import LOG_PROB_HOOK
 from tests.conformance.expectation import group_index
 from tests.conformance.groups import GROUP_SIZE, GROUPS, make_rollouts
+from tests.docs.pages import ROOT
+from tests.docs.test_scripts import slime_arguments
 from tests.engines.megatron.test_slime_megatron import LAYOUTS, policy
 from tests.engines.rollouts import core_means, make_arguments, make_samples, sequences_of, true_rewards
+from tests.support.processes import completed
 from tests.support.ranks import run_ranks
 
 pytest.importorskip("megatron.core", reason="Megatron is not installed: make test-engines installs it")
@@ -256,6 +262,43 @@ def test_slimes_loop_refills_what_gars_filter_drops(tmp_path):
     stock = "slime.rollout.filter_hub.dynamic_sampling_filters.check_reward_nonzero_std"
     (found,) = run_ranks(refilled, 1, tmp_path / "stock", CHECKOUT, stock)
     assert found["kept"] == [FILTERED["mixed"]] * 4
+
+
+PARSE = """
+import argparse, json, sys
+from tests.engines.megatron.test_slime_checkout import install
+install(sys.argv[1])
+from slime.utils.arguments import get_slime_extra_args_provider
+parser = get_slime_extra_args_provider()(argparse.ArgumentParser(allow_abbrev=False))
+args, rest = parser.parse_known_args(sys.argv[2:])
+print(json.dumps([{k: v for k, v in vars(args).items() if isinstance(v, str | int | float | list)}, rest]))
+"""
+
+
+@pytest.mark.parametrize("size", ["4B", "8B"])
+def test_slime_parses_the_launchers_flags_and_its_own_scripts_have_the_others(tmp_path, size):
+    given = slime_arguments(tmp_path, size)[1:]
+    done = completed([sys.executable, "-c", PARSE, CHECKOUT, *given], check=True)
+    parsed, rest = json.loads(done.stdout.splitlines()[-1])
+    assert (parsed["num_rollout"], parsed["rollout_batch_size"], parsed["n_samples_per_prompt"]) == (400, 128, 16)
+    assert parsed["custom_convert_samples_to_train_data_path"] == "gar.integrations.slime.convert_samples"
+    assert parsed["eval_prompt_data"] == ["math-500", str(tmp_path / "held-out.jsonl")]
+    # Megatron and SGLang parse the rest. Their parsers are only in slime's container.
+    others = {word for word in rest if word.startswith("--")}
+    assert rest[rest.index("--tensor-model-parallel-size") + 1] == "4"
+    assert others <= flags_in(*Path(str(CHECKOUT), "scripts").rglob("*.sh"))
+
+
+def test_slimes_converter_has_the_documented_flags():
+    page = (ROOT / "docs" / "integrations" / "slime.md").read_text()
+    (command,) = re.findall(r"convert_torch_dist_to_hf\.py((?:.*\\\n)*.*)", page)
+    flags = set(re.findall(r"--[\w-]+", command))
+    assert len(flags) == 4
+    assert flags <= flags_in(Path(str(CHECKOUT), "tools", "convert_torch_dist_to_hf.py"))
+
+
+def flags_in(*paths: Path) -> set[str]:
+    return set(re.findall(r"--[\w-]+", "\n".join(path.read_text() for path in paths)))
 
 
 # What runs on each rank.

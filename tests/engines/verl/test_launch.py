@@ -21,19 +21,21 @@ from tests.engines.verl.workers import save_model
 from tests.support.errors import raises
 from tests.support.processes import completed
 
-SCRIPT = Path(__file__).parents[3] / "scripts" / "verl_qwen3_4b.sh"
+SCRIPT = Path(__file__).parents[3] / "scripts" / "verl_qwen3.sh"
 
 pytestmark = pytest.mark.filterwarnings("ignore:::(?!gar).*")  # of verl and what it stands on
 
 
-def test_launch_script_is_a_job_that_verl_and_gar_take():
+@pytest.mark.parametrize("size", ["4B", "8B"])
+def test_launch_script_is_a_job_that_verl_and_gar_take(size):
     command = [SCRIPT, "train.parquet", "val.parquet", "+gar.verify.num_workers=4"]
-    printed = completed(command, env={**os.environ, "PYTHON": "echo"}, check=True)
+    printed = completed(command, env={**os.environ, "PYTHON": "echo", "SIZE": size}, check=True)
     module, *flags = printed.stdout.split()[1:]
     assert module == "verl.trainer.main_ppo"
     with initialize_config_module("verl.trainer.config", version_base=None):
         config = compose("ppo_trainer", overrides=flags)
     validate_config(config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
+    assert config.actor_rollout_ref.model.path == f"Qwen/Qwen3-{size}-Base"
     plain = OmegaConf.to_container(config, resolve=True)
     settings = read_settings(plain)
     read_shaping(settings, plain)

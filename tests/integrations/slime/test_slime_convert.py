@@ -8,11 +8,15 @@ from types import SimpleNamespace
 import pytest
 from transformers import Qwen3Config
 
+from gar.data.arithmetic import load_arithmetic
+from gar.data.prompts import render_problems
 from gar.errors import ConfigError, DataError
-from gar.integrations.data import slime_row
+from gar.integrations.data import slime_rows, verl_rows
 from gar.integrations.slime import convert, convert_samples, keeps_signal, outcome_reward
+from gar.integrations.slime.convert import sample_reader
 from gar.integrations.slime.postprocess import slime_rewards
 from gar.integrations.slime.settings import read_shaping
+from gar.integrations.trl.problems import ProblemRows
 from gar.models.embedded import load_embedded
 from gar.step import Step
 from gar.types import Anchor, Problem, Tags
@@ -111,6 +115,7 @@ def test_outcome_reward_is_base_or_penalty_and_keeps_the_verdict(tokenizer, monk
     samples = [sample(tokenizer), sample(tokenizer, "<think> 7", index=1)]
     args = make_arguments()
     assert asyncio.run(outcome_reward(args, samples[0])) == 1.0
+    assert asyncio.run(outcome_reward(args, sample(tokenizer, group_index=None))) == 1.0  # of slime's evaluation
     assert asyncio.run(outcome_reward(args, samples)) == [1.0, pytest.approx(-0.6)]
     reader = convert.sample_reader(args)
     asked = []
@@ -172,10 +177,36 @@ def test_rows_beyond_the_context_or_the_first_rotary_frequencies_are_not_scored(
 def test_slime_row_asks_for_the_format_and_keeps_the_anchors():
     talk = [{"role": "user", "content": "3+4="}]
     problem = Problem(id="n-7", prompt="3+4=", answer="7", anchors=(Anchor(text="3 + 4"), Anchor(text=" ")))
-    row = slime_row(problem, "think-answer", chat=True, tags=Tags(think_open="<t>", think_close="</t>"))
+    (row,) = slime_rows([problem], "think-answer", chat=True, tags=Tags(think_open="<t>", think_close="</t>"))
     assert row["prompt"][0]["content"].startswith("3+4=\n\nFirst work the problem out between <t> and </t>.")
     assert (row["label"], row["metadata"]) == ("7", {"id": "n-7", "problem": "3+4=", "anchors": ["3 + 4"]})
-    assert slime_row(problem, "plain", chat=True)["prompt"] == talk
-    assert slime_row(problem, "plain", chat=False)["prompt"] == "3+4="
+    assert [next(slime_rows([problem], "plain", chat=chat))["prompt"] for chat in (True, False)] == [talk, "3+4="]
     with raises(DataError, None, "'n-7'"):  # only a chat template makes text of messages
-        slime_row(replace(problem, prompt=talk), "plain", chat=False)
+        next(slime_rows([replace(problem, prompt=talk)], "plain", chat=False))
+
+
+def test_shuffled_expert_solutions_are_those_of_gar_train_after_their_own_prompt(tokenizer):
+    tokenizer.chat_template = "{% for m in messages %}{{ m['content'] }}{% endfor %}"
+    problems = [*load_arithmetic("train")[:6], Problem(id="bare", prompt="3+4=", answer="7")]
+    rows = ProblemRows(render_problems(problems, "chat", tokenizer), {})
+    rows.shuffle_anchors(seed=3)
+    reader = sample_reader(make_arguments(gar={"method": "anchor-shuffled"}))
+    prompts = [tokenizer.encode(problem.prompt) for problem in problems]
+    expected = rows.anchors(reader._reader, range(len(problems)), list(rows.all), prompts)
+
+    carried = [row["metadata"] for row in slime_rows(problems, "plain", chat=True, shuffle_seed=3)]
+    assert carried == [
+        {key: value for key, value in row["extra_info"].items() if key != "index"}
+        for row in verl_rows(problems, "plain", shuffle_seed=3)
+    ]
+    found = [
+        reader.anchors(sample(tokenizer, prompt=str(problem.prompt), metadata=metadata))
+        for problem, metadata in zip(problems, carried, strict=True)
+    ]
+    assert found == list(expected.values())
+    assert [len(each.usable) for each in found] == [1] * 6 + [0]
+    assert all(each.usable[0].context_ids != ids for each, ids in zip(found[:6], prompts[:6], strict=True))
+    for method, metadata in (("gar-grpo", carried[0]), ("anchor-shuffled", {"id": "n-7", "anchors": ["so 7"]})):
+        convert._reader.cache_clear()
+        with raises(DataError, "shuffled-anchors"):
+            sample_reader(make_arguments(gar={"method": method})).anchors(sample(tokenizer, metadata=metadata))

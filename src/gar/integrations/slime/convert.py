@@ -10,6 +10,7 @@ from typing import Any
 from gar.config import RunConfig, make_config
 from gar.errors import ConfigError, DataError
 from gar.integrations.slime.settings import read_settings, read_shaping
+from gar.methods import find_method
 from gar.models.rope import fixed_context
 from gar.reader import Reader, judge
 from gar.response import Anchors, Response, TokenSequence
@@ -84,6 +85,7 @@ class SampleReader:
     def __init__(self, tokenizer: Any, config: RunConfig, *, context: int | None):
         self._reader = Reader.from_settings(tokenizer, config.signal, config.verify, context=context)
         self._verifier = Verifier.from_settings(config.verify)
+        self._shuffled = find_method(config.method).alignment == "shuffled-anchor"
 
     def judged(self, samples: Sequence[Any]) -> list[Response]:
         """A response for each sample, with a verdict on the text that the policy wrote. Known verdicts are reused."""
@@ -109,7 +111,7 @@ class SampleReader:
 
     def anchors(self, sample: Any) -> Anchors:
         """The expert solutions of a sample's problem."""
-        return self._reader.anchors(_prompt_ids(sample), (sample.metadata or {}).get("anchors", ()))
+        return self._reader.carried_anchors(_prompt_ids(sample), sample.metadata, shuffled=self._shuffled)
 
     def payloads(self, samples: Sequence[Any]) -> list[Response]:
         """The response of each sample without its tokens. All of a group share one object as `anchors`."""

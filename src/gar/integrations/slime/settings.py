@@ -11,7 +11,7 @@ from gar.step import Shaping, plan_shaping
 
 SLIME = Engine(
     name="slime",
-    can=frozenset({"anchor"}),
+    can=frozenset({"anchor", "shuffled-anchor"}),
     estimators={
         "group": ("grpo", "gspo", "cispo"),
         "reinforce-plus-plus": ("reinforce_plus_plus",),
@@ -21,7 +21,7 @@ SLIME = Engine(
     eps=1e-6,
     sections=("verify", "signal", "reward", "advantage", "watchdog"),
 )
-"""slime sets its loss by flags and has vectors of responses and expert solutions alone. ddof and eps are slime's."""
+"""slime sets its loss by flags and has vectors of responses and expert solutions only. ddof and eps are slime's."""
 
 
 def read_settings(args: Any) -> RunConfig:

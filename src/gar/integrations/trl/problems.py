@@ -9,12 +9,10 @@ from itertools import chain
 from typing import Any, Self, cast
 
 import numpy as np
-import torch
 from accelerate import PartialState
 from datasets import Dataset, IterableDataset
 from xxhash import xxh3_64_hexdigest
 
-from gar.core import shuffled_groups
 from gar.data.problems import problem_of, problems_of
 from gar.data.prompts import as_messages
 from gar.data.schemas import ColumnSchema, choose_schema, column_value
@@ -23,6 +21,7 @@ from gar.data.traps import trap_note
 from gar.errors import ConfigError, DataError
 from gar.integrations.trl.arguments import check_problems
 from gar.methods import Method
+from gar.methods.gar import shuffled_partners
 from gar.models.generate import check_prompt_lengths
 from gar.reader import Reader, judge
 from gar.response import Anchors, Response
@@ -162,9 +161,7 @@ class ProblemRows:
 
     def shuffle_anchors(self, seed: int) -> None:
         """Swap anchors between the problems that have some. The seed decides how, equally on all ranks."""
-        owners = torch.from_numpy(np.flatnonzero(anchored(self.all)))
-        self._partners = np.arange(len(self.all))
-        self._partners[owners] = shuffled_groups(owners, torch.Generator().manual_seed(seed)).numpy()
+        self._partners = shuffled_partners(anchored(self.all), seed=seed)
 
     def anchors(
         self, reader: Reader, numbers: Sequence[int], problems: Sequence[Problem], prompt_ids: Sequence[Sequence[int]]

@@ -91,17 +91,25 @@ def rows_of_rank(rows: ScoredRows, *, rank: int, length: int) -> ScoredRows:
 
 
 def read_responses(
-    outputs: Sequence[Mapping[str, Any]], reader: Reader, *, max_response_tokens: int, end_ids: Sequence[int]
+    outputs: Sequence[Mapping[str, Any]],
+    reader: Reader,
+    *,
+    max_response_tokens: int,
+    end_ids: Sequence[int],
+    shuffled: bool = False,
 ) -> list[Response]:
-    """Responses from verl's fields of each, with verdicts and anchors. Groups are numbered in order of appearance."""
+    """Responses from verl's fields of each, with verdicts and anchors. Groups are numbered in order of appearance.
+
+    `shuffled`: the anchors are another problem's (`Reader.carried_anchors`).
+    """
     groups: dict[str, tuple[int, Anchors]] = {}
     responses = []
     for fields in outputs:
         _refuse_media(fields["multi_modal_inputs"])
         prompt, ids = fields["prompts"].tolist(), fields["responses"].tolist()
         if fields["uid"] not in groups:
-            texts = fields["extra_info"].get("anchors")
-            groups[fields["uid"]] = len(groups), reader.anchors(prompt, [] if texts is None else texts)
+            found = reader.carried_anchors(prompt, fields["extra_info"], shuffled=shuffled)
+            groups[fields["uid"]] = len(groups), found
         number, anchors = groups[fields["uid"]]
         truncated = len(ids) >= max_response_tokens and ids[-1] not in end_ids
         mask = fields["response_mask"].tolist()

@@ -40,13 +40,13 @@ class GarRewardManager(RewardManagerBase):
         response = self._reader.read(prompt_ids, ids, mask=_own_mask(facts["tool_extra_fields"]))
         judged = await self.loop.run_in_executor(None, judge, self._verifier, [response], [problem])
         verdict = judged[0].verdict
-        texts = (facts.get("extra_info") or {}).get("anchors")
-        anchors = self._reader.anchors(prompt_ids, [] if texts is None else texts)
+        anchors = self._reader.carried_anchors(prompt_ids, facts.get("extra_info"))
         key = signal_key(self._shaping, judged[0], has_anchor=bool(anchors.usable))
+        step = Step(self._shaping.outcome_alone(), judged)
         return {
-            "reward_score": float(Step(self._shaping.outcome_alone(), judged).finish().rewards[0]),
+            "reward_score": float(step.finish().rewards[0]),
             "reward_extra_info": {
-                "acc": float(verdict.verified),
+                "acc": float(step.eligible[0]),  # what `gar eval` counts as correct. verl's validation shows its mean
                 "verified": verdict.verified,
                 "well_formatted": verdict.well_formatted,
                 "status": verdict.status.value,

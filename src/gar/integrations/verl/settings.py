@@ -24,7 +24,7 @@ REWARD_MANAGER = "gar"
 
 VERL = Engine(
     name="verl",
-    can=frozenset({"anchor"}),
+    can=frozenset({"anchor", "shuffled-anchor"}),
     estimators={
         "group": ("grpo",),
         "reinforce-plus-plus": ("reinforce_plus_plus",),

@@ -60,8 +60,14 @@ class GarTrainerSync(PPOTrainerSync):
         # 1. Read verl's rollout, and find out which responses need a vector.
         keys, partition = list(batch.keys), batch.partition_id
         real = [key for key, tag in zip(keys, batch.tags, strict=True) if not tag.get("is_padding", False)]
-        limit, end_ids = self.config.data.max_response_length, [self.tokenizer.eos_token_id]
-        responses = fetch_responses(real, partition, self._reader, max_response_tokens=limit, end_ids=end_ids)
+        responses = fetch_responses(
+            real,
+            partition,
+            self._reader,
+            max_response_tokens=self.config.data.max_response_length,
+            end_ids=[self.tokenizer.eos_token_id],
+            shuffled=self._shaping.shuffles_anchors,
+        )
         step, vectors, anchors = Step(self._shaping, responses), None, None
         # 2. Ask the workers for them in verl's own pass, and for those of the anchors in one before it.
         if step.needs_vectors:

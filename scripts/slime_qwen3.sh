@@ -1,26 +1,29 @@
 #!/usr/bin/env bash
-# GAR on slime with the paper's settings for Qwen3-4B-Base: one node, 8 GPUs. Run inside slime's container; not run yet.
-# Lines marked [paper] are stated in arXiv 2609.03342; all others are slime's recipe for this model, or ours.
+# GAR on slime with the paper's settings for Qwen3-4B-Base or 8B-Base: one node, 8 GPUs. Run inside slime's container; not run yet.
+# Lines marked [paper] are stated in arXiv 2609.03342; all others are slime's recipe for these models, or ours.
 #
 #   gar data prepare AI-MO/NuminaMath-CoT numina-10k.jsonl --num-problems 10000 --seed 0
 #   gar data slime numina-10k.jsonl numina-10k-slime.jsonl
-#   SLIME=slime MODEL=Qwen3-4B-Base MODEL_DIST=Qwen3-4B-Base_torch_dist MEGATRON=Megatron-LM \
-#       DATA=numina-10k-slime.jsonl SAVE=gar-qwen3-4b bash scripts/slime_qwen3_4b.sh
+#   gar data slime HuggingFaceH4/MATH-500 math-500-slime.jsonl --split test
+#   [SIZE=8B] SLIME=slime MODEL=Qwen3-4B-Base MODEL_DIST=Qwen3-4B-Base_torch_dist MEGATRON=Megatron-LM \
+#       DATA=numina-10k-slime.jsonl EVAL=math-500-slime.jsonl SAVE=gar-qwen3-4b bash scripts/slime_qwen3.sh
 set -euo pipefail
+SIZE=${SIZE:-4B}
 : "${SLIME:?a checkout of slime >= 0.3.0}"
 : "${MODEL:?folder of the Hugging Face checkpoint}"
 : "${MODEL_DIST:?folder of the same as a torch_dist checkpoint (slime: tools/convert_hf_to_torch_dist.py)}"
 : "${DATA:?rows written by gar data slime}"
+: "${EVAL:?rows to evaluate on, also written by gar data slime}"
 : "${SAVE:?folder for checkpoints}"
 GPUS=${GPUS:-8}
 : "${MEGATRON:?a checkout of Megatron-LM, as the container of slime has}"
 mkdir -p "$SAVE"
 # Ray starts the job, and the hooks read their files, in folders of their own.
-for name in SLIME MODEL MODEL_DIST DATA SAVE MEGATRON; do
+for name in SLIME MODEL MODEL_DIST DATA EVAL SAVE MEGATRON; do
     declare "$name=$(realpath "${!name}")"
 done
 # shellcheck source=/dev/null
-source "$SLIME/scripts/models/qwen3-4B.sh"
+source "$SLIME/scripts/models/qwen3-$SIZE.sh"
 
 cat >"$SAVE/gar.yaml" <<'GAR_YAML'
 gar:
@@ -63,6 +66,14 @@ ROLLOUT_ARGS=(
     --rollout-temperature 1
     --balance-data
 )
+EVAL_ARGS=(
+    --eval-interval 50
+    --eval-prompt-data math-500 "$EVAL"
+    --n-samples-per-eval-prompt 16
+    --eval-temperature 1
+    --eval-max-response-len 4096
+    --log-passrate                 # eval/math-500-pass@1: the share of rewards of 1, for right answers in the format
+)
 GRPO_ARGS=(
     --advantage-estimator grpo     # [paper]
     --entropy-coef 0.0
@@ -78,7 +89,7 @@ OPTIMIZER_ARGS=( # Megatron's distributed optimizer, which slime always takes, h
     --adam-beta2 0.98
 )
 PARALLEL_ARGS=(
-    --tensor-model-parallel-size 2
+    --tensor-model-parallel-size 4 # [paper]
     --sequence-parallel
     --pipeline-model-parallel-size 1
     --context-parallel-size 1
@@ -102,5 +113,5 @@ ray start --head --node-ip-address "${MASTER_ADDR:-127.0.0.1}" --num-gpus "$GPUS
 ray job submit --address=http://127.0.0.1:8265 \
     --runtime-env-json="{\"env_vars\": {\"PYTHONPATH\": \"$MEGATRON\", \"CUDA_DEVICE_MAX_CONNECTIONS\": \"1\"}}" \
     -- python3 "$SLIME/train.py" --actor-num-nodes 1 --actor-num-gpus-per-node "$GPUS" --colocate \
-    "${MODEL_ARGS[@]}" "${GAR_ARGS[@]}" "${CHECKPOINT_ARGS[@]}" "${ROLLOUT_ARGS[@]}" "${GRPO_ARGS[@]}" \
+    "${MODEL_ARGS[@]}" "${GAR_ARGS[@]}" "${CHECKPOINT_ARGS[@]}" "${ROLLOUT_ARGS[@]}" "${EVAL_ARGS[@]}" "${GRPO_ARGS[@]}" \
     "${OPTIMIZER_ARGS[@]}" "${PARALLEL_ARGS[@]}" "${SGLANG_ARGS[@]}"

@@ -43,6 +43,8 @@ class _Run(GenerateJob):
 
         check_model_name(self.model.path)
         sets = load_sets(self, largest_k=max(self.score.pass_at_k, default=1))
+        for note in (note for each in sets for note in each.identity["benchmark"]["notes"]):
+            announce(f"Note: {note}")
         announce("loading torch and transformers ...")
         from gar.evaluation.generate import generate
         from gar.models.load import quiet_libraries

@@ -28,7 +28,8 @@ class _Report(ReportOptions):
     """Run folders, or folders of them. Runs that differ in their seed alone are shown as one. Others are compared with
     the first."""
     out: Annotated[Path, tyro.conf.arg(metavar="FILE.html")] | None = None
-    """The file to write, below 8 MB. By default report.html in RUN. An earlier report is replaced."""
+    """The file to write, below 8 MB. By default report.html, in RUN or for several runs here. An earlier report is
+    replaced."""
     watch: Annotated[float, Field(gt=0), tyro.conf.arg(metavar="SECONDS")] | None = None
     """Write the page again every so many seconds, until Ctrl-C."""
     text: bool = False
@@ -48,9 +49,7 @@ def main(arguments: list[str]) -> int:
         raise UsageError("name a run folder, or a folder of them, for example runs/NAME.")
     if settings.text:
         return _print_groups(settings)
-    if settings.out is None and len(settings.runs) > 1:
-        raise UsageError("name the file for a page about several runs: --out FILE.html.")
-    out = settings.out or settings.runs[0] / "report.html"
+    out = settings.out or (settings.runs[0] / "report.html" if len(settings.runs) == 1 else Path("report.html"))
     if settings.out and not out.parent.is_dir():
         raise ConfigError(f"{out.parent}: no such folder to write {out.name} into. Make it first.")
     from gar.report.runs import find_runs

@@ -57,12 +57,13 @@ class ShownShares:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ShownResponse:
-    """One response. Numbers are as recorded in training. None if they were not."""
+    """One response. Numbers are as recorded in training. None if they were not. `reward` is the reward as a sum."""
 
     index: int
     verdict: str
     text: str
     answer: str | None
+    reward: str
     numbers: Mapping[str, float | None]
     truncated: bool | None
     shares: ShownShares | None = None
@@ -104,7 +105,8 @@ class Report:
 
     `headline` is the verdict, `scope` is what it covers, and `notes` list what cannot be shown. `tables` has the
     tables of the summary by title, `all_runs` has a row per run, and `differing` has the settings that differ.
-    `rollout_notes` say which groups were drawn, and what is missing.
+    `problems` has a row per problem, and `problem_notes` count them. `bonus` has a text for each run that paid one.
+    `rollout_notes` list which groups were drawn, and what is missing.
     """
 
     title: str
@@ -114,12 +116,15 @@ class Report:
     notes: Sequence[str]
     tables: Mapping[str, pd.DataFrame]
     all_runs: pd.DataFrame
+    problems: pd.DataFrame
+    problem_notes: Sequence[str]
     charts: Sequence[Chart]
     runs: Sequence[RunFacts]
     differing: pd.DataFrame
     definitions: Mapping[str, str]
     groups: Sequence[ShownGroup] = field(default_factory=list)
     rollout_notes: Sequence[str] = field(default_factory=list)
+    bonus: Sequence[str] = field(default_factory=list)
 
 
 def page(report: Report) -> bytes:
@@ -131,8 +136,6 @@ def page(report: Report) -> bytes:
         "base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'"
     )
     data = content_json(report)
-    for character, escape in _ESCAPES.items():  # no character that HTML could read as markup
-        data = data.replace(character, escape)
     text = f"""<!doctype html>
 <html lang="en">
 <head>
@@ -164,11 +167,19 @@ def _hash(text: str) -> str:
 
 
 def content_json(content: object) -> str:
-    """Records, tables, and lists and mappings of them, as compact JSON."""
+    """Records, tables, and lists and mappings of them, as compact JSON. No character in it is markup in HTML."""
 
     def values(record: Any) -> dict[str, Any]:
         if isinstance(record, pd.DataFrame):
             return {"columns": [*record.columns], "rows": record.to_numpy().tolist()}
         return {each.name: getattr(record, each.name) for each in fields(record)}
 
-    return json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=values)
+    data = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=values)
+    for character, escape in _ESCAPES.items():
+        data = data.replace(character, escape)
+    return data
+
+
+def num_bytes(content: object) -> int:
+    """The size of a content on the page."""
+    return len(content_json(content).encode("utf-8", "replace"))

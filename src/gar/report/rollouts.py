@@ -7,6 +7,7 @@ import itertools
 import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +22,17 @@ from gar.records import Run
 from gar.records.rollouts import read_prompt
 from gar.records.run import MOMENTS
 from gar.report import ReportOptions
-from gar.report.page import ShownGroup, ShownResponse, ShownShares, content_json
+from gar.report.page import ShownGroup, ShownResponse, ShownShares, num_bytes
+from gar.report.reasons import reward_reasons, verdict_word
 from gar.report.shares import ProblemKey, Rows, key_of, token_shares
-from gar.settings import EMBEDDED_TASKS
+from gar.settings import EMBEDDED_TASKS, RewardSettings
 from gar.types import Problem
 
 _SEED = 0
-_NUMBERS = ["alignment", "bonus", "penalty", "reward", "advantage", "num_tokens", "num_scored_tokens", "signal_norm"]
+_NUMBERS = ["alignment", "bonus", "advantage", "num_tokens", "num_scored_tokens", "signal_norm"]
 """Columns of a rollout that the page shows as numbers."""
 _DIGITS = 5
-_SHARE_BYTES = 24
+_SHARE_BYTES = 32
 """Upper bound for a token and its share."""
 
 
@@ -52,10 +54,15 @@ def browser_rollouts(runs: Sequence[Run], options: ReportOptions, max_bytes: int
         ]
         drawn = [*_drawn_groups(run, recorded, most), *_drawn_samples(samples, most)]
         problems = _expert_problems(run, [rows for unit in drawn for rows in unit], options.problems, notes)
-        room = (max_bytes - len(content_json(shown).encode("utf-8", "replace"))) // (len(runs) - number)
-        kept = _fitting(number, drawn, problems, room, _SHARE_BYTES if options.token_shares else 0)
-        shares = token_shares(run, kept, problems, notes) if options.token_shares else [None] * len(kept)
-        shown += [_shown(number, rows, problems, each) for rows, each in zip(kept, shares, strict=True)]
+        room = (max_bytes - num_bytes(shown)) // (len(runs) - number)
+        settings = run.config.reward if run.config else None
+        units = [[_shown(number, rows, problems, settings) for rows in unit] for unit in drawn]
+        kept = _fitting(units, room, _SHARE_BYTES if options.token_shares else 0)
+        groups = [group for place in kept for group in units[place]]
+        if options.token_shares:
+            rows = [rows for place in kept for rows in drawn[place]]
+            groups = [*map(_with_shares, groups, token_shares(run, rows, problems, notes))]
+        shown += groups
     return shown, [*_drawing_notes(shown, num_recorded, num_samples), *notes]
 
 
@@ -94,26 +101,24 @@ def _by_group(table: pa.Table) -> Iterator[Rows]:
         yield [{"eligible": row["verified"] and row["well_formatted"]} | row for row in group]
 
 
-def _fitting(
-    number: int, drawn: Sequence[list[Rows]], problems: Mapping[ProblemKey, Problem], room: int, token_bytes: int
-) -> list[Rows]:
-    """As many groups as fit, taken in random order, in the order in which they were drawn."""
-    kept = []
-    for place in random.Random(_SEED).sample(range(len(drawn)), len(drawn)):
-        for rows in drawn[place]:
-            room -= len(content_json(_shown(number, rows, problems)).encode("utf-8", "replace"))
-            room -= token_bytes * sum(row["num_tokens"] for row in rows)
+def _fitting(units: Sequence[Sequence[ShownGroup]], room: int, token_bytes: int) -> list[int]:
+    """The places of as many units as fit, taken in random order, sorted."""
+    kept = list[int]()
+    for place in random.Random(_SEED).sample(range(len(units)), len(units)):
+        room -= num_bytes(units[place])
+        room -= token_bytes * sum(int(each.numbers["num_tokens"] or 0) for each in _responses(units[place]))
         if room < 0:
             break
         kept.append(place)
-    return [rows for place in sorted(kept) for rows in drawn[place]]
+    return sorted(kept)
+
+
+def _responses(groups: Sequence[ShownGroup]) -> Iterator[ShownResponse]:
+    return (response for group in groups for response in group.responses)
 
 
 def _shown(
-    number: int,
-    rows: Rows,
-    problems: Mapping[ProblemKey, Problem],
-    shares: Sequence[ShownShares | None] | None = None,
+    number: int, rows: Rows, problems: Mapping[ProblemKey, Problem], settings: RewardSettings | None
 ) -> ShownGroup:
     first, problem = rows[0], problems.get(key_of(rows))
     prompt = read_prompt(first["prompt"])
@@ -135,25 +140,23 @@ def _shown(
                 verdict=verdict_word(row),
                 text=row["response"],
                 answer=row["answer"],
+                reward=reason,
                 numbers={name: _rounded(row.get(name)) for name in _NUMBERS},
                 truncated=row["truncated"],
-                shares=share,
             )
-            for row, share in zip(rows, shares or [None] * len(rows), strict=True)
+            for row, reason in zip(rows, reward_reasons(rows, settings), strict=True)
         ],
     )
+
+
+def _with_shares(group: ShownGroup, shares: Sequence[ShownShares | None] | None) -> ShownGroup:
+    pairs = zip(group.responses, shares or [None] * len(group.responses), strict=True)
+    return replace(group, responses=[replace(response, shares=each) for response, each in pairs])
 
 
 def _rounded(value: float | None) -> float | None:
     """The number rounded. None if it is not finite, since JSON has no such numbers."""
     return None if value is None or not math.isfinite(value) else round(value, _DIGITS)
-
-
-def verdict_word(row: Mapping[str, Any]) -> str:
-    """How a response ended, in the words of the filter."""
-    if row["eligible"]:
-        return "right"
-    return "right, not in format" if row["verified"] else row["status"]
 
 
 def _expert_problems(

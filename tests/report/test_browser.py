@@ -317,7 +317,7 @@ def test_a_response_shows_its_reward_and_the_words_that_the_expert_solution_lack
     assert not browser.find_elements(By.CSS_SELECTOR, "mark")
     items(browser)[1].click()
     assert [mark.text for mark in browser.find_elements(By.CSS_SELECTOR, "mark")] == ["well"]
-    assert "The bonus: In 1 of the groups" in browser.find_element(By.ID, "panel-rollouts").text
+    assert "The bonus: In 1 groups" in browser.find_element(By.ID, "panel-rollouts").text
     assert browser.get_log("browser") == []
 
 

@@ -51,10 +51,10 @@ def test_the_report_has_a_sentence_about_what_the_bonus_pays_for(tmp_path):
     run = read_run(make_run(tmp_path, rollouts={1: group}))
     (text,) = make_report([run], ReportOptions()).bonus
     assert text == (
-        "In 1 of the groups shown it paid 1 right responses, and not the other 1. The paid ones are 2.0 tokens longer "
-        "than the others of their group. 100% of them repeat the expert solution word for word, and 0% of the others. "
-        "50% of the alignments are above 0.9 and 50% below −0.9. At two ends the bonus chooses between wordings, and "
-        "does not grade them."
+        "In 1 groups of the last quarter of the steps it paid 1 right responses, and not the other 1. The paid ones "
+        "are 2.0 tokens longer than the others of their group. 100% of them repeat the expert solution word for word, "
+        "and 0% of the others. 50% of the alignments are above 0.9 and 50% below −0.9. At two ends the bonus chooses "
+        "between wordings, and does not grade them."
     )
     plain = read_run(make_run(tmp_path, "plain", rollouts={1: [rollout(1, 0, 0, bonus=0.0), wrong(1, 0, 1)]}))
     assert make_report([plain], ReportOptions()).bonus == []

@@ -1,5 +1,6 @@
 """From run folders to one HTML file."""
 
+import itertools
 import os
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,7 +17,7 @@ from gar.report.page import GENERATOR, MAX_BYTES, Report, ShownGroup, page
 from gar.report.problems import problem_table
 from gar.report.reasons import bonus_sentences
 from gar.report.rollouts import browser_rollouts
-from gar.report.runs import differing_settings, find_runs, group_runs, missing, read_run, run_facts
+from gar.report.runs import Groups, differing_settings, find_runs, group_runs, missing, read_run, run_facts
 from gar.report.tables import measured_tables, runs_table, setting, status_table, verdict_counts
 from gar.report.verdicts import changes, contests, contrast_table, headline, scope
 
@@ -83,14 +84,17 @@ def make_report(runs: Sequence[Run], options: ReportOptions) -> Report:
     shown, rollout_notes = browser_rollouts(runs, options, room)
     if shown and not options.token_shares:
         rollout_notes.append("Token shares were not asked for: --token-shares computes them from the final model.")
-    return replace(report, groups=shown, rollout_notes=rollout_notes, bonus=_bonus_texts(runs, shown))
+    return replace(report, groups=shown, rollout_notes=rollout_notes, bonus=_bonus_texts(groups, shown))
 
 
-def _bonus_texts(runs: Sequence[Run], shown: Sequence[ShownGroup]) -> list[str]:
-    """What the bonus of each run paid for, with its name if there are several."""
-    texts = [bonus_sentences([group for group in shown if group.run == number]) for number in range(len(runs))]
-    names = [f"{run.name}: " if len(runs) > 1 else "" for run in runs]
-    return [name + text for name, text in zip(names, texts, strict=True) if text]
+def _bonus_texts(groups: Groups, shown: Sequence[ShownGroup]) -> list[str]:
+    """What the bonus paid for in each group of runs, with its label if there are several."""
+    numbers, texts = itertools.count(), list[str]()
+    for label, runs in groups.items():
+        members = {next(numbers) for _ in runs}
+        if text := bonus_sentences([group for group in shown if group.run in members]):
+            texts.append(f"{label}: {text}" if len(groups) > 1 else text)
+    return texts
 
 
 def _measured(runs: Sequence[Run]) -> str:

@@ -57,11 +57,13 @@ def _short(value: float) -> str:
 
 
 def bonus_sentences(groups: Sequence[ShownGroup]) -> str:
-    """What the bonus paid for in the shown groups of one run: length, copies, and alignments at two ends.
+    """What the bonus paid for in the last quarter of the steps: length, copies, and alignments at two ends.
 
-    Compares the paid right responses with the others of the same groups. "" if there are none to compare.
+    Compares the paid right responses of the shown `groups` with the others of the same group. "" if there are none.
     """
-    chosen = [(group, [each for each in group.responses if each.verdict == "right"]) for group in groups]
+    first = 0.75 * max((group.step or 0 for group in groups), default=0)
+    late = [group for group in groups if (group.step or 0) > first]
+    chosen = [(group, [each for each in group.responses if each.verdict == "right"]) for group in late]
     chosen = [(group, some) for group, some in chosen if len({_is_paid(each) for each in some}) == 2]
     if not chosen:
         return ""
@@ -69,8 +71,8 @@ def bonus_sentences(groups: Sequence[ShownGroup]) -> str:
     paid, others = ([pair for pair in pairs if _is_paid(pair[0]) == kind] for kind in (True, False))
     longer = statistics.fmean(_mean_tokens(some, paid=True) - _mean_tokens(some, paid=False) for _, some in chosen)
     texts = [
-        f"In {len(chosen):,} of the groups shown it paid {len(paid):,} right responses, and not the other "
-        f"{len(others):,}.",
+        f"In {len(chosen):,} groups of the last quarter of the steps it paid {len(paid):,} right responses, and not "
+        f"the other {len(others):,}.",
         f"The paid ones are {abs(longer):.1f} tokens {'longer' if longer >= 0 else 'shorter'} than the others of their "
         "group.",
     ]

@@ -12,6 +12,8 @@ import tempfile
 from pathlib import Path
 
 _SHOWN = re.compile(r"^    gar (.+)\n\n```text\n(.*?)```$", re.MULTILINE | re.DOTALL)
+_BORDERS = str.maketrans("│┃", "  ")
+"""Borders of tables, which a page does not need."""
 
 
 def page(path: Path) -> str:
@@ -24,7 +26,7 @@ def _shown(arguments: str, folder: str) -> str:
     command = [sys.executable, "-m", "gar", *shlex.split(arguments)]
     environment = os.environ | {"COLUMNS": "80"}
     run = subprocess.run(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True, check=True)
-    lines = [line.rstrip() for line in run.stdout.strip().splitlines()]
+    lines = [line.translate(_BORDERS).rstrip() for line in run.stdout.strip().splitlines() if line[0] not in "┏┡├└"]
     return "\n".join([f"    gar {arguments}\n", "```text", *lines, "```"])
 
 

@@ -7,7 +7,7 @@ import re
 from dataclasses import fields
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, dataclass_transform, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from gar.errors import ConfigError, did_you_mean
 from gar.types import ResponseFormat, Tags
@@ -298,10 +298,16 @@ class WatchdogSettings(Settings):
     """Number of consecutive steps."""
 
 
+def _folder_name(name: str) -> str:
+    if not name or name.startswith(".") or set(name) & set("/\0"):
+        raise ValueError(f"expected the name of one folder, without / and not beginning with a dot, got {name!r}.")
+    return name
+
+
 class RecordSettings(Settings):
     """Where results are written."""
 
     output_dir: str = "runs"
     """Parent of the run folders."""
-    name: Annotated[str, Field(pattern=r"^[^./\x00][^/\x00]*$")] | None = None
+    name: Annotated[str, AfterValidator(_folder_name)] | None = None
     """Name of the run folder. None makes one from method, data and time."""

@@ -154,6 +154,6 @@ CHANGES = ({"template": "boxed"}, {"template": "plain"}, {"limit": 2})
 def test_an_own_file_under_almost_a_published_name_has_a_note(tmp_path: Path):
     file = tmp_path / "own.jsonl"
     file.write_text('{"prompt": "1+1", "answer": "2", "expert_solution": "2"}\n')
-    note = f"aime-2062 is no published benchmark, so {file} is read as a file of your own. Did you mean 'aime-2026'?"
+    note = f"aime-2062 is no published benchmark, so {file} is read as your own file. Did you mean 'aime-2026'?"
     assert load_benchmark(f"aime-2062={file}").notes == (note,)
     assert load_benchmark(f"math-hard={file}").notes == ()

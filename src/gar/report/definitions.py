@@ -45,8 +45,8 @@ DEFINITIONS = {
     "entropy": "Mean entropy of the policy over the next token.",
     "gradient norm": "Norm of the gradient of the loss, before clipping.",
     "token share": "What the token adds to the alignment. The shares of all scored tokens sum to it.",
-    "outcome": "Of a problem of an evaluation set. Lost: fewer samples are right after training than before. Gained: "
-    "more. Never solved: no sample is right, before or after. Unchanged: as many as before.",
+    "outcome": "What happened to a problem of an evaluation set. Lost: fewer samples are right after training than "
+    "before. Gained: more. Never solved: no sample is right, before or after. Unchanged: as many as before.",
     "verdict of a response": "right: verified and in format. right, not in format: verified alone. Else how "
     "verification ended. Unparsed, timeout and error do not judge the answer. Such a response is not eligible, "
     "and is counted apart from wrong answers.",

@@ -1,6 +1,6 @@
-"""The rollout browser: whole groups, drawn whatever their verdicts, within a limit of bytes.
+"""Choose the groups of the rollout browser: whole groups at random, within a limit of bytes.
 
-Rollouts hold no expert solutions, which are read again from the run's own source.
+Rollouts do not store expert solutions. They are read again from the run's data source.
 """
 
 import itertools
@@ -37,9 +37,9 @@ _SHARE_BYTES = 32
 
 
 def browser_rollouts(runs: Sequence[Run], options: ReportOptions, max_bytes: int) -> tuple[list[ShownGroup], list[str]]:
-    """Draw groups, and keep those that fit in `max_bytes` as JSON. Adds expert solutions and token shares.
+    """Draw groups that fit in `max_bytes` of JSON, with expert solutions and token shares.
 
-    Returns the groups, and notes that say which were drawn and what is missing.
+    Returns the groups, and notes about what was drawn and what is missing.
     """
     shown: list[ShownGroup] = []
     notes: list[str] = []
@@ -67,7 +67,7 @@ def browser_rollouts(runs: Sequence[Run], options: ReportOptions, max_bytes: int
 
 
 def _drawn_groups(run: Run, recorded: pa.Table, most: int) -> Iterator[list[Rows]]:
-    """Whole groups of a run with at most `most` rollouts, but at least one group."""
+    """Draw whole groups of a run, at most `most` rollouts in all, but at least one group."""
     chosen = _drawn(recorded, most)
     for table in run.rollout_tables({step for step, _ in chosen}):
         places = zip(table["step"].to_pylist(), table["group_index"].to_pylist(), strict=True)
@@ -76,7 +76,7 @@ def _drawn_groups(run: Run, recorded: pa.Table, most: int) -> Iterator[list[Rows
 
 
 def _drawn_samples(samples: Mapping[str, pa.Table], most: int) -> Iterator[list[Rows]]:
-    """Problems of each evaluation set, with all their samples before and after training."""
+    """Draw problems of each evaluation set, with all their samples before and after training."""
     chosen = _drawn(pa.concat_tables(table.select(["set_name", "group_index"]) for table in samples.values()), most)
     units: dict[tuple[str, int], list[Rows]] = {key: [] for key in sorted(chosen)}
     for moment, table in samples.items():
@@ -88,13 +88,13 @@ def _drawn_samples(samples: Mapping[str, pa.Table], most: int) -> Iterator[list[
 
 
 def _drawn(rows: pa.Table, most: int) -> set[tuple[Any, int]]:
-    """Draw (place, group) at random from the rows with these two columns."""
+    """Draw pairs of these two columns at random, at most `most` rows in all."""
     sizes = rows.to_pandas().groupby(rows.column_names).size().sample(frac=1, random_state=_SEED)
     return {*sizes.index[(sizes.cumsum() <= most) | (np.arange(len(sizes)) == 0)]}
 
 
 def _by_group(table: pa.Table) -> Iterator[Rows]:
-    """Rows of each group of each step or set, in the order of groups and responses."""
+    """Split rows by step or set and group, and sort each group by response."""
     names = [name for name in ("step", "set_name", "group_index", "response_index") if name in table.column_names]
     rows = table.sort_by([(name, "ascending") for name in names]).to_pylist()
     for _, group in itertools.groupby(rows, lambda row: (row.get("step"), row.get("set_name"), row["group_index"])):
@@ -102,7 +102,7 @@ def _by_group(table: pa.Table) -> Iterator[Rows]:
 
 
 def _fitting(units: Sequence[Sequence[ShownGroup]], room: int, token_bytes: int) -> list[int]:
-    """The places of as many units as fit, taken in random order, sorted."""
+    """Take units in random order until the room is full. Returns their places, sorted."""
     kept = list[int]()
     for place in random.Random(_SEED).sample(range(len(units)), len(units)):
         room -= num_bytes(units[place])
@@ -155,16 +155,16 @@ def _with_shares(group: ShownGroup, shares: Sequence[ShownShares | None] | None)
 
 
 def _rounded(value: float | None) -> float | None:
-    """The number rounded. None if it is not finite, since JSON has no such numbers."""
+    """Round a number. None if it is not finite: JSON has no such numbers."""
     return None if value is None or not math.isfinite(value) else round(value, _DIGITS)
 
 
 def _expert_problems(
     run: Run, drawn: Sequence[Rows], problems: str | None, notes: list[str]
 ) -> dict[ProblemKey, Problem]:
-    """The problems of the drawn groups. If its answer differs from the recorded one, a problem is left out.
+    """Read the problems of the drawn groups, and leave out those with a different answer than recorded.
 
-    `problems` is a file to read in place of the run's own source. What was not found goes to `notes`.
+    `problems` is a file to read instead of the run's source. Missing problems are added to `notes`.
     """
     experts: dict[ProblemKey, Problem] = {}
     golds: dict[str | None, dict[str, str]] = {}
@@ -190,7 +190,7 @@ def _expert_problems(
 
 
 def _read_problems(run: Run, name: str | None, problems: str | None) -> Iterator[Problem]:
-    """The problems of training, or of an evaluation set, from the run's own source or the named file."""
+    """Read the problems of training or of an evaluation set, from the run's source or the named file."""
     if run.config is None:
         raise DataError(f"the settings of {run.name} name no source of its problems.")
     data = run.config.data
@@ -206,7 +206,7 @@ def _read_problems(run: Run, name: str | None, problems: str | None) -> Iterator
 
 
 def _drawing_notes(shown: Sequence[ShownGroup], num_recorded: int, num_samples: int) -> list[str]:
-    """How many rollouts and samples are shown, and how they were chosen."""
+    """Describe how many rollouts and samples are shown, and how they were chosen."""
     num_shown = [sum(len(group.responses) for group in shown if bool(group.moment) == of) for of in (False, True)]
     kinds = ((num_shown[0], num_recorded, "recorded rollouts"), (num_shown[1], num_samples, "samples of evaluations"))
     notes = [

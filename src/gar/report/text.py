@@ -9,7 +9,7 @@ from gar.errors import UsageError, printable
 from gar.report.page import ShownGroup, ShownResponse
 
 _MOST_CHARACTERS = 2000
-"""Of a text that is shown. The page shows all of it."""
+"""The most characters of a text that are printed. The page shows all of it."""
 
 
 def chosen_groups(groups: Sequence[ShownGroup], *, step: int | None, skip: int, most: int) -> Sequence[ShownGroup]:

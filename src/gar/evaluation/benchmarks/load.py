@@ -128,7 +128,7 @@ def load_benchmark(spec: str, *, limit: int | None = None, fields: SourceSetting
         benchmark, read = Benchmark(name=source_name(named), num_problems=0), load_problems(own, options=fields)
         source, problems, notes = own, list(read), [note for note in read.notes if "no expert solution" not in note]
         if near := did_you_mean(name, BENCHMARKS, cutoff=_CLOSE) if equals else "":
-            notes.insert(0, f"{name} is no published benchmark, so {own} is read as a file of your own.{near}")
+            notes.insert(0, f"{name} is no published benchmark, so {own} is read as your own file.{near}")
     elif benchmark is None:
         raise ConfigError(
             f"unknown benchmark '{name}'.{did_you_mean(name, BENCHMARKS)} Expected NAME=FILE, a file of problems, or "

@@ -22,7 +22,7 @@ from gar.records.checkpoints import mark_interrupt, rotate_checkpoints, seal_che
 
 _SHOWN = {"reward": "reward", "gar/eligible_fraction": "correct", "gar/alignment_mean": "alignment"}
 _SHOWN_CHARACTERS = 300
-"""Of the beginning, and of the end, of a printed prompt or completion."""
+"""Characters at each end of a printed prompt or completion. The middle of a longer one is left out."""
 
 PARTS = ("generation", "verification", "gar")
 

@@ -130,7 +130,7 @@ def find_decider(functions: Sequence[Any], correct: Any, names: Sequence[str] | 
     if not callable(correct):
         near = did_you_mean(correct, names) if isinstance(correct, str) else ""
         raise ConfigError(
-            f"correct={correct} is no name of reward_funcs ({', '.join(names) or 'none given'}).{near} "
+            f"correct={correct} names no function of reward_funcs ({', '.join(names) or 'none given'}).{near} "
             "Give the name of one, or a function of a dict with the values of one response by name.",
             code="correct",
         )

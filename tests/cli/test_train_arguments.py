@@ -157,7 +157,7 @@ def test_train_rejects_a_wrong_flag_as_wrong_usage(capsys):
 def test_train_help_names_settings_that_exist_and_help_all_explains_every_one(monkeypatch, capsys):
     assert main(["train", "--help"]) == 0
     shown = capsys.readouterr().out
-    named = set(re.findall(r"--[\w.]+", shown.partition("settings that people change:")[2].partition("presets:")[0]))
+    named = set(re.findall(r"--[\w.]+", shown.partition("common settings:")[2].partition("presets:")[0]))
     assert len(named) == 30
     assert named <= ALL
     assert "presets: bench, demo, " in shown

@@ -7,7 +7,7 @@ import select
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, TextIO
+from typing import Any, TextIO, cast
 
 _GONE = (errno.EPIPE, errno.EIO, errno.EBADF)
 """Errors of a closed pipe, a closed terminal, a closed descriptor."""
@@ -20,10 +20,14 @@ class _Lasting(io.FileIO):
 
     def write(self, data: Any) -> int:
         """As `FileIO.write`, without errors. A descriptor that does not block is waited for."""
+        rest = memoryview(data).cast("B")
         try:
-            while (written := super().write(data)) is None:
-                select.select([], [self], [])
-            return written
+            while rest:  # an unbuffered stream writes the rest of a short write itself
+                if (written := super().write(rest)) is None:
+                    select.select([], [self], [])
+                else:
+                    rest = rest[written:]
+            return memoryview(data).nbytes
         except OSError as error:
             self.fault = error
             with open(os.devnull, "wb") as nothing:
@@ -55,13 +59,13 @@ def _lasting(name: str, descriptor: int, faults: list[OSError]) -> Iterator[None
     if before is not None and _number(before) != descriptor:
         yield
         return
-    raw = _Lasting(descriptor, "wb", closefd=False)
+    raw, unbuffered = _Lasting(descriptor, "wb", closefd=False), getattr(before, "write_through", False)
     stream = io.TextIOWrapper(
-        io.BufferedWriter(raw),
+        cast(Any, raw) if unbuffered else io.BufferedWriter(raw),
         encoding=getattr(before, "encoding", "utf-8"),
         errors=getattr(before, "errors", "replace"),
         line_buffering=getattr(before, "line_buffering", False),
-        write_through=getattr(before, "write_through", False),  # python -u
+        write_through=unbuffered,  # python -u
     )
     setattr(sys, name, stream)
     try:

@@ -55,9 +55,14 @@ def _import(name: str) -> None:
     if name.endswith(".py"):
         _import_file(Path(name).resolve())
         return
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())  # a console script has its own folder there instead
+    search_current_folder()
     importlib.import_module(name)
+
+
+def search_current_folder() -> None:
+    """Import modules from the current folder too, after all others. A console script has its own folder instead."""
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
 
 
 def _import_file(path: Path) -> None:

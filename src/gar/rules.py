@@ -163,6 +163,7 @@ def slime_flag(name: str) -> str:
 
 _RUNS = Condition("one that {engine} runs ({engine.methods})", lambda _, facts: not facts.get("method.lacks"))
 _REPEATS = Condition("two or more", lambda _, facts: not facts["on policy"])
+_ONE_WEIGHT = Condition("a list of one", lambda weights, _: not isinstance(weights, list) or len(weights) == 1)
 _ENOUGH_SAMPLES = Condition(
     "numbers from 1 to {evaluate.num_samples} (evaluate.num_samples)",
     lambda ks, facts: all(1 <= k <= facts["evaluate.num_samples"] for k in ks),
@@ -219,6 +220,11 @@ _TRAIN = (
     Rule("trl.seed trl.data_seed", (None,), "use seed"),
     Rule("trl.resume_from_checkpoint", (None,), "use gar train --resume RUN"),
     Rule("trl.reward_funcs", (None,), "use verify.verifier"),
+    Rule(
+        "trl.reward_weights",
+        _ONE_WEIGHT,
+        "gar train has one reward function. reward.bonus_weight and reward.format_penalty weigh its parts",
+    ),
     Rule("trl.loss_type", (None, "grpo", "dr_grpo", "dapo", "bnpo", "cispo", "sapo", "vespo", "luspo")),
     Rule("trl.scale_rewards", (None, "group", "batch", "none", True, False)),
     Rule("trl.importance_sampling_level", (None, "token", "sequence")),

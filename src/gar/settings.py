@@ -7,7 +7,7 @@ import re
 from dataclasses import fields
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, dataclass_transform, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from gar.errors import ConfigError, did_you_mean
 from gar.types import ResponseFormat, Tags
@@ -161,12 +161,12 @@ class DataSettings(SourceSettings):
     source: str = "arithmetic"
     """A .jsonl, .parquet, .csv or .json file, a Hub id, or arithmetic, the task that the package generates."""
     template: Literal["auto", "plain", "chat", "think-answer", "boxed"] = "auto"
-    """What becomes of a prompt: plain leaves it, chat makes it a message, the others add an instruction on the format.
+    """How prompts are changed: plain leaves it, chat makes it a message, the others add an instruction on the format.
     With auto it is plain for embedded models and tasks and for verify.format none, else as verify.format."""
     max_prompt_tokens: Annotated[int, Field(ge=1)] | None = None
     """Drop problems with longer prompts, and print how many."""
     max_problems: Annotated[int, Field(ge=1)] | None = None
-    """Use only this many problems, from the start."""
+    """Use only the first problems, at most this many."""
 
 
 class VerifySettings(Settings):
@@ -221,14 +221,14 @@ class SignalSettings(Settings):
 
 
 class RewardSettings(Settings):
-    """From verdicts and alignment to a reward."""
+    """How verdicts and alignment become a reward."""
 
     bonus_weight: Annotated[float, Field(ge=0)] = 0.5
     """Weight of the alignment bonus. Not the KL weight: that is --trl.beta."""
     correct_reward: float = 1.0
     """Reward of an eligible response."""
     format_penalty: Annotated[float, Field(le=0)] = -0.6
-    """Added for bad format."""
+    """Added to the reward for bad format."""
     center: bool = True
     """Subtract the group's mean alignment."""
     clip: bool = True
@@ -242,7 +242,7 @@ GROUP_DDOF, GROUP_EPS = 0, 1e-6
 
 
 class AdvantageSettings(Settings):
-    """From rewards to advantages. None leaves a value to the engine (TRL: ddof 1, eps 1e-4). Variants set both."""
+    """How rewards become advantages. None leaves a value to the engine (TRL: ddof 1, eps 1e-4). Variants set both."""
 
     estimator: Literal["group", "reinforce-plus-plus", "reinforce-plus-plus-baseline"] | None = None
     """Normalize within groups (group), or whiten over all tokens of the batch (reinforce-plus-plus), after subtracting
@@ -267,15 +267,15 @@ class EvaluateSettings(Settings):
     pass_at_k: tuple[Annotated[int, Field(ge=1)], ...] = (1, 4)
     """pass@k for these k, at most num_samples."""
     max_problems: Annotated[int, Field(ge=1)] | None = None
-    """Use only this many problems of each source, from the start."""
+    """Use only the first problems of each source, at most this many."""
     temperature: Annotated[float, Field(gt=0)] = 1.0
     """Sampling temperature of evaluations. --trl.temperature is for training."""
     batch_size: Annotated[int, Field(ge=1)] = 256
-    """Responses generated at one time."""
+    """Responses generated at the same time."""
     eval_steps: Annotated[int, Field(ge=0)] = 0
     """Also evaluate during training, at this interval. 0: only before and after."""
     eval_on_start: bool = True
-    """Also evaluate before training. Unnecessary if many runs start from one model."""
+    """Also evaluate before training. Turn it off if many runs start from one model."""
 
 
 class PreflightSettings(Settings):
@@ -298,10 +298,16 @@ class WatchdogSettings(Settings):
     """Number of consecutive steps."""
 
 
+def _folder_name(name: str) -> str:
+    if not name or name.startswith(".") or set(name) & set("/\0"):
+        raise ValueError(f"expected the name of one folder, without / and not beginning with a dot, got {name!r}.")
+    return name
+
+
 class RecordSettings(Settings):
     """Where results are written."""
 
     output_dir: str = "runs"
     """Parent of the run folders."""
-    name: Annotated[str, Field(pattern=r"^[^./\x00][^/\x00]*$")] | None = None
+    name: Annotated[str, AfterValidator(_folder_name)] | None = None
     """Name of the run folder. None makes one from method, data and time."""

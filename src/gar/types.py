@@ -1,4 +1,4 @@
-"""The records that cross module boundaries: frozen and keyword-only.
+"""Records that several modules share: frozen and keyword-only.
 
 One word per thing (docs/glossary.md): a *problem* has *anchors* (expert solutions). A policy writes *responses*. The
 responses to one problem form a *group*. A verifier gives each response a *verdict*. A *signal* is a vector that
@@ -28,11 +28,11 @@ class Anchor:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Problem:
-    """One verifiable problem. A problem without an anchor is legal: its responses earn no bonus, and are counted.
+    """One verifiable problem. Anchors are optional: without one, responses earn no bonus.
 
-    `prompt` is plain text or chat messages (`[{"role": "user", "content": ...}]`). `choices` are the texts behind the
-    letters of a multiple-choice problem, with a letter as `answer`. `question` is the problem alone, if `prompt` has
-    more: a template's instructions.
+    `prompt` is plain text or chat messages (`[{"role": "user", "content": ...}]`). `choices` are the texts of a
+    multiple-choice problem, and `answer` is then a letter. `question` is the problem without a template's
+    instructions, if `prompt` has some.
 
     Example: Problem(id="train-17", prompt="3+4*7-2=", answer="7", anchors=(Anchor(text="..."),), source="arithmetic")
     """
@@ -47,7 +47,7 @@ class Problem:
 
 
 def prompt_text(prompt: Prompt) -> str:
-    """The text of a prompt. For chat messages their contents, one per line."""
+    """The text of a prompt. Chat messages are joined by line breaks."""
     return prompt if isinstance(prompt, str) else "\n".join(message["content"] for message in prompt)
 
 
@@ -57,7 +57,7 @@ def problem_text(problem: Problem) -> str:
 
 
 class Status(StrEnum):
-    """The outcome of a verification. Only OK and WRONG judge the answer."""
+    """The outcome of a verification. The answer was judged only if it is OK or WRONG."""
 
     OK = "ok"
     WRONG = "wrong"
@@ -85,7 +85,7 @@ class Verdict:
 
     @classmethod
     def decided(cls, right: bool | None) -> "Verdict":
-        """Of what decides without a format: right, wrong, or neither (None)."""
+        """The verdict for a bare True, False or None, when no format is checked."""
         status = Status.UNPARSED if right is None else Status.OK if right else Status.WRONG
         return cls(status=status, grade=float(bool(right)), verified=bool(right), well_formatted=True)
 
@@ -140,7 +140,7 @@ class ResponseVerifier(Protocol):
         Args:
             responses: Texts without their prompts.
             golds: The right answers.
-            prefilled_think: Whether each prompt ends in the opening thinking tag.
+            prefilled_think: Whether each prompt ends with the opening thinking tag.
             prompts: The problems, as text. None if they are not known.
         """
         ...

@@ -141,6 +141,8 @@ def test_train_rejects_a_wrong_flag_as_wrong_usage(capsys):
         (["--trl.reward_weights=[1, 2"], "Error parsing --trl.reward_weights: YAML: not valid YAML: expected ','"),
         (["--reward.bonus_weight", "-1"], "bonus_weight: Input should be greater than or equal to 0"),
         (["--reward.clip", "maybe"], "invalid choice 'maybe' for argument '--reward.clip'."),
+        (["--trl.warmup_ratio", "0.1"], "has no field warmup_ratio. Use trl.warmup_steps, which below 1 is a share"),
+        (["--max-prompt-length=512"], "has no field max_prompt_length. Use data.max_prompt_tokens."),
         (["--dry-run", "run.yaml"], "Unrecognized options: run.yaml"),
     ):
         try:
@@ -155,7 +157,7 @@ def test_train_rejects_a_wrong_flag_as_wrong_usage(capsys):
 def test_train_help_names_settings_that_exist_and_help_all_explains_every_one(monkeypatch, capsys):
     assert main(["train", "--help"]) == 0
     shown = capsys.readouterr().out
-    named = set(re.findall(r"--[\w.]+", shown.partition("settings that people change:")[2].partition("presets:")[0]))
+    named = set(re.findall(r"--[\w.]+", shown.partition("common settings:")[2].partition("presets:")[0]))
     assert len(named) == 30
     assert named <= ALL
     assert "presets: bench, demo, " in shown

@@ -65,6 +65,12 @@ def test_the_page_of_the_settings_is_that_of_the_source():
     assert page == (DOCS / "configuration.md").read_text(), "python docs/site/settings.py > docs/configuration.md"
 
 
+@pytest.mark.slow
+def test_the_outputs_of_commands_are_what_they_print():
+    page = DOCS / "evaluation.md"
+    assert runpy.run_path(str(DOCS / "site" / "outputs.py"))["page"](page) == page.read_text()
+
+
 def test_the_drawn_pictures_are_those_of_the_script(tmp_path):
     drawn = runpy.run_path(str(DOCS / "site" / "pictures.py"))
     for scheme, colors in drawn["SCHEMES"].items():

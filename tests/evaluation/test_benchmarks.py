@@ -1,6 +1,7 @@
 """Benchmarks from files with the published columns, those that cannot be had, and what the model is asked."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -148,3 +149,11 @@ def test_load_sets_put_the_choices_into_the_prompt_and_identify_what_is_asked(tm
 
 
 CHANGES = ({"template": "boxed"}, {"template": "plain"}, {"limit": 2})
+
+
+def test_an_own_file_under_almost_a_published_name_has_a_note(tmp_path: Path):
+    file = tmp_path / "own.jsonl"
+    file.write_text('{"prompt": "1+1", "answer": "2", "expert_solution": "2"}\n')
+    note = f"aime-2062 is no published benchmark, so {file} is read as your own file. Did you mean 'aime-2026'?"
+    assert load_benchmark(f"aime-2062={file}").notes == (note,)
+    assert load_benchmark(f"math-hard={file}").notes == ()

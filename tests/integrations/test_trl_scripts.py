@@ -286,9 +286,13 @@ def test_what_does_not_name_a_decider_is_an_error(policy: Path, tmp_path: Path):
         return []
 
     for functions, correct, words in (
-        ([seven, long], "sevens", "correct=sevens is no name of reward_funcs (seven, long). Did you mean 'seven'?"),
-        ([seven, long], long, "correct=long is no name of reward_funcs"),
-        ([seven, long], 0, "correct=0 is no name"),
+        (
+            [seven, long],
+            "sevens",
+            "correct=sevens names no function of reward_funcs (seven, long). Did you mean 'seven'?",
+        ),
+        ([seven, long], long, 'correct= is the function long itself. Give its name: correct="long".'),
+        ([seven, long], 0, "correct=0 names no function"),
         ([seven, seven], "seven", "have the name 'seven'"),
         (
             [partial(scaled_accuracy, scale=1.0), partial(scaled_accuracy, scale=2.0)],

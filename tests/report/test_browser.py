@@ -14,7 +14,7 @@ from gar.records import RunFolder
 from gar.report import ReportOptions
 from gar.report.build import write_report
 from gar.types import Status
-from tests.report.runs import make_run, rollout, sample, wrong
+from tests.report.runs import PROBLEMS, make_run, rollout, sample, wrong
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed: pip install selenium")
 from selenium.webdriver.common.by import By  # noqa: E402 - skipped above without selenium
@@ -30,7 +30,7 @@ HOSTILE = "</script><script>document.title = 'gone'</script></textarea><img src=
 RIGHT_TO_LEFT = "\u202eשלום עולם, التحية " * 20
 LONG = "word " * 20_000
 FORMULAS = r"Take $\frac{1}{2}$ of \[ \sum_{i=1}^{n} i \] so \boxed{7}, which costs $5 and $6."
-TABS = ("summary", "curves", "rollouts", "runs", "settings", "definitions")
+TABS = ("summary", "curves", "problems", "rollouts", "runs", "settings", "definitions")
 
 
 @pytest.fixture(scope="module")
@@ -180,7 +180,7 @@ def test_the_keyboard_alone_reaches_everything(opened):
                 return
 
     tab_to("tab")
-    for tab in TABS[1:3]:
+    for tab in TABS[1:4]:
         focused().send_keys(Keys.ARROW_RIGHT)
         assert focused().get_attribute("id") == f"tab-{tab}"
     tab_to("listbox")
@@ -298,3 +298,47 @@ def test_tables_sort_and_the_table_of_runs_is_searched(opened):
     assert opened.find_element(By.CSS_SELECTOR, "#panel-runs th").get_attribute("aria-sort") == "descending"
     opened.find_element(By.CSS_SELECTOR, "[data-filter=q]").send_keys("GAR-")
     assert names() == ["first"]
+
+
+def test_a_response_shows_its_reward_and_the_words_that_the_expert_solution_lacks(browser, tmp_path):
+    expert = PROBLEMS[10].anchors[0].text
+    group = [
+        rollout(1, 0, 0, response=expert, alignment=1.0, bonus=0.25, reward=1.25),
+        rollout(1, 0, 1, response=f"well {expert}", alignment=0.0, bonus=0.0, reward=1.0),
+        wrong(1, 0, 2, answer="77"),
+    ]
+    write_report([make_run(tmp_path, rollouts={1: group})], tmp_path / "page.html")
+    size(browser, 1280, 900)
+    visit(browser, tmp_path / "page.html")
+    go(browser, "rollouts")
+    assert [item.text.splitlines()[0] for item in items(browser)] == ["1 right", "2 right", "3 wrong: 77"]
+    reason = browser.find_element(By.CSS_SELECTOR, ".reason").text
+    assert reason == "reward 1.25 = 1 (right) + 0.5 × (1.00 − 0.50, the mean of the group's 2 right ones)"
+    assert not browser.find_elements(By.CSS_SELECTOR, "mark")
+    items(browser)[1].click()
+    assert [mark.text for mark in browser.find_elements(By.CSS_SELECTOR, "mark")] == ["well"]
+    assert "The bonus: In 1 groups" in browser.find_element(By.ID, "panel-rollouts").text
+    assert browser.get_log("browser") == []
+
+
+def test_problems_link_to_their_samples(opened):
+    panel = go(opened, "problems")
+    assert "first" not in panel.text
+    assert "of 8 problems" in panel.text
+    choose_in(panel, "never solved")
+    assert len(panel.find_elements(By.CSS_SELECTOR, "tbody tr")) == panel.text.count("never solved")
+
+
+def choose_in(panel: Any, words: str) -> None:
+    panel.find_element(By.CSS_SELECTOR, "[data-filter=q]").send_keys(words)
+
+
+def test_tables_of_one_run_fit_a_screen(browser, tmp_path):
+    write_report([make_run(tmp_path)], tmp_path / "page.html")
+    visit(browser, tmp_path / "page.html")
+    too_wide = "return [...document.querySelectorAll('.scroll')].filter((e) => e.scrollWidth > e.clientWidth).length"
+    for width in (1400, 1300, 900):
+        size(browser, width, 900)
+        for tab in ("summary", "runs"):
+            go(browser, tab)
+            assert browser.execute_script(too_wide) == 0, (width, tab)

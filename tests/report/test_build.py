@@ -101,6 +101,14 @@ def test_100_000_rollouts_stay_small_and_say_what_was_drawn(tmp_path):
     assert {group.step for group in report.groups} == {*range(1, 101)}
 
 
+def test_markup_in_responses_counts_with_the_bytes_of_its_escapes(tmp_path, monkeypatch):
+    monkeypatch.setattr("gar.report.build.MAX_BYTES", 400_000)
+    rows = {step: [rollout(step, 0, i, response="<a>" * 400) for i in range(4)] for step in range(1, 101)}
+    report, page = write(tmp_path, make_run(tmp_path, rollouts=rows))
+    assert 1 < len(report.groups) < 100
+    assert len(page.encode()) < 400_000
+
+
 def test_groups_are_drawn_whole_whatever_they_hold(tmp_path):
     rows = {step: [(rollout, wrong)[i % 2](step, g, i) for g in range(5) for i in range(4)] for step in range(1, 11)}
     run = read_run(make_run(tmp_path, steps=10, rollouts=rows))
@@ -138,7 +146,7 @@ def test_every_number_on_the_page_has_a_definition(tmp_path):
     labels |= {*one.all_runs.columns, *(chart.title for chart in several.charts)}
     labels -= {"run", "runs", "on", "status", "method", "model", "data", "start", "wrong"}
     facts = re.findall(r"\['\w+', '([^']+)'\]", _asset("rollouts.js").split("const FACTS")[1].split(";")[0])
-    assert len(facts) == 8
+    assert len(facts) == 6
     terms = {key for name in SCRIPTS for key in re.findall(r"term\('[^']+', '([^']+)'\)", _asset(name))}
     assert {re.sub(".*pass@1$", "pass@k", name.lower()) for name in {*labels, *facts, *terms}} <= DEFINITIONS.keys()
 
@@ -270,7 +278,8 @@ def test_gar_report_watches_until_it_is_interrupted(tmp_path, capsys, monkeypatc
     assert len(capsys.readouterr().out.splitlines()) > 2
 
 
-def test_a_page_about_one_run_lies_in_its_folder_and_no_verdict_names_the_flag(tmp_path, capsys):
+def test_a_page_about_one_run_lies_in_its_folder_and_about_several_in_the_current_one(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     run = make_run(tmp_path, evaluations={})
     for _ in range(2):  # the second replaces the first
         assert main(["report", str(run)]) == 0
@@ -278,5 +287,6 @@ def test_a_page_about_one_run_lies_in_its_folder_and_no_verdict_names_the_flag(t
     assert "No verdict: run: the model was measured neither before nor after training: --evaluate.sources" in out
     assert (run / "report.html").read_bytes().endswith(b"</html>\n")
     assert RunFolder.open(run).read_run().status == "finished"
-    assert main(["report", str(run), str(make_run(tmp_path, "other"))]) == 2
-    assert "--out FILE.html" in capsys.readouterr().err
+    assert main(["report", str(run), str(make_run(tmp_path, "other"))]) == 0
+    assert "Report  report.html" in capsys.readouterr().out
+    assert (tmp_path / "report.html").is_file()

@@ -31,11 +31,13 @@ def run(tmp_path, monkeypatch):
 
 def test_groups_are_printed_by_signal_and_responses_by_alignment_beside_the_expert(run, capsys):
     out = printed(capsys, run)
+    assert "reward 1.05 =" in out
+    assert "responses, highest alignment first" in out
     order = [
         out.index(text) for text in ("step 2", "nearest", "far below", "not right", "step 1", "high one", "low one")
     ]
     assert order == sorted(order)
-    assert re.search(r"2: right, alignment 0\.750, reward 1\.050, .*│ <think>", out)  # beside the expert solution
+    assert re.search(r"2: right, alignment 0\.750, advantage 0\.500, .*│ <think>", out)  # beside the expert solution
     assert not (run / "report.html").exists()
 
 
@@ -63,5 +65,6 @@ def test_samples_of_an_evaluation_are_printed_too(tmp_path, capsys):
     rows = [sample(0, 0, response="wrong way", verified=False), sample(0, 1, response="right way")]
     RunFolder(run).write_samples("after", rows)
     out = printed(capsys, run)
+    assert "responses, right ones first" in out
     assert "test, after training" in out
     assert out.index("right way") < out.index("wrong way")

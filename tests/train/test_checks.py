@@ -122,6 +122,8 @@ MISTAKES = {
     "train --data.source one.jsonl --prompt-field Question": "one.jsonl: no column 'Question'.",
     "train --records.output_dir one.jsonl/runs": "{here}/one.jsonl/runs: no run folder can be made here (Not a ",
     "train --verify.verifier json:nosuch": "the verifier 'json:nosuch' cannot be imported",
+    "train --trl.reward_weights 1 0.5": "trl.reward_weights is [1, 0.5], expected a list of one: gar train has ",
+    "train --trl.generation_batch_size 9": "trl.num_generations is 8, and a generation batch has 9 responses, which ",
     "train --trl.push_to_hub true": "trl.push_to_hub is True, expected False: gar train uploads nothing. ",
     "train --trl.hub_token hf_secret": "trl.hub_token is set, and a run records its settings. ",
     "train --model.path broken": "{here}/broken/config.json: not valid JSON: ",
@@ -178,9 +180,16 @@ def test_an_optimizer_whose_package_is_missing_is_named():
     check_before_loading(make_config({"trl": {"optim": "adamw_torch_fused"}}))
 
 
+def test_a_run_has_one_reward_weight():
+    assert "expected a list of one" in mistakes({"trl": {"reward_weights": [1.0, 0.5]}}, "trl.reward_weights")
+    check_before_loading(make_config({"trl": {"reward_weights": [2.0]}}))
+
+
 def test_groups_divide_a_generation_batch(monkeypatch):
     wrong = {"num_generations": 3, "per_device_train_batch_size": 8}
     assert "8 (trl.per_device_train_batch_size) x 1" in mistakes({"trl": wrong}, "trl.num_generations")
+    text = mistakes({"trl": wrong | {"generation_batch_size": 8}}, "trl.num_generations")
+    assert text.endswith("no multiple of 3: trl.generation_batch_size.")
     mistakes({"trl": {"per_device_train_batch_size": 12}}, "trl.num_generations")  # TRL's groups of 8
     for right in (
         wrong | {"gradient_accumulation_steps": 3},

@@ -29,6 +29,15 @@ def test_output_that_a_full_disk_cut_off_is_an_error():
     assert (done.returncode, done.stderr) == (1, said)
 
 
+def test_unbuffered_streams_keep_the_order_of_what_is_printed():
+    code = (
+        "import sys\nfrom gar.output import lasting_output\nwith lasting_output():\n"
+        "    print('bar', end='', file=sys.stderr)\n    print(file=sys.stderr)\n    print('message', flush=True)\n"
+    )
+    done = completed(["sh", "-c", '"$@" 2>&1', "sh", sys.executable, "-u", "-c", code])
+    assert done.stdout == "bar\nmessage\n"
+
+
 @pytest.mark.slow
 def test_an_error_of_the_callers_own_say_never_unfinishes_a_run(tmp_path):
     """It may print to a notebook that is gone."""

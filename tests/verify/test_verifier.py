@@ -107,6 +107,14 @@ def test_verifier_import_failure_of_a_grader_in_the_workers_is_an_error(tmp_path
     assert "the grader cannot be loaded in a worker: ValueError: not today" in verdict.detail
 
 
+def test_verifier_finds_a_grader_in_the_current_folder(tmp_path: Path, monkeypatch) -> None:
+    (tmp_path / "grader_here.py").write_text("def grade(text, gold): return text == gold\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [place for place in sys.path if place])
+    with Verifier(custom="grader_here:grade") as verifier:
+        assert [verdict.verified for verdict in verifier.verify(["1", "2"], ["1", "1"])] == [True, False]
+
+
 def test_import_brings_neither_torch_nor_sympy() -> None:
     program = "import sys, gar.verify; print({'torch', 'sympy', 'numpy', 'math_verify'} & set(sys.modules))"
     assert completed([sys.executable, "-c", program]).stdout.strip() == "set()"

@@ -10,7 +10,7 @@ from pydantic import create_model
 
 from gar.cli.main import choose
 from gar.config import RunConfig, config_type, parse_yaml
-from gar.integrations.trl.fields import Field, known_fields
+from gar.integrations.trl.fields import Field, check_renamed, known_fields
 
 ALIASES = {
     "--model": "--model.path",
@@ -147,6 +147,7 @@ def _in_yaml(field: Field) -> Any:
 
 def parse_run(arguments: Sequence[str], defaults: RunConfig, *, description: str) -> RunConfig:
     """Parse the settings of `gar train`. Flags override `defaults`, and `--trl.FIELD` sets any field of TRL's."""
+    check_renamed(arguments)
     kind = config_type()
     fields: dict[str, Any] = {
         name: (_in_yaml(field), _Default(defaults.trl.get(name, "as-in-TRL"))) for name, field in known_fields().items()

@@ -30,9 +30,9 @@ class _Compare(Settings):
     """
 
     source: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="CONFIG.yaml")]
-    """A comparison, or one that ships with gar."""
+    """A comparison file, or the name of one that ships with gar."""
     workers: Annotated[int, Field(ge=1)] | None = None
-    """Runs at a time. By default one per GPU, else one per core. With --executor, jobs, by default one per run."""
+    """Runs at the same time, by default one per GPU or core. With --executor: jobs, by default one per run."""
     gpus: Annotated[int, Field(ge=1)] | None = None
     """GPUs to share among the workers. By default all visible ones."""
     launch: Annotated[str, tyro.conf.arg(metavar="COMMAND")] = ""
@@ -40,9 +40,9 @@ class _Compare(Settings):
     executor: Literal["slurm", "local", "debug"] | None = None
     """Submit jobs that share the runs, through submitit (extra 'cluster')."""
     slurm: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME=VALUE ...", help_behavior_hint="")] = ()
-    """Parameters of the jobs: slurm_partition=gpu gpus_per_node=8 timeout_min=600. By default a day."""
+    """Parameters of the jobs: slurm_partition=gpu gpus_per_node=8 timeout_min=600. The default is a day."""
     format: Annotated[Literal["text", "markdown"], tyro.conf.arg(metavar="FMT")] = "text"
-    """text, tables for a terminal, or markdown, which a file or pipe always gets."""
+    """text: tables for a terminal. markdown: what files and pipes always get."""
     report: bool = False
     """Only write tables and curves of the results so far."""
     dry_run: bool = False

@@ -36,7 +36,7 @@ def _do_without_torch() -> None:
 
 
 class _Check(_Source):
-    """Report what a source holds, drops, and what looks wrong.
+    """Report what a source contains, what is dropped, and what looks wrong.
 
     Verdict and exit status: usable (0), usable for GRPO only (3), not usable (1).
     """

@@ -43,6 +43,8 @@ class _Run(GenerateJob):
 
         check_model_name(self.model.path)
         sets = load_sets(self, largest_k=max(self.score.pass_at_k, default=1))
+        for note in (note for each in sets for note in each.identity["benchmark"]["notes"]):
+            announce(f"Note: {note}")
         announce("loading torch and transformers ...")
         from gar.evaluation.generate import generate
         from gar.models.load import quiet_libraries
@@ -68,7 +70,7 @@ class _Score(ScoreSettings):
 
 
 class _Table(Settings):
-    """Benchmarks and models in one table, with intervals and paired tests.
+    """Show benchmarks and models in one table, with intervals and tests.
 
       gar eval table A [B ...] [--format markdown]
 
@@ -82,7 +84,7 @@ class _Table(Settings):
     models: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="A [B ...]", help_behavior_hint="")]
     """The reference first. A benchmark that a model lacks is a dash."""
     format: Annotated[Literal["text", "markdown"], tyro.conf.arg(metavar="FMT")] = "text"
-    """text, tables for a terminal, or markdown, which a file or pipe always gets."""
+    """text: tables for a terminal. markdown: what files and pipes always get."""
     pass_at_k: Annotated[tuple[int, ...], tyro.conf.arg(metavar="K")] = ()
     """pass@k and maj@k for these k. By default pass@1, pass@n/2 and maj@n."""
 

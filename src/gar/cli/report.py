@@ -25,20 +25,20 @@ class _Report(ReportOptions):
     runs: Annotated[
         tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN [RUN ...]", help_behavior_hint="")
     ]
-    """Run folders, or folders of them. Runs that differ in their seed alone are shown as one. Others are compared with
-    the first."""
+    """Run folders, or folders of runs. Seeds of the same settings are one group. Others are compared with the first."""
     out: Annotated[Path, tyro.conf.arg(metavar="FILE.html")] | None = None
-    """The file to write, below 8 MB. By default report.html in RUN. An earlier report is replaced."""
+    """The file to write, below 8 MB. By default report.html, in RUN or for several runs here. An earlier report is
+    replaced."""
     watch: Annotated[float, Field(gt=0), tyro.conf.arg(metavar="SECONDS")] | None = None
-    """Write the page again every so many seconds, until Ctrl-C."""
+    """Rewrite the page at this interval, until Ctrl-C."""
     text: bool = False
-    """Write no page. Print groups here, the clearest signal first: responses by alignment, and the expert solution."""
+    """Print groups instead of writing a page, clearest signal first: responses and the expert solution."""
     groups: Annotated[int, Field(ge=1)] = 5
-    """With --text: groups to print."""
+    """With --text: how many groups to print."""
     skip: Annotated[int, Field(ge=0)] = 0
-    """With --text: groups to leave out before."""
+    """With --text: how many groups to skip first."""
     step: int | None = None
-    """With --text: print groups of this training step alone."""
+    """With --text: print only groups of this training step."""
 
 
 def main(arguments: list[str]) -> int:
@@ -48,9 +48,7 @@ def main(arguments: list[str]) -> int:
         raise UsageError("name a run folder, or a folder of them, for example runs/NAME.")
     if settings.text:
         return _print_groups(settings)
-    if settings.out is None and len(settings.runs) > 1:
-        raise UsageError("name the file for a page about several runs: --out FILE.html.")
-    out = settings.out or settings.runs[0] / "report.html"
+    out = settings.out or (settings.runs[0] / "report.html" if len(settings.runs) == 1 else Path("report.html"))
     if settings.out and not out.parent.is_dir():
         raise ConfigError(f"{out.parent}: no such folder to write {out.name} into. Make it first.")
     from gar.report.runs import find_runs
@@ -76,7 +74,7 @@ def main(arguments: list[str]) -> int:
 
 def _print_groups(settings: _Report) -> int:
     if settings.out or settings.watch or settings.token_shares:
-        raise UsageError("--text writes no page, so --out, --watch and --token-shares do not go with it.")
+        raise UsageError("--text writes no page. Leave out --out, --watch and --token-shares.")
     from gar.report.page import MAX_BYTES
     from gar.report.rollouts import browser_rollouts
     from gar.report.runs import find_runs, read_run

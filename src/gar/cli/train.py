@@ -31,20 +31,20 @@ examples:
   gar train --preset demo --method grpo --trl.max_steps 20
 
 options:
-  CONFIG.yaml            settings, YAML or JSON; must come first
+  CONFIG.yaml            settings as YAML or JSON, the first argument
   --preset NAME          a configuration that ships with gar, see below
-  --plugin NAME          a module or .py file with methods of your own
+  --plugin NAME          a module or .py file with your own methods
   --dry-run              show the settings and the preflight, and stop
   --resume RUN           continue an interrupted run, with its own settings
-  --resume-if-exists     continue the run --records.name if it is there, else
-                         start it: for jobs that a cluster starts again
+  --resume-if-exists     continue the run --records.name, or start it if there
+                         is none: for jobs that a cluster starts again
   --allow-config-change  with --resume: accept changed settings or data
   --help-all             every setting, with its meaning and default
 
-Ctrl-C and SIGTERM end the running step and write a checkpoint. Twice ends at
-once.
+Ctrl-C or SIGTERM finishes the step and writes a checkpoint. A second one stops
+at once.
 
-settings that people change:
+common settings:
   model and data   --model.path --adapter.rank --data.source --data.split
                    --data.prompt_field --data.answer_field --data.expert_fields
                    --data.template --data.max_prompt_tokens --seed

@@ -23,7 +23,7 @@ Numbered = tuple[int, Row | DataError]
 OnError = Callable[[DataError], None]
 
 _ROWS, _BYTES = 512, 2**20
-"""Of a table, how many rows are read at a time: at most so many, and about so many bytes."""
+"""The most rows of a table that are read at a time, and about how many bytes."""
 
 
 def raise_error(error: DataError) -> None:

@@ -14,7 +14,7 @@ class ScoreSettings(Settings):
     """How samples are graded, and for which k."""
 
     format: ResponseFormat | None = None
-    """How responses are read. None is the template's own."""
+    """How responses are read. By default in the format of the template."""
     num_workers: Annotated[int, Field(ge=1)] = 2
     """Processes that parse answers."""
     timeout_seconds: Annotated[float, Field(gt=0)] = 5.0
@@ -36,30 +36,29 @@ class GenerateJob(Settings):
     answer_field: str | None = None
     """Column of the gold answer, in a file of problems."""
     out: Path | None = None
-    """Where the results go, a folder per benchmark. By default evals/MODEL."""
+    """Folder of the results, with a folder for each benchmark. By default evals/MODEL."""
     samples: Annotated[int, Field(ge=1)] | None = None
-    """Per problem. By default 32 for sets under 100 problems, 16 up to 1,000, else 1."""
+    """Samples per problem. By default 32 for sets under 100 problems, 16 up to 1,000, else 1."""
     template: PromptTemplate | None = None
-    """What the prompts ask for, as --data.template of `gar train`. By default think-answer, and plain for the embedded
-    task."""
+    """Format that the prompts ask for (--data.template of `gar train`). Default: think-answer, or plain if embedded."""
     temperature: Annotated[float, Field(ge=0)] = 1.0
     """Divides the logits. 0 is greedy."""
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """Share of the probability that is sampled from."""
+    """Sample from the most likely tokens that together have this probability."""
     max_new_tokens: Annotated[int, Field(ge=1)] | None = None
-    """Longest response. By default 8192, or what the model's context leaves."""
+    """Longest response. By default 8192, or the rest of the model's context."""
     seed: Annotated[int, Field(ge=0)] = 0
     """Seed of the sampling."""
     batch_size: Annotated[int, Field(ge=1)] = 256
-    """Responses generated at one time, fewer if memory is short. A kill loses at most one batch."""
+    """Responses generated at the same time, fewer if memory is short. A kill loses at most one batch."""
     limit: Annotated[int, Field(ge=1)] | None = None
     """Use only the first problems of each benchmark, at most this many."""
     backend: Literal["transformers", "vllm"] = "transformers"
-    """What generates: vllm needs the extra of that name."""
+    """Library that generates. vllm needs the extra vllm."""
     device: str | None = None
     """For example cuda:1 or cpu. By default an accelerator if there is one."""
     overwrite: bool = False
-    """Remove earlier results, and begin anew."""
+    """Remove earlier results and start again."""
 
     @model_validator(mode="after")
     def _check_temperature(self) -> Self:

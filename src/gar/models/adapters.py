@@ -1,4 +1,4 @@
-"""PEFT adapters (an optional dependency): configure, check, load, save and merge them."""
+"""Configure, check, load, save and merge PEFT adapters. PEFT is an optional dependency."""
 
 import copy
 import json
@@ -18,7 +18,7 @@ _WEIGHTS = "adapter_model.safetensors"
 
 
 def import_peft() -> Any:
-    """The module `peft`."""
+    """Import `peft`, or raise a `ConfigError` with the command that installs it."""
     try:
         import peft
     except ImportError as error:
@@ -34,16 +34,17 @@ def is_adapted(model: Any) -> bool:
 
 
 def num_embeddings(model: Any) -> int:
-    """Rows of the input embeddings, also if an adapter trains single tokens of them."""
+    """Number of rows of the input embeddings, even if an adapter trains some of them."""
     embeddings = model.get_input_embeddings()
     adapter = getattr(embeddings, "token_adapter", None)
     return (embeddings if adapter is None else adapter.get_base_layer()).num_embeddings
 
 
 def lora_config(model: Any, settings: AdapterSettings, revision: str | None = None) -> Any:
-    """The `peft.LoraConfig` of a new adapter, which stores the base model's `revision`. None without a rank.
+    """Make the `peft.LoraConfig` of a new adapter. None without a rank.
 
-    Names of fused experts, which are parameters of a module, become `target_parameters`.
+    It stores the base model's `revision`. Fused experts are parameters, not modules, so their names become
+    `target_parameters`.
     """
     if settings.rank is None:
         return None
@@ -61,7 +62,7 @@ def lora_config(model: Any, settings: AdapterSettings, revision: str | None = No
 
 
 def check_adapter(model: Any, settings: AdapterSettings, revision: str | None = None) -> Any:
-    """Reject an adapter that cannot be trained or merged. A new one is put on the model and removed again.
+    """Check that an adapter can be trained and merged. A new one is added to the model and removed again.
 
     Returns:
         Its `lora_config`.
@@ -73,13 +74,13 @@ def check_adapter(model: Any, settings: AdapterSettings, revision: str | None = 
         return None
     if is_adapted(model):
         raise ConfigError(
-            "adapter.rank asks for a new adapter, but the model in model.path is one already. Leave adapter.rank out "
-            "to continue its training, or merge it first: a run leaves the merged model in RUN/model.",
+            "adapter.rank asks for a new adapter, but model.path is an adapter already. To continue its training, "
+            "leave out adapter.rank. To add a new one, use the merged model in RUN/model.",
             code="adapter-on-adapter",
         )
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # they are shown when the trainer adds the adapter
+            warnings.simplefilter("ignore")  # the trainer shows them when it adds the adapter
             _check_names(model, config)
             adapted = import_peft().get_peft_model(model, copy.deepcopy(config))
     except ValueError as error:
@@ -100,24 +101,24 @@ def _check_parts(model: Any) -> None:
 
 
 def check_embeddings(model: Any) -> None:
-    """Raise a `ModelError` for a model with an adapter on embeddings that are its LM head as well."""
+    """Raise a `ModelError` if an adapter changes embeddings that are tied to the LM head."""
     if not is_adapted(model):
         return
     causal = model.get_base_model()
     embeddings = causal.get_input_embeddings()
     if type(embeddings).__module__.startswith("peft.") and causal.config.get_text_config().tie_word_embeddings:
         raise ModelError(
-            f"the input embeddings of {type(causal).__name__} carry an adapter, and its LM head is tied to them: "
-            "merged, it would change the head as well. Take the embeddings out of the adapter's target_modules and "
+            f"the input embeddings of {type(causal).__name__} have an adapter, and its LM head is tied to them. A "
+            "merge would change the head as well. Remove the embeddings from the adapter's target_modules and "
             "modules_to_save.",
             code="adapted-head",
         )
 
 
 def _check_names(model: Any, config: Any) -> None:
-    """Check that every name matches. PEFT is satisfied if one does.
+    """Check that every target name matches. PEFT checks only that one does.
 
-    PEFT maps the names that fused experts had as modules (gate_proj, up_proj) to parameters first.
+    First map the former module names of fused experts (gate_proj, up_proj) to parameters, as PEFT does.
     """
     from peft.utils.transformers_weight_conversion import convert_peft_config_for_transformers
 
@@ -129,7 +130,7 @@ def _check_names(model: Any, config: Any) -> None:
         if not _is_end(name, known):
             near = _nearest(name, [*known, *_fused_experts(model)])
             raise ConfigError(
-                f"adapter.target_modules: nothing in {type(model).__name__} is called '{name}'.{near}",
+                f"adapter.target_modules: {type(model).__name__} has no module '{name}'.{near}",
                 code="adapter.target_modules",
             )
 
@@ -144,7 +145,7 @@ def _fused_experts(model: Any) -> list[str]:
 
 
 def _is_end(name: str, paths: Iterable[str]) -> bool:
-    """Whether one of the dotted paths ends in this name."""
+    """Whether a dotted path ends with this name."""
     return any(f".{path}".endswith(f".{name}") for path in paths)
 
 
@@ -165,7 +166,7 @@ class AdapterFiles(NamedTuple):
 
 
 def find_adapter(path: str, revision: str | None) -> AdapterFiles | None:
-    """The adapter in a folder or at a Hub id. None if there is none."""
+    """Find the adapter in a folder or on the Hub. None if there is none."""
     config_file = _optional_file(path, _CONFIG, revision)
     if config_file is None:
         return None
@@ -208,14 +209,14 @@ def _optional_file(path: str, name: str, revision: str | None) -> str | None:
 
 
 def load_adapter(base: Any, files: AdapterFiles) -> Any:
-    """A `peft.PeftModel` around the base, ready for training."""
+    """Load the adapter onto its base model. Returns a `peft.PeftModel` that can be trained."""
     peft = import_peft()
     with _misfits(files):
         config = peft.PeftConfig.from_pretrained(str(files.folder))
     if config.is_prompt_learning:
         raise ModelError(
             f"the adapter in '{files.folder}' is {config.peft_type.value}, which puts virtual tokens before the "
-            "prompt. Expected one on the model's layers (LoRA)",
+            "prompt. Expected an adapter of the model's layers, such as LoRA.",
             code="prompt-adapter",
         )
     with _misfits(files):
@@ -230,7 +231,7 @@ def load_adapter(base: Any, files: AdapterFiles) -> Any:
 
 
 def sort_targets(model: Any) -> None:
-    """Sort the names of what is adapted: the order of PEFT's sets differs from process to process."""
+    """Sort the target names, because the order of PEFT's sets differs between processes."""
     for config in getattr(model, "peft_config", {}).values():
         for name, value in vars(config).items():
             if isinstance(value, set):
@@ -238,13 +239,13 @@ def sort_targets(model: Any) -> None:
 
 
 def save_adapter(model: Any, tokenizer: Any, folder: Path) -> None:
-    """Write the adapter that was trained, and the tokenizer, for `load_policy` and for PEFT."""
+    """Write the trained adapter and the tokenizer, for `load_policy` and PEFT."""
     model.save_pretrained(folder, selected_adapters=model.active_adapters)
     tokenizer.save_pretrained(folder)
 
 
 def save_merged(model: Any, tokenizer: Any, folder: Path) -> None:
-    """Merge the adapter into the weights, rounded to the base model's dtype, and write an ordinary model."""
+    """Merge the adapter into the weights, in the base model's dtype, and write an ordinary model."""
     try:
         merged = model.merge_and_unload(safe_merge=True)
     except ValueError as error:
@@ -264,6 +265,6 @@ def _misfits(files: AdapterFiles) -> Iterator[None]:
     except (ValueError, RuntimeError, KeyError, TypeError, SafetensorError) as error:
         raise ModelError(
             f"the adapter in '{files.folder}' does not fit its base model '{files.base}': {first_line(error)}. Was it "
-            "trained on another model?",
+            "trained on a different model?",
             code="adapter-misfit",
         ) from error

@@ -15,8 +15,8 @@ class ReportOptions(Settings):
     """
 
     max_rollouts: Annotated[int, Field(ge=1)] = 2000
-    """Rollouts to show over all runs, and as many samples of evaluations. The page shows how they were drawn."""
+    """The most rollouts to show over all runs, and the most samples of evaluations."""
     problems: Annotated[str | None, tyro.conf.arg(metavar="FILE")] = None
-    """The training problems with their expert solutions, if the runs' own source is not available."""
+    """The training problems with their expert solutions, if the data source of the runs is not available."""
     token_shares: bool = False
     """Run the final model of each run to show what each token adds to the alignment."""

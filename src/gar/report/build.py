@@ -1,19 +1,23 @@
 """From run folders to one HTML file."""
 
+import itertools
 import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from gar.analysis.summary import NONE
 from gar.errors import ConfigError
 from gar.records import Run, write_atomic
 from gar.records.files import read_bytes
 from gar.report import ReportOptions
 from gar.report.charts import charts
 from gar.report.definitions import DEFINITIONS
-from gar.report.page import GENERATOR, MAX_BYTES, Report, page
+from gar.report.page import GENERATOR, MAX_BYTES, Report, ShownGroup, page
+from gar.report.problems import problem_table
+from gar.report.reasons import bonus_sentences
 from gar.report.rollouts import browser_rollouts
-from gar.report.runs import differing_settings, find_runs, group_runs, missing, read_run, run_facts
+from gar.report.runs import Groups, differing_settings, find_runs, group_runs, missing, read_run, run_facts
 from gar.report.tables import measured_tables, runs_table, setting, status_table, verdict_counts
 from gar.report.verdicts import changes, contests, contrast_table, headline, scope
 
@@ -50,6 +54,7 @@ def make_report(runs: Sequence[Run], options: ReportOptions) -> Report:
         for run, count in zip(runs, counts, strict=True)
         if count and not count["right"]
     ]
+    problems, problem_notes = problem_table(groups)
     tables = measured_tables(runs) | {
         f"Against {next(iter(groups))}": contrast_table(against, ("reference", "these runs")),
         "Before and after training": contrast_table(before_after, ("before", "after")),
@@ -61,8 +66,10 @@ def make_report(runs: Sequence[Run], options: ReportOptions) -> Report:
         headline=_measured(runs) or headline(tested, [*reasons, *ends]),
         scope=scope(tested, len(groups)),
         notes=[f"{note}." for note in (*notes, *reasons)],
-        tables={title: table for title, table in tables.items() if len(table)},
+        tables={title: table.replace("-", NONE) for title, table in tables.items() if len(table)},
         all_runs=runs_table(runs),
+        problems=problems,
+        problem_notes=problem_notes,
         charts=charts(groups),
         runs=[run_facts(label, run) for label, members in groups.items() for run in members],
         differing=differing_settings(runs),
@@ -77,7 +84,17 @@ def make_report(runs: Sequence[Run], options: ReportOptions) -> Report:
     shown, rollout_notes = browser_rollouts(runs, options, room)
     if shown and not options.token_shares:
         rollout_notes.append("Token shares were not asked for: --token-shares computes them from the final model.")
-    return replace(report, groups=shown, rollout_notes=rollout_notes)
+    return replace(report, groups=shown, rollout_notes=rollout_notes, bonus=_bonus_texts(groups, shown))
+
+
+def _bonus_texts(groups: Groups, shown: Sequence[ShownGroup]) -> list[str]:
+    """What the bonus paid for in each group of runs, with its label if there are several."""
+    numbers, texts = itertools.count(), list[str]()
+    for label, runs in groups.items():
+        members = {next(numbers) for _ in runs}
+        if text := bonus_sentences([group for group in shown if group.run in members]):
+            texts.append(f"{label}: {text}" if len(groups) > 1 else text)
+    return texts
 
 
 def _measured(runs: Sequence[Run]) -> str:

@@ -37,7 +37,6 @@ DEFINITIONS = {
     "gar’s share": "GAR's part of that time: forward passes for vectors.",
     "reward": "Base reward where right and in format, plus penalty, plus the bonus.",
     "bonus": "What alignment adds to the reward: beta times the part of the alignment above the mean of its group.",
-    "penalty": "What bad format adds to the reward. At most 0.",
     "advantage": "The reward after normalization in its group: above 0 the response is made more likely. A mean size "
     "of 0 means that nothing is learned.",
     "tokens": "Tokens of the response, end token included.",
@@ -46,6 +45,8 @@ DEFINITIONS = {
     "entropy": "Mean entropy of the policy over the next token.",
     "gradient norm": "Norm of the gradient of the loss, before clipping.",
     "token share": "What the token adds to the alignment. The shares of all scored tokens sum to it.",
+    "outcome": "What happened to a problem of an evaluation set. Lost: fewer samples are right after training than "
+    "before. Gained: more. Never solved: no sample is right, before or after. Unchanged: as many as before.",
     "verdict of a response": "right: verified and in format. right, not in format: verified alone. Else how "
     "verification ended. Unparsed, timeout and error do not judge the answer. Such a response is not eligible, "
     "and is counted apart from wrong answers.",

@@ -1,8 +1,8 @@
-"""The content of the page as plain records, and the one HTML file made from them, which loads nothing.
+"""The content of a report as plain records, and the HTML file made from them. It loads nothing else.
 
-The records are made in Python and drawn by `assets/*.js`, which compute no numbers. They are JSON in a script element
-that is never run. The scripts insert them as text. A content security policy allows only these styles and scripts, by
-their hashes, and forbids turning text into HTML.
+Python computes every number, and `assets/*.js` draws them. The records are JSON in a script element that never runs.
+The scripts insert them as text. A content security policy allows only these styles and scripts, by their hashes, and
+no text can become HTML.
 """
 
 import base64
@@ -26,7 +26,7 @@ _ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028",
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Series:
-    """One line of a chart with its bands, each a lower and an upper edge, the widest first. None is a missing value."""
+    """A line of a chart with its bands, widest first. A band is a lower and an upper edge. None is a missing value."""
 
     label: str
     color: str
@@ -48,7 +48,7 @@ class Chart:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ShownShares:
-    """The share of each token in the alignment, under the weights that the report names. None outside the span."""
+    """The share of each token in the alignment, under the weights named in the report. None if it is not scored."""
 
     tokens: Sequence[str]
     shares: Sequence[float | None]
@@ -57,12 +57,13 @@ class ShownShares:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ShownResponse:
-    """One response. Numbers are as recorded in training. None if they were not."""
+    """One response with its recorded numbers, None if not recorded. `reward` is the reward written as a sum."""
 
     index: int
     verdict: str
     text: str
     answer: str | None
+    reward: str
     numbers: Mapping[str, float | None]
     truncated: bool | None
     shares: ShownShares | None = None
@@ -72,8 +73,8 @@ class ShownResponse:
 class ShownGroup:
     """The responses to one problem at one step of training, or before or after it in an evaluation.
 
-    `run` is the position of the run, `index` the group of the step or the problem of the set. The step is None for an
-    evaluation, set and moment are None for training.
+    `run` is the position of the run. `index` counts the groups of a step or the problems of a set. `step` is None in an
+    evaluation, `set_name` and `moment` are None in training.
     """
 
     run: int
@@ -90,7 +91,7 @@ class ShownGroup:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunFacts:
-    """The origin of the numbers of one run: its group, the facts in its run.json, and its settings as text."""
+    """Where the numbers of a run come from: its group, the facts in run.json, and its settings as text."""
 
     name: str
     label: str
@@ -100,11 +101,12 @@ class RunFacts:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Report:
-    """The whole page. Tables hold formatted cells.
+    """The whole page. Cells of tables are formatted texts.
 
     `headline` is the verdict, `scope` is what it covers, and `notes` list what cannot be shown. `tables` has the
     tables of the summary by title, `all_runs` has a row per run, and `differing` has the settings that differ.
-    `rollout_notes` say which groups were drawn, and what is missing.
+    `problems` has a row per problem, and `problem_notes` count them. `bonus` has a text for each run that paid one.
+    `rollout_notes` list which groups were drawn, and what is missing.
     """
 
     title: str
@@ -114,16 +116,19 @@ class Report:
     notes: Sequence[str]
     tables: Mapping[str, pd.DataFrame]
     all_runs: pd.DataFrame
+    problems: pd.DataFrame
+    problem_notes: Sequence[str]
     charts: Sequence[Chart]
     runs: Sequence[RunFacts]
     differing: pd.DataFrame
     definitions: Mapping[str, str]
     groups: Sequence[ShownGroup] = field(default_factory=list)
     rollout_notes: Sequence[str] = field(default_factory=list)
+    bonus: Sequence[str] = field(default_factory=list)
 
 
 def page(report: Report) -> bytes:
-    """The whole file. A number that is not finite is a `ValueError`."""
+    """Make the whole file. Raises a `ValueError` for a number that is not finite."""
     style = _asset("report.css")
     script = "(() => {\n'use strict';\n" + "\n".join(_asset(name) for name in SCRIPTS) + "\n})();"
     policy = (
@@ -131,8 +136,6 @@ def page(report: Report) -> bytes:
         "base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'"
     )
     data = content_json(report)
-    for character, escape in _ESCAPES.items():  # no character that HTML could read as markup
-        data = data.replace(character, escape)
     text = f"""<!doctype html>
 <html lang="en">
 <head>
@@ -164,11 +167,19 @@ def _hash(text: str) -> str:
 
 
 def content_json(content: object) -> str:
-    """Records, tables, and lists and mappings of them, as compact JSON."""
+    """Write records, tables, and lists and mappings of them as compact JSON without any markup of HTML."""
 
     def values(record: Any) -> dict[str, Any]:
         if isinstance(record, pd.DataFrame):
             return {"columns": [*record.columns], "rows": record.to_numpy().tolist()}
         return {each.name: getattr(record, each.name) for each in fields(record)}
 
-    return json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=values)
+    data = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=values)
+    for character, escape in _ESCAPES.items():
+        data = data.replace(character, escape)
+    return data
+
+
+def num_bytes(content: object) -> int:
+    """How many bytes a content takes on the page."""
+    return len(content_json(content).encode("utf-8", "replace"))

@@ -1,12 +1,13 @@
-"""The rollout browser: whole groups, drawn whatever their verdicts, within a limit of bytes.
+"""Choose the groups of the rollout browser: whole groups at random, within a limit of bytes.
 
-Rollouts hold no expert solutions, which are read again from the run's own source.
+Rollouts do not store expert solutions. They are read again from the run's data source.
 """
 
 import itertools
 import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,23 +22,24 @@ from gar.records import Run
 from gar.records.rollouts import read_prompt
 from gar.records.run import MOMENTS
 from gar.report import ReportOptions
-from gar.report.page import ShownGroup, ShownResponse, ShownShares, content_json
+from gar.report.page import ShownGroup, ShownResponse, ShownShares, num_bytes
+from gar.report.reasons import reward_reasons, verdict_word
 from gar.report.shares import ProblemKey, Rows, key_of, token_shares
-from gar.settings import EMBEDDED_TASKS
+from gar.settings import EMBEDDED_TASKS, RewardSettings
 from gar.types import Problem
 
 _SEED = 0
-_NUMBERS = ["alignment", "bonus", "penalty", "reward", "advantage", "num_tokens", "num_scored_tokens", "signal_norm"]
+_NUMBERS = ["alignment", "bonus", "advantage", "num_tokens", "num_scored_tokens", "signal_norm"]
 """Columns of a rollout that the page shows as numbers."""
 _DIGITS = 5
-_SHARE_BYTES = 24
+_SHARE_BYTES = 32
 """Upper bound for a token and its share."""
 
 
 def browser_rollouts(runs: Sequence[Run], options: ReportOptions, max_bytes: int) -> tuple[list[ShownGroup], list[str]]:
-    """Draw groups, and keep those that fit in `max_bytes` as JSON. Adds expert solutions and token shares.
+    """Draw groups that fit in `max_bytes` of JSON, with expert solutions and token shares.
 
-    Returns the groups, and notes that say which were drawn and what is missing.
+    Returns the groups, and notes about what was drawn and what is missing.
     """
     shown: list[ShownGroup] = []
     notes: list[str] = []
@@ -52,15 +54,20 @@ def browser_rollouts(runs: Sequence[Run], options: ReportOptions, max_bytes: int
         ]
         drawn = [*_drawn_groups(run, recorded, most), *_drawn_samples(samples, most)]
         problems = _expert_problems(run, [rows for unit in drawn for rows in unit], options.problems, notes)
-        room = (max_bytes - len(content_json(shown).encode("utf-8", "replace"))) // (len(runs) - number)
-        kept = _fitting(number, drawn, problems, room, _SHARE_BYTES if options.token_shares else 0)
-        shares = token_shares(run, kept, problems, notes) if options.token_shares else [None] * len(kept)
-        shown += [_shown(number, rows, problems, each) for rows, each in zip(kept, shares, strict=True)]
+        room = (max_bytes - num_bytes(shown)) // (len(runs) - number)
+        settings = run.config.reward if run.config else None
+        units = [[_shown(number, rows, problems, settings) for rows in unit] for unit in drawn]
+        kept = _fitting(units, room, _SHARE_BYTES if options.token_shares else 0)
+        groups = [group for place in kept for group in units[place]]
+        if options.token_shares:
+            rows = [rows for place in kept for rows in drawn[place]]
+            groups = [*map(_with_shares, groups, token_shares(run, rows, problems, notes))]
+        shown += groups
     return shown, [*_drawing_notes(shown, num_recorded, num_samples), *notes]
 
 
 def _drawn_groups(run: Run, recorded: pa.Table, most: int) -> Iterator[list[Rows]]:
-    """Whole groups of a run with at most `most` rollouts, but at least one group."""
+    """Draw whole groups of a run, at most `most` rollouts in all, but at least one group."""
     chosen = _drawn(recorded, most)
     for table in run.rollout_tables({step for step, _ in chosen}):
         places = zip(table["step"].to_pylist(), table["group_index"].to_pylist(), strict=True)
@@ -69,7 +76,7 @@ def _drawn_groups(run: Run, recorded: pa.Table, most: int) -> Iterator[list[Rows
 
 
 def _drawn_samples(samples: Mapping[str, pa.Table], most: int) -> Iterator[list[Rows]]:
-    """Problems of each evaluation set, with all their samples before and after training."""
+    """Draw problems of each evaluation set, with all their samples before and after training."""
     chosen = _drawn(pa.concat_tables(table.select(["set_name", "group_index"]) for table in samples.values()), most)
     units: dict[tuple[str, int], list[Rows]] = {key: [] for key in sorted(chosen)}
     for moment, table in samples.items():
@@ -81,39 +88,37 @@ def _drawn_samples(samples: Mapping[str, pa.Table], most: int) -> Iterator[list[
 
 
 def _drawn(rows: pa.Table, most: int) -> set[tuple[Any, int]]:
-    """Draw (place, group) at random from the rows with these two columns."""
+    """Draw pairs of these two columns at random, at most `most` rows in all."""
     sizes = rows.to_pandas().groupby(rows.column_names).size().sample(frac=1, random_state=_SEED)
     return {*sizes.index[(sizes.cumsum() <= most) | (np.arange(len(sizes)) == 0)]}
 
 
 def _by_group(table: pa.Table) -> Iterator[Rows]:
-    """Rows of each group of each step or set, in the order of groups and responses."""
+    """Split rows by step or set and group, and sort each group by response."""
     names = [name for name in ("step", "set_name", "group_index", "response_index") if name in table.column_names]
     rows = table.sort_by([(name, "ascending") for name in names]).to_pylist()
     for _, group in itertools.groupby(rows, lambda row: (row.get("step"), row.get("set_name"), row["group_index"])):
         yield [{"eligible": row["verified"] and row["well_formatted"]} | row for row in group]
 
 
-def _fitting(
-    number: int, drawn: Sequence[list[Rows]], problems: Mapping[ProblemKey, Problem], room: int, token_bytes: int
-) -> list[Rows]:
-    """As many groups as fit, taken in random order, in the order in which they were drawn."""
-    kept = []
-    for place in random.Random(_SEED).sample(range(len(drawn)), len(drawn)):
-        for rows in drawn[place]:
-            room -= len(content_json(_shown(number, rows, problems)).encode("utf-8", "replace"))
-            room -= token_bytes * sum(row["num_tokens"] for row in rows)
+def _fitting(units: Sequence[Sequence[ShownGroup]], room: int, token_bytes: int) -> list[int]:
+    """Take units in random order until the room is full. Returns their places, sorted."""
+    kept = list[int]()
+    for place in random.Random(_SEED).sample(range(len(units)), len(units)):
+        room -= num_bytes(units[place])
+        room -= token_bytes * sum(int(each.numbers["num_tokens"] or 0) for each in _responses(units[place]))
         if room < 0:
             break
         kept.append(place)
-    return [rows for place in sorted(kept) for rows in drawn[place]]
+    return sorted(kept)
+
+
+def _responses(groups: Sequence[ShownGroup]) -> Iterator[ShownResponse]:
+    return (response for group in groups for response in group.responses)
 
 
 def _shown(
-    number: int,
-    rows: Rows,
-    problems: Mapping[ProblemKey, Problem],
-    shares: Sequence[ShownShares | None] | None = None,
+    number: int, rows: Rows, problems: Mapping[ProblemKey, Problem], settings: RewardSettings | None
 ) -> ShownGroup:
     first, problem = rows[0], problems.get(key_of(rows))
     prompt = read_prompt(first["prompt"])
@@ -135,33 +140,31 @@ def _shown(
                 verdict=verdict_word(row),
                 text=row["response"],
                 answer=row["answer"],
+                reward=reason,
                 numbers={name: _rounded(row.get(name)) for name in _NUMBERS},
                 truncated=row["truncated"],
-                shares=share,
             )
-            for row, share in zip(rows, shares or [None] * len(rows), strict=True)
+            for row, reason in zip(rows, reward_reasons(rows, settings), strict=True)
         ],
     )
 
 
+def _with_shares(group: ShownGroup, shares: Sequence[ShownShares | None] | None) -> ShownGroup:
+    pairs = zip(group.responses, shares or [None] * len(group.responses), strict=True)
+    return replace(group, responses=[replace(response, shares=each) for response, each in pairs])
+
+
 def _rounded(value: float | None) -> float | None:
-    """The number rounded. None if it is not finite, since JSON has no such numbers."""
+    """Round a number. None if it is not finite: JSON has no such numbers."""
     return None if value is None or not math.isfinite(value) else round(value, _DIGITS)
-
-
-def verdict_word(row: Mapping[str, Any]) -> str:
-    """How a response ended, in the words of the filter."""
-    if row["eligible"]:
-        return "right"
-    return "right, not in format" if row["verified"] else row["status"]
 
 
 def _expert_problems(
     run: Run, drawn: Sequence[Rows], problems: str | None, notes: list[str]
 ) -> dict[ProblemKey, Problem]:
-    """The problems of the drawn groups. If its answer differs from the recorded one, a problem is left out.
+    """Read the problems of the drawn groups, and leave out those with a different answer than recorded.
 
-    `problems` is a file to read in place of the run's own source. What was not found goes to `notes`.
+    `problems` is a file to read instead of the run's source. Missing problems are added to `notes`.
     """
     experts: dict[ProblemKey, Problem] = {}
     golds: dict[str | None, dict[str, str]] = {}
@@ -187,7 +190,7 @@ def _expert_problems(
 
 
 def _read_problems(run: Run, name: str | None, problems: str | None) -> Iterator[Problem]:
-    """The problems of training, or of an evaluation set, from the run's own source or the named file."""
+    """Read the problems of training or of an evaluation set, from the run's source or the named file."""
     if run.config is None:
         raise DataError(f"the settings of {run.name} name no source of its problems.")
     data = run.config.data
@@ -203,7 +206,7 @@ def _read_problems(run: Run, name: str | None, problems: str | None) -> Iterator
 
 
 def _drawing_notes(shown: Sequence[ShownGroup], num_recorded: int, num_samples: int) -> list[str]:
-    """How many rollouts and samples are shown, and how they were chosen."""
+    """Describe how many rollouts and samples are shown, and how they were chosen."""
     num_shown = [sum(len(group.responses) for group in shown if bool(group.moment) == of) for of in (False, True)]
     kinds = ((num_shown[0], num_recorded, "recorded rollouts"), (num_shown[1], num_samples, "samples of evaluations"))
     notes = [

@@ -10,7 +10,7 @@ from gar.analysis.summary import NONE, summarize, summary_texts
 from gar.evaluation.text_tables import NUMBER_HEADINGS, number_rows
 from gar.records import Run, leaves
 from gar.records.evaluations import MeasuredSet
-from gar.report.rollouts import verdict_word
+from gar.report.reasons import verdict_word
 
 
 def runs_table(runs: Sequence[Run]) -> pd.DataFrame:
@@ -53,8 +53,9 @@ def status_table(runs: Sequence[Run], counts: Sequence[Counter[str]]) -> pd.Data
 
 def _share_text(count: int, total: int) -> str:
     """A count and its share. A few of many are not 0%, and most of many not 100%."""
-    share = count / total
-    rounded = "<1%" if 0 < share < 0.005 else ">99%" if 0.995 <= share < 1 else f"{share:.0%}"
+    rounded = f"{count / total:.0%}"
+    if rounded in ("0%", "100%") and 0 < count < total:
+        rounded = "<1%" if rounded == "0%" else ">99%"
     return f"{count:,} ({rounded})"
 
 

@@ -9,7 +9,7 @@ from gar.errors import UsageError, printable
 from gar.report.page import ShownGroup, ShownResponse
 
 _MOST_CHARACTERS = 2000
-"""Of a text that is shown. The page shows all of it."""
+"""The most characters of a text that are printed. The page shows all of it."""
 
 
 def chosen_groups(groups: Sequence[ShownGroup], *, step: int | None, skip: int, most: int) -> Sequence[ShownGroup]:
@@ -42,7 +42,9 @@ def group_table(group: ShownGroup, run: str) -> Table:
     name = _text(f"{run}, {place}, problem {group.problem_id}, gold answer {group.gold}", "bold")
     title = Text("\n").join([name, _text(group.prompt)])
     table = Table(title=title, title_justify="left", title_style="", caption_justify="left", expand=True)
-    for heading in ("responses, highest alignment first", "expert solution"):
+    scored = any(each.numbers["alignment"] is not None for each in group.responses)
+    order = "highest alignment first" if scored else "right ones first"
+    for heading in (f"responses, {order}", "expert solution"):
         table.add_column(heading, ratio=1, overflow="fold")
     ordered = sorted(group.responses, key=_place)
     responses = Text("\n\n").join(Text("\n").join([_heading(each), _text(each.text)]) for each in ordered)
@@ -57,8 +59,9 @@ def _place(response: ShownResponse) -> tuple[bool, float, bool]:
 
 
 def _heading(response: ShownResponse) -> Text:
-    numbers = {name: response.numbers[name] for name in ("alignment", "reward", "advantage")}
+    numbers = {name: response.numbers[name] for name in ("alignment", "advantage")}
     given = [f"{name} {value:.3f}" for name, value in numbers.items() if value is not None]
+    given += [f"reward {response.reward}"] if response.reward else []
     color = "green" if response.verdict == "right" else "red"
     return _text(", ".join([f"{response.index + 1}: {response.verdict}", *given]), f"bold {color}")
 

@@ -89,9 +89,9 @@ def contrast_table(contrasts: pd.DataFrame, sides: Sequence[str]) -> pd.DataFram
         difference, interval, p, detectable, verdict = difference_cells(row)
         rates = [f"{row.reference:.3f}", f"{row.score:.3f}"]
         tested = [difference, NONE if row.all_equal else interval, p, detectable, row.num_seeds, row.num_problems]
-        rows.append([row.label, f"{row.set_name} pass@{row.k}", *rates, *map(str, tested), verdict])
-    numbers = ["difference", "95% interval", "p", "detectable", "seeds", "problems", "verdict"]
-    return pd.DataFrame(rows, columns=["runs", "on", *sides, *numbers])
+        rows.append([row.label, f"{row.set_name} pass@{row.k}", verdict, *rates, *map(str, tested)])
+    numbers = ["difference", "95% interval", "p", "detectable", "seeds", "problems"]
+    return pd.DataFrame(rows, columns=["runs", "on", "verdict", *sides, *numbers])
 
 
 def _measures(groups: Groups) -> Measures:

@@ -1,4 +1,4 @@
-"""Gradient-activation vectors of token sequences under a policy: forward passes in batches, then the core."""
+"""Compute gradient-activation vectors of token sequences: forward passes in batches, then `gar.core`."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -14,10 +14,10 @@ from gar.settings import SignalSettings
 
 
 def batches_by_length(lengths: Sequence[int], max_batch_tokens: int, *, rope: RopeLengths = FIXED) -> list[list[int]]:
-    """Group indices into batches of at most `max_batch_tokens` padded tokens, longest first. One row may exceed it.
+    """Group indices into batches of at most `max_batch_tokens` padded tokens, longest first.
 
-    No row is shorter than half the longest of its batch, so that less than half of a batch is padding. All rows of a
-    batch have the same frequencies (`ModelParts.rope`).
+    A single longer row is a batch. No row is shorter than half the longest of its batch, so less than half of a batch
+    is padding. All rows of a batch have the same rotary frequencies (`ModelParts.rope`).
     """
     order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
     batches: list[list[int]] = []
@@ -32,7 +32,7 @@ def batches_by_length(lengths: Sequence[int], max_batch_tokens: int, *, rope: Ro
 
 
 def _passed_ids(sequence: TokenSequence, rope: RopeLengths) -> list[int]:
-    """A sequence up to the token that predicts its last scored one. All of it if its frequencies were others then."""
+    """The sequence up to the token that predicts its last scored token. All of it if a cut would change frequencies."""
     num_passed = len(sequence.context_ids) + sequence.positions[-1]
     if rope.state(num_passed) != rope.state(sequence.num_tokens):
         num_passed = sequence.num_tokens
@@ -58,7 +58,7 @@ def signal_means(
         sequences: Sequences to score. One without scored positions gets a zero row and no forward pass.
         settings: Signal kind and thresholds.
         keep_fractions: p_f of each sequence. None means 1.
-        most: From this rank's number of passes to that of the rank with the most, so that all make equally many.
+        most: Returns the largest number of passes of any rank, given this rank's. Then all ranks make equally many.
 
     Raises:
         ValueError: The first token of a sequence is scored but has no context.
@@ -80,7 +80,7 @@ def step_means(
     *,
     most: Callable[[int], int] = int,
 ) -> tuple[Tensor, Tensor]:
-    """`signal_means` of responses and of anchors, which share forward passes."""
+    """Compute `signal_means` of responses and anchors in shared forward passes."""
     keep_fractions = [1.0] * len(responses) + [settings.expert_keep_fraction] * len(anchors)
     means = signal_means(parts, [*responses, *anchors], settings, keep_fractions=keep_fractions, most=most)
     return means[: len(responses)], means[len(responses) :]
@@ -90,7 +90,7 @@ def step_means(
 def token_shares(
     parts: ModelParts, sequences: Sequence[TokenSequence], anchors: Tensor, settings: SignalSettings
 ) -> list[list[float]]:
-    """Share of each scored token in the alignment of its sequence with its row of `anchors` (unit rows)."""
+    """Split the alignment of each sequence with its row of `anchors` (unit rows) into shares of its scored tokens."""
     shares: list[list[float]] = [[] for _ in sequences]
     for members, hidden in _hidden_batches(parts, sequences, settings.max_batch_tokens, int):
         batch = [sequences[i] for i in members]
@@ -119,7 +119,7 @@ def _hidden_batches(
     num_idle = most(len(batches)) - len(batches)
     with evaluation_mode(parts.backbone):
         if rope.grows_from is not None:
-            # A short pass first, then the longest last: frequencies of a longer pass stay until a shorter one.
+            # Frequencies of a long pass stay until a short one. So make a short pass first, and the longest last.
             parts.backbone(input_ids=torch.zeros(1, 1, dtype=torch.long, device=device), use_cache=False)
             batches.reverse()
         for batch in batches:
@@ -128,7 +128,7 @@ def _hidden_batches(
             # No attention mask: under causal attention no token sees the padding on its right.
             output = parts.backbone(input_ids=input_ids.to(device), use_cache=False)
             yield members, output.last_hidden_state
-        for _ in range(num_idle):  # passes that another rank makes more than this one
+        for _ in range(num_idle):  # another rank makes more passes
             parts.backbone(input_ids=torch.zeros(1, 1, dtype=torch.long, device=device), use_cache=False)
 
 
@@ -141,10 +141,10 @@ def means_from_hidden(
     *,
     keep_fractions: Sequence[float] | None = None,
 ) -> Tensor:
-    """Mean vectors from given hidden states, [sequences, hidden], float32.
+    """Compute mean vectors from hidden states, [sequences, hidden], float32.
 
-    `hidden` is [sequences, columns, hidden] with any padding. `starts` has for each sequence the column of the first
-    token of its `ids`. `keep_fractions` are as in `signal_means`.
+    `hidden` is [sequences, columns, hidden] with any padding. `starts` holds the column of each sequence's first token
+    in `ids`. For `keep_fractions` see `signal_means`.
     """
     _check_predecessors(sequences, starts)
     keep_fraction = 1.0 if keep_fractions is None else torch.tensor(keep_fractions, device=hidden.device)
@@ -178,6 +178,6 @@ def _check_predecessors(sequences: Sequence[TokenSequence], starts: Sequence[int
     for i, (sequence, start) in enumerate(zip(sequences, starts, strict=True)):
         if sequence.positions and start + sequence.positions[0] < 1:
             raise ValueError(
-                f"sequence {i} has no context, but its first token is to be scored, and a token is predicted from the "
-                "one before it. Was the prompt lost?"
+                f"sequence {i} has no context, but its first token is scored. A token is predicted from the one before "
+                "it. Was the prompt lost?"
             )

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gar.errors import ConfigError, DataError, expect_members
+from gar.plugins import search_current_folder
 from gar.types import Status, Tags, Verdict
 from gar.verify.answers import WARM_UP, grade_answer, grade_exactly
 from gar.verify.format import DEFAULT_TAGS, ResponseFormat, parse_response
@@ -203,10 +204,11 @@ def _grade_by(function: Grader, text: str, gold: str) -> Graded:
 
 
 def _imported(name: str) -> Grader:
+    search_current_folder()
     try:
         return pkgutil.resolve_name(name)
     except Exception as error:
         raise ConfigError(
             f"the verifier {name!r} cannot be imported, {type(error).__name__}: {error}. It should look like "
-            "'package.module:function'. The current folder is not on the Python path unless PYTHONPATH=. is set"
+            "'package.module:function', of an installed package or a file in the current folder"
         ) from error

@@ -24,6 +24,8 @@ from gar.settings import DEFAULT_SOURCE, SourceSettings
 from gar.types import Problem
 from gar.verify.choices import LETTERS
 
+_CLOSE = 0.8
+"""Likeness of two names, at which one may be a slip for the other: aime-2062 and aime-2026."""
 _LETTER = "The final answer is the letter of the right choice alone."
 
 
@@ -125,6 +127,8 @@ def load_benchmark(spec: str, *, limit: int | None = None, fields: SourceSetting
     if own.endswith(FILE_SUFFIXES):
         benchmark, read = Benchmark(name=source_name(named), num_problems=0), load_problems(own, options=fields)
         source, problems, notes = own, list(read), [note for note in read.notes if "no expert solution" not in note]
+        if near := did_you_mean(name, BENCHMARKS, cutoff=_CLOSE) if equals else "":
+            notes.insert(0, f"{name} is no published benchmark, so {own} is read as your own file.{near}")
     elif benchmark is None:
         raise ConfigError(
             f"unknown benchmark '{name}'.{did_you_mean(name, BENCHMARKS)} Expected NAME=FILE, a file of problems, or "

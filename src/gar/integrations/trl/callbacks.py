@@ -1,5 +1,6 @@
 """Callbacks of a run: seconds, metrics, complete checkpoints, evaluations, and what it prints as it goes."""
 
+import random
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -13,7 +14,6 @@ from accelerate.utils import gather
 from torch import Tensor
 from tqdm import tqdm
 from transformers import TrainerCallback
-from trl.trainer.utils import print_prompt_completions_sample
 
 from gar.errors import printable
 from gar.interrupts import Interrupted, Interrupts
@@ -21,6 +21,8 @@ from gar.records import RunFolder
 from gar.records.checkpoints import mark_interrupt, rotate_checkpoints, seal_checkpoint
 
 _SHOWN = {"reward": "reward", "gar/eligible_fraction": "correct", "gar/alignment_mean": "alignment"}
+_SHOWN_CHARACTERS = 300
+"""Characters at each end of a printed prompt or completion. The middle of a longer one is left out."""
 
 PARTS = ("generation", "verification", "gar")
 
@@ -176,9 +178,9 @@ class RunCallback(TrainerCallback):
 
 @contextmanager
 def completions_printed(trainer: Any, logs: Mapping[str, float]) -> Iterator[None]:
-    """Print TRL's table of `log_completions` after the block. Control characters are shown: a terminal would obey them.
+    """Print the completions of `log_completions` after the block, a few lines each.
 
-    In the block TRL would print it, and also repeat it when training has ended.
+    In the block TRL would print a column for each reward function, and print it again when training has ended.
     """
     most, trainer.num_completions_to_print = trainer.num_completions_to_print, 0
     try:
@@ -187,21 +189,39 @@ def completions_printed(trainer: Any, logs: Mapping[str, float]) -> Iterator[Non
         trainer.num_completions_to_print = most
     noted, shows = trainer._logs, trainer.log_completions and trainer.accelerator.is_main_process
     if shows and noted["prompt"] and "train_runtime" not in logs:
-        print_prompt_completions_sample(
-            _printable(noted["prompt"]),
-            _printable(noted["completion"]),
-            noted["rewards"],
-            noted["advantages"],
-            trainer.state.global_step,
-            most,
-            extra={name: _printable(values) for name, values in noted["extra"].items()},
-        )
+        _print_completions(noted, trainer.state.global_step, most)
 
 
-def _printable(value: Any) -> Any:
-    """Texts, also within messages and lists of them."""
-    if isinstance(value, str):
-        return printable(value)
-    if isinstance(value, dict):
-        return {name: _printable(each) for name, each in value.items()}
-    return value if isinstance(value, (int, float, type(None))) else [_printable(each) for each in value]
+def _print_completions(noted: Mapping[str, Any], step: int, most: int | None) -> None:
+    """Print completions with their prompts and extra columns, a row each. Their numbers share one row."""
+    from rich.console import Console  # only the command line needs rich
+    from rich.table import Table
+    from rich.text import Text
+
+    total = len(noted["prompt"])
+    chosen = range(total) if most is None or most >= total else sorted(random.sample(range(total), most))
+    table = Table(title=f"Step {step}: {len(chosen)} of {total} completions", title_justify="left", show_header=False)
+    numbers = {**noted["rewards"], "advantage": noted["advantages"]}
+    for i in chosen:
+        values = [f"{name} {values[i]:.2f}" for name, values in numbers.items() if values[i] is not None]
+        texts = {name: noted[name][i] for name in ("prompt", "completion")}
+        texts |= {name: values[i] for name, values in noted["extra"].items()}
+        for name, text in texts.items():
+            table.add_row(name, Text(_cut(_plain(text))))
+        table.add_row("rewards", Text("  ".join(values)), end_section=True)
+    Console().print(table)
+
+
+def _plain(value: Any) -> str:
+    """A text, chat messages or anything else as a text, with control characters shown: a terminal would obey them."""
+    if isinstance(value, list) and all(isinstance(each, dict) and "content" in each for each in value):
+        return "\n".join(f"{each.get('role', '')}: {_plain(each['content'])}" for each in value)
+    return printable(value)
+
+
+def _cut(text: str) -> str:
+    """The beginning and the end of a long text."""
+    left_out = len(text) - 2 * _SHOWN_CHARACTERS
+    if left_out <= 0:
+        return text
+    return f"{text[:_SHOWN_CHARACTERS]} [... {left_out:,} characters ...] {text[-_SHOWN_CHARACTERS:]}"

@@ -122,11 +122,15 @@ def find_decider(functions: Sequence[Any], correct: Any, names: Sequence[str] | 
         raise _undecided(names)
     if isinstance(correct, str) and correct in names:
         return Decider(names, names.index(correct))
-    if not callable(correct) or any(correct is function for function in functions):
-        label = reward_name(correct) if callable(correct) else correct
-        near = did_you_mean(label, names) if isinstance(correct, str) else ""
+    for name, function in zip(names, functions, strict=False):
+        if correct is function:
+            raise ConfigError(
+                f'correct= is the function {name} itself. Give its name: correct="{name}".', code="correct"
+            )
+    if not callable(correct):
+        near = did_you_mean(correct, names) if isinstance(correct, str) else ""
         raise ConfigError(
-            f"correct={label} is no name of reward_funcs ({', '.join(names) or 'none given'}).{near} "
+            f"correct={correct} names no function of reward_funcs ({', '.join(names) or 'none given'}).{near} "
             "Give the name of one, or a function of a dict with the values of one response by name.",
             code="correct",
         )

@@ -4,7 +4,7 @@ import ast
 import importlib.util
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from functools import cache
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from gar import rules
 from gar.config import RunConfig
-from gar.errors import ConfigError, did_you_mean
+from gar.errors import ConfigError, UsageError, did_you_mean
 from gar.extras import install_command
 from gar.settings import REGISTERED
 
@@ -60,10 +60,22 @@ def check_fields(values: Mapping[str, Any], more: Mapping[str, Any] | None = Non
     names, wrong = known_fields(), list[tuple[str, str]]()
     for name in values:
         if name not in names and name != "reward_funcs":  # which a rule explains
-            hint = f" Use {RENAMED[name]}." if name in RENAMED else did_you_mean(name, names, "trl.")
-            wrong.append((f"trl.{name}", f"unknown key 'trl.{name}': trl.GRPOConfig has no such field.{hint}"))
+            wrong.append((f"trl.{name}", f"unknown key 'trl.{name}': trl.GRPOConfig has no such field.{_hint(name)}"))
     facts = {f"trl.{name}": value for name, value in values.items()} | dict(more or {})
     rules.raise_all([*wrong, *rules.faults("gar train", facts)])
+
+
+def check_renamed(flags: Iterable[str]) -> None:
+    """Raise a `UsageError` for the first flag, with or without `--trl.`, that earlier releases of TRL had."""
+    for flag in flags:
+        name = flag.partition("=")[0].removeprefix("--").removeprefix("trl.").replace("-", "_")
+        if flag.startswith("--") and name in RENAMED and name not in known_fields():
+            raise UsageError(f"{flag.partition('=')[0]}: trl.GRPOConfig has no field {name}.{_hint(name)}")
+
+
+def _hint(name: str) -> str:
+    """What to use in place of a field that TRL does not have."""
+    return f" Use {RENAMED[name]}." if name in RENAMED else did_you_mean(name, known_fields(), "trl.")
 
 
 def check_optimizer(config: RunConfig) -> None:
@@ -87,12 +99,17 @@ def check_batch_size(config: RunConfig) -> None:
     ranks = int(os.environ.get("WORLD_SIZE", "1"))
     group, per_rank = _size(config, "num_generations"), _size(config, "per_device_train_batch_size")
     passes = _size(config, "steps_per_generation") or _size(config, "gradient_accumulation_steps")
-    batch = _size(config, "generation_batch_size") or per_rank * ranks * passes
+    batch, source = _size(config, "generation_batch_size"), "trl.generation_batch_size"
+    if not batch:
+        batch = per_rank * ranks * passes
+        source = (
+            f"{per_rank} (trl.per_device_train_batch_size) x {ranks} (processes) x {passes} "
+            "(trl.steps_per_generation, else trl.gradient_accumulation_steps)"
+        )
     if group and batch % group:
         raise ConfigError(
             f"trl.num_generations is {group}, and a generation batch has {batch} responses, which is no multiple of "
-            f"{group}: {per_rank} (trl.per_device_train_batch_size) x {ranks} (processes) x {passes} "
-            "(trl.steps_per_generation, else trl.gradient_accumulation_steps).",
+            f"{group}: {source}.",
             code="trl.num_generations",
         )
 

@@ -31,32 +31,32 @@ from gar.step import StepRanks
 from gar.types import Problem, ResponseVerifier
 
 _KEPT = 512
-"""Problems whose anchors stay read, for the next pass over a small data set."""
+"""How many problems keep their tokenized anchors, for the next pass over a small data set."""
 _GRADED = 8
-"""Problems of the sample whose expert solutions are graded."""
+"""How many expert solutions are graded when the trainer is made."""
 PROBLEM = "gar_problem"
-"""The column with the number of a row, None in a stream, and its problem."""
+"""The column that holds a row's number (None in a stream) and its problem."""
 NUMBER = "gar_number"
-"""The only stored column of a data set that stands for a list of problems."""
+"""The only stored column, if the data set was made from a list of problems."""
 
 Row = dict[str, Any]
 
 
 class ReadRows(Dataset):
-    """A data set that completes each row when it is read: new columns would copy a shuffled one."""
+    """A data set that completes each row when it is read. Adding columns would copy a shuffled data set."""
 
     _complete: Callable[[Row, int], Row]
 
     @classmethod
     def of(cls, rows: Dataset, complete: Callable[[Row, int], Row]) -> Self:
-        """The same rows, each as `complete` makes it from the row and its number."""
+        """The same rows, with `complete(row, number)` applied to each when it is read."""
         made: Any = copy.copy(rows)
         made.__class__ = cls
         made._complete = complete
         return made
 
     def __getitem__(self, key: Any) -> Any:
-        """A completed row. Columns are as they were."""
+        """A completed row. A column is returned as stored."""
         row: Any = super().__getitem__(key)
         return self._complete(row, range(len(self))[key]) if isinstance(key, int) else row
 
@@ -65,24 +65,24 @@ class ReadRows(Dataset):
         return (self[i] for i in range(len(self)))
 
     def __getitems__(self, keys: list[int]) -> list[Row]:
-        """The rows of a batch, as torch's loader asks for them."""
+        """The completed rows of a batch. torch's loader calls this."""
         return [self._complete(row, key) for key, row in zip(keys, super().__getitems__(keys), strict=True)]
 
     def map(self, *args: Any, **kwargs: Any) -> Dataset:
-        """As a data set's own, of the rows as they were: Arrow does not store what `complete` adds."""
+        """Map the stored rows, not the completed ones: Arrow does not store what `complete` adds."""
         rows: Any = copy.copy(self)
         rows.__class__ = Dataset
         return rows.map(*args, **kwargs)
 
 
 class ProblemRows:
-    """The problems of a data set, and the data set as TRL reads it: with the columns `prompt` and `PROBLEM`.
+    """The problems of a data set, and the data set that TRL reads, with the columns `prompt` and `PROBLEM`.
 
     `rows` are a `datasets.Dataset` or `IterableDataset`, or a list of rows or problems. `columns` are fields of
     `SourceSettings`.
 
     Raises:
-        DataError: There are no rows, they are something else, or as `DatasetProblems`.
+        DataError: There are no rows, `rows` has a different type, or `DatasetProblems` raises it.
     """
 
     def __init__(self, rows: Any, columns: Mapping[str, Any]):
@@ -93,15 +93,15 @@ class ProblemRows:
                 "columns prompt, answer and expert_solution, or a list of rows.",
                 code="dataset-type",
             )
-        self._streams = isinstance(rows, IterableDataset)  # `all` are only the first rows
-        self._partners: np.ndarray | None = None  # of each problem, its own number if it has no anchors
+        self._streams = isinstance(rows, IterableDataset)  # then `all` has only the first rows
+        self._partners: np.ndarray | None = None  # the problem that lends its anchors, by problem
         self._read_anchors = lru_cache(_KEPT)(_read_anchors)
         self.all, self.training = self._readable(rows)
         """The problems, and TRL's training data."""
-        self._read_before = _holds_problems(rows)  # what they lack was seen then
+        self._read_before = _holds_problems(rows)  # missing solutions were reported when they were read
 
     def check(self, args: Any, method: Method) -> None:
-        """Check what a method needs of the data set, as far as a stream shows it, and warn of traps in a sample."""
+        """Check what the method needs of the data set, or of the first rows of a stream. Warn of traps in a sample."""
         if note := trap_note(sample(self.all)):
             warnings.warn(note, stacklevel=4)
         if not self._streams:
@@ -125,9 +125,12 @@ class ProblemRows:
         check_prompt_lengths(model, lengths, max_new_tokens, lambda i: reader.prompt_text(prompts[i][:24]))
 
     def check_anchors(self, method: Method, reader: Reader, verifier: ResponseVerifier | None) -> None:
-        """Warn of expert solutions in a sample that are missing or cannot be scored. A `DataError` if these are all.
+        """Warn of expert solutions in a sample that are missing or cannot be scored.
 
-        Also warn if `verifier`, which requires no format, finds most of the first ones wrong.
+        Also warn if `verifier` requires no format and finds most of the first ones wrong.
+
+        Raises:
+            DataError: None of them can be scored.
         """
         if method.alignment is None:
             return
@@ -160,13 +163,13 @@ class ProblemRows:
             )
 
     def shuffle_anchors(self, seed: int) -> None:
-        """Swap anchors between the problems that have some. The seed decides how, equally on all ranks."""
+        """Swap anchors between the problems that have some. The same seed gives the same order on all ranks."""
         self._partners = shuffled_partners(anchored(self.all), seed=seed)
 
     def anchors(
         self, reader: Reader, numbers: Sequence[int], problems: Sequence[Problem], prompt_ids: Sequence[Sequence[int]]
     ) -> dict[int, Anchors]:
-        """The anchors of the groups of a batch, each after the prompt that it answers, by the number of the problem."""
+        """The anchors of the problems in a batch, by the problem's number. Each follows the prompt that it answers."""
         found: dict[int, Anchors] = {}
         for number, problem, ids in zip(numbers, problems, prompt_ids, strict=True):
             if number in found:
@@ -179,7 +182,7 @@ class ProblemRows:
         return found
 
     def evaluation(self, rows: Any) -> Any:
-        """TRL's evaluation data: a data set or several by name."""
+        """Prepare TRL's evaluation data: one data set, or several by name."""
         if isinstance(rows, Mapping):
             return {name: self.evaluation(members) for name, members in rows.items()}
         return None if rows is None else self._readable(rows)[1]
@@ -187,11 +190,11 @@ class ProblemRows:
     def taken(
         self, inputs: Iterable[Row], ranks: StepRanks, *, group_size: int
     ) -> tuple[list[Row], list[int], list[Problem]]:
-        """The rows of a batch without our columns, the groups that they belong to, and their problems.
+        """Split a batch into its rows without our columns, their groups, and their problems.
 
-        A row of the data set has its number as its group. Rows of a stream, and of a data set that has taken the place
-        of ours, have no number of their own: shards and processes count from 0. Their groups are what TRL repeats,
-        `group_size` rows of the global batch after each other.
+        The group of a row is its number in the data set. Rows of a stream or of a replaced data set have no number,
+        because shards and processes each count from 0. Their groups are the `group_size` consecutive rows of the
+        global batch that TRL repeats.
 
         Raises:
             ConfigError: Rows without a number, under a method that shuffles the data set's expert solutions.
@@ -215,7 +218,7 @@ class ProblemRows:
         return [_given(row, problem) for row, problem in zip(rows, problems, strict=True)], numbers, problems
 
     def _read(self, row: Row) -> tuple[int | None, Problem]:
-        """Number and problem of a row that we have not completed: `trainer.train_dataset` was replaced."""
+        """Number and problem of a row that was not completed, because `trainer.train_dataset` was replaced."""
         if NUMBER in row:
             return row[NUMBER], self.all[row[NUMBER]]
         schema = choose_schema(row, self._columns, source="the rows of train_dataset")
@@ -255,7 +258,7 @@ def _all_columns(rows: Sequence[Mapping[str, Any]]) -> Dataset:
 
 
 def _of_one_form(problems: list[Problem]) -> list[Problem]:
-    """The problems, with all prompts as chat messages if some are: TRL looks only at the first of a batch."""
+    """Turn all prompts into chat messages if some are: TRL looks only at the first of a batch."""
     if all(isinstance(each.prompt, str) for each in problems):
         return problems
     return [dataclasses.replace(each, prompt=as_messages(each.prompt)) for each in problems]
@@ -271,7 +274,7 @@ def _check_forms(problems: Sequence[Problem]) -> None:
 
 
 def _repeated(problems: Sequence[Problem], ranks: StepRanks, group_size: int) -> list[int]:
-    """The groups of this rank's rows by their place in the global batch. Raise a `DataError` if a group has several."""
+    """Number this rank's groups by their place in the global batch. A `DataError` if a group has several problems."""
     of_all, first = ranks.gather([xxh3_64_hexdigest(repr(problem).encode()) for problem in problems])
     for start in range(0, len(of_all), group_size):
         if len({*of_all[start : start + group_size]}) > 1:
@@ -285,14 +288,14 @@ def _repeated(problems: Sequence[Problem], ranks: StepRanks, group_size: int) ->
 
 
 def _given(row: Row, problem: Problem) -> Row:
-    """A row as TRL and reward functions get it."""
+    """The row that TRL and reward functions receive."""
     added: Row = {"answer": problem.answer} if NUMBER in row else {}
     added["prompt"] = row["prompt"] if "prompt" in row else copy.deepcopy(problem.prompt)
     return {name: value for name, value in row.items() if name not in (PROBLEM, NUMBER)} | added
 
 
 def _some(rows: Any) -> Any:
-    """The rows, of which there must be some, without a column of our name."""
+    """Check that there are rows, and that no column has our name."""
     if not len(rows):
         raise DataError("the data set is empty: it has no rows.", code="no-rows")
     if isinstance(rows[0], Mapping) and PROBLEM in rows[0]:
@@ -309,7 +312,7 @@ def _holds_problems(rows: Any) -> bool:
 
 
 def _completed(schema: ColumnSchema, row: Row, number: int | None = None) -> Row:
-    """A row with its prompt and problem. In a stream it has no number: those of shards and processes repeat."""
+    """Add prompt and problem to a row. A row of a stream has no number, because shards and processes repeat them."""
     prompt = column_value(row, schema.prompt)
     if number is None:
         id = f"prompt-{xxh3_64_hexdigest(str(prompt).encode())}"

@@ -173,7 +173,7 @@ function zoomTo(from, to) {
 }
 
 function legend() {
-  const lines = new Map(report.charts.flatMap((chart) => chart.series).filter((line) => !line.dashed).map((line) => [line.label, line.color]));
+  const lines = new Map(report.charts.filter(({ title }) => title !== 'Alignment spread').flatMap((chart) => chart.series).filter((line) => !line.dashed).map((line) => [line.label, line.color]));
   if (lines.size < 2) return '';
   return h('div', { class: 'legend' }, [...lines].map(([label, color]) => h('span', {}, h('i', { style: { '--own': color } }), label)));
 }

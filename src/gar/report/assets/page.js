@@ -3,6 +3,7 @@
 const PANELS = [
   ['summary', 'Summary', summaryPanel],
   ['curves', 'Curves', curvesPanel],
+  ['problems', 'Problems', problemsPanel],
   ['rollouts', 'Rollouts', rolloutsPanel],
   ['runs', 'Runs', runsPanel],
   ['settings', 'Settings', settingsPanel],

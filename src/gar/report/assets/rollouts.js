@@ -35,8 +35,7 @@ const ORDERS = {
   low: ['alignment, lowest first', (item) => item.response.numbers.alignment ?? Infinity],
   long: ['longest first', (item) => -(item.response.numbers.num_tokens ?? item.response.text.length)],
 };
-const FACTS = [['alignment', 'alignment'], ['bonus', 'bonus'], ['penalty', 'penalty'], ['reward', 'reward'], ['advantage', 'advantage'],
-  ['num_tokens', 'tokens'], ['num_scored_tokens', 'scored tokens'], ['signal_norm', 'signal norm']];
+const FACTS = [['alignment', 'alignment'], ['bonus', 'bonus'], ['advantage', 'advantage'], ['num_tokens', 'tokens'], ['num_scored_tokens', 'scored tokens'], ['signal_norm', 'signal norm']];
 
 function searchable(item) {
   item.words ??= [item.group.problem_id, item.group.prompt, item.response.text, item.response.answer ?? ''].join('\n').toLowerCase();
@@ -138,13 +137,18 @@ const count = h('p', { class: 'soft small', role: 'status', id: 'count' });
 const detail = h('div', { class: 'detail' });
 const stepNote = h('p', { class: 'small', role: 'status', id: 'step-note' });
 
+// The verdict, with the answer that was found where it is not right.
+function verdictOf({ verdict, answer }) {
+  return verdict === 'right' || answer === null ? verdict : `${verdict}: ${answer.slice(0, 40)}`;
+}
+
 function listItem(item, i) {
   const { group, response } = item;
   const { alignment } = response.numbers;
   return h('div', { class: 'item', role: 'option', id: `item-${i}`, 'aria-selected': String(i === view.at), click: () => select(i) },
-    h('span', {}, `response ${response.index + 1}`),
-    h('span', { class: response.verdict === 'right' ? 'better' : '' }, response.verdict),
-    h('span', { class: 'number' }, alignment === null ? '' : numberText(Number(alignment.toFixed(3)))));
+    h('span', { class: response.verdict === 'right' ? 'better' : '' }, `${response.index + 1} `, h('bdi', {}, verdictOf(response))),
+    h('span', { class: 'number' }, alignment === null ? '' : numberText(Number(alignment.toFixed(3)))),
+    h('span', { class: 'snippet' }, h('bdi', {}, response.text.slice(0, 200))));
 }
 
 // Above the responses of a group: its problem, where it is from, and how it went.
@@ -191,16 +195,44 @@ function moveInList(event) {
 
 // ------------------------------------------------------------------------------------------------------------ detail
 
-function modes({ response }) {
-  return [response.shares ? ['shares', 'Token shares'] : null, ['written', 'As written']].filter(Boolean);
+function modes({ group, response }) {
+  return [response.shares ? ['shares', 'Token shares'] : null, group.expert ? ['differing', 'Words that differ'] : null, ['written', 'As written']].filter(Boolean);
 }
 
+// A text, or pieces of one: [words, whether the other text has them in this order].
 function textBox(text) {
-  return h('div', { class: 'text', dir: 'auto', tabindex: 0 }, text);
+  const pieces = typeof text === 'string' ? text : text.map(([words, shared]) => (shared ? words : h('mark', {}, words)));
+  return h('div', { class: 'text', dir: 'auto', tabindex: 0 }, pieces);
+}
+
+const MOST_COMPARED = 4e6; // pairs of words
+
+// Two texts as pieces, by their longest common sequence of words. As they are where that would take seconds.
+function differingWords(left, right) {
+  const [a, b] = [left, right].map((text) => text.match(/\s*\S+/g) ?? []);
+  if (a.length * b.length > MOST_COMPARED) return [left, right];
+  const [plainA, plainB] = [a, b].map((words) => words.map((word) => word.trim()));
+  const width = b.length + 1;
+  const common = new Uint16Array((a.length + 1) * width); // of the words from i and from j
+  for (let i = a.length - 1; i >= 0; i -= 1) {
+    for (let j = b.length - 1; j >= 0; j -= 1) {
+      common[i * width + j] = plainA[i] === plainB[j] ? common[(i + 1) * width + j + 1] + 1 : Math.max(common[(i + 1) * width + j], common[i * width + j + 1]);
+    }
+  }
+  const pieces = [[], []];
+  for (let i = 0, j = 0; i < a.length || j < b.length;) {
+    if (i < a.length && j < b.length && plainA[i] === plainB[j]) {
+      pieces[0].push([a[i++], true]);
+      pieces[1].push([b[j++], true]);
+    } else if (j === b.length || (i < a.length && common[(i + 1) * width + j] >= common[i * width + j + 1])) pieces[0].push([a[i++], false]);
+    else pieces[1].push([b[j++], false]);
+  }
+  return pieces;
 }
 
 function sharesBox(shares) {
   const most = Math.max(1e-9, ...shares.shares.map((share) => Math.abs(share ?? 0)));
+  const all = shares.shares.reduce((sum, share) => sum + Math.abs(share ?? 0), 0);
   const tokens = shares.tokens.map((token, i) => {
     const share = shares.shares[i];
     if (share === null) return h('span', { class: 'out' }, token);
@@ -212,7 +244,8 @@ function sharesBox(shares) {
     h('div', { class: 'text', dir: 'auto', tabindex: 0 }, tokens),
     h('p', { class: 'scale' }, term('Token shares', 'token share'), ` sum to ${numberText(shares.alignment)}.`,
       h('i', { style: { background: 'var(--accent)' } }), 'toward the expert', h('i', { style: { background: 'var(--bad)' } }), 'away from it. Gray: not scored. Largest: ',
-      largest.map(([token, share], i) => [i ? ', ' : '', h('bdi', {}, `“${token.trim()}”`), ` ${numberText(share)}`]), '.'),
+      largest.map(([token, share], i) => [i ? ', ' : '', h('bdi', {}, `“${token.trim()}”`), ` ${numberText(share)}`]), '. ',
+      2 * Math.abs(largest[0][1]) > all ? h('b', {}, 'One token carries most of it.') : null),
   ];
 }
 
@@ -231,7 +264,7 @@ function mateRow(group, item) {
   return h('div', { class: 'mates' }, label, group.responses.map((mate) => h('button', {
     'aria-pressed': String(mate === item.response), title: `response ${mate.index + 1}: ${mate.verdict}`,
     click: () => { choose(group, mate); detail.querySelector('[aria-pressed="true"]').focus(); },
-  }, `${mate.index + 1} ${mate.verdict === 'right' ? '✓' : '·'}${mate.numbers.alignment === null ? '' : ` ${mate.numbers.alignment.toFixed(2)}`}`)));
+  }, `${mate.index + 1} ${mate.verdict === 'right' ? '✓' : '·'}${mate.numbers.alignment === null ? '' : ` ${mate.numbers.alignment.toFixed(2).replace('-', '−')}`}`)));
 }
 
 // Shows a response that need not be in the list.
@@ -263,7 +296,8 @@ function facts(item) {
 
 function responseSection(item, title, mode) {
   const { shares, text } = item.response;
-  return h('section', {}, h('h3', {}, title), mode === 'shares' && shares ? sharesBox(shares) : textBox(text));
+  const plain = mode === 'differing' ? differingWords(text, item.group.expert)[0] : text;
+  return h('section', {}, h('h3', {}, title), mode === 'shares' && shares ? sharesBox(shares) : textBox(plain));
 }
 
 function showItem(item) {
@@ -276,10 +310,11 @@ function showItem(item) {
   const [before, after] = facing && group.moment === 'after' ? [facing, item] : [item, facing];
   const titled = (each) => responseSection(each, `Response ${each.group.moment} training: ${each.response.verdict}`, mode);
   const expert = h('section', { class: facing ? 'wide' : '' }, h('h3', {}, 'Expert solution'),
-    group.expert ? textBox(group.expert) : h('p', { class: 'soft small' }, 'Not available: see the notes above.'));
+    group.expert ? textBox(mode === 'differing' ? differingWords(response.text, group.expert)[1] : group.expert) : h('p', { class: 'soft small' }, 'Not available: see the notes above.'));
   detail.replaceChildren(...[
     h('h2', {}, h('bdi', {}, group.problem_id), `, ${placeOf(group)}, response ${response.index + 1} `,
       h('a', { class: 'link', href: addressOf('rollouts', { group: keyOf(group), response: response.index + 1 }) }, 'link')),
+    response.reward ? h('p', { class: 'reason' }, term('reward'), ` ${response.reward}`) : null,
     facts(item), ...mates(item), change,
     h('div', { class: 'texts' },
       h('section', { class: 'wide' }, h('h3', {}, 'Prompt'), textBox(group.prompt)),
@@ -301,5 +336,6 @@ function rolloutsPanel() {
   responses = report.groups.flatMap((group) => group.responses.map((response) => ({ group, response })));
   view.drawn = false;
   const notes = report.rollout_notes.map((note) => h('p', { class: 'soft small' }, note));
+  notes.unshift(...report.bonus.map((words) => h('p', { class: 'small' }, h('b', {}, 'The bonus: '), words)));
   return responses.length ? [...notes, filters(), stepNote, count, h('div', { class: 'browser' }, list, detail)] : notes;
 }

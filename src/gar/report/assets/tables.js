@@ -1,6 +1,6 @@
 // The summary, the runs, the figures, the settings and the definitions.
 
-const VERDICT_CLASS = { better: 'better', worse: 'worse' };
+const VERDICT_CLASS = { better: 'better', worse: 'worse', gained: 'better', lost: 'worse' };
 
 // ------------------------------------------------------------------------------------------------------------ tables
 
@@ -13,7 +13,7 @@ function cellNumber(text) {
 // Names stand in the first column. Any other is of verdicts, or of numbers if each of its cells is one or two.
 function kindOf(table, j) {
   if (table.columns[j] === 'verdict') return 'verdict';
-  return j && table.rows.every((row) => /^(?=.)[<+−-]?[\d.,]*[%–]?( (→|to) [+−-]?[\d.,]*[%–]?| \(\d+%\))?$/.test(row[j])) ? 'number' : 'text';
+  return j && table.rows.every((row) => /^(?=.)[<+−-]?[\d.,]*[%–]?( (→|to|of) [+−-]?[\d.,]*[%–]?| \([<>]?\d+%\)| by outcome, [\d.]+% with the bonus)?$/.test(row[j])) ? 'number' : 'text';
 }
 
 // Positions of the rows in order of a column; cells without a number come last either way.
@@ -25,10 +25,21 @@ function sortedRows(table, column, down) {
     .map(([, i]) => i);
 }
 
+// The samples shown of a problem of an evaluation set, those after training if there are some.
+function samplesOf(setName, id) {
+  if (!samplesOf.known) {
+    const samples = report.groups.filter(({ moment }) => moment).sort((a, b) => (a.moment < b.moment ? 1 : -1));
+    samplesOf.known = new Map(samples.map((group) => [`${group.set_name}\n${group.problem_id}`, group]));
+  }
+  return samplesOf.known.get(`${setName}\n${id}`);
+}
+
 function tableRow(table, i) {
   return h('tr', {}, table.rows[i].map((text, j) => {
     const [kind, heading] = [kindOf(table, j), table.columns[j]];
-    const content = kind === 'verdict' ? h('span', { class: VERDICT_CLASS[text] }, text) : text;
+    const group = heading === 'problem' ? samplesOf(table.rows[i][table.columns.indexOf('set')], text) : null;
+    const content = group ? h('a', { href: addressOf('rollouts', { group: keyOf(group), response: 1 }) }, text)
+      : VERDICT_CLASS[text] ? h('span', { class: VERDICT_CLASS[text] }, text) : text;
     return h('td', { class: `is-${kind}`, 'data-heading': heading }, content);
   }));
 }
@@ -72,6 +83,7 @@ function summaryPanel(params) {
     h('h2', { class: 'verdict' }, report.headline),
     h('p', { class: 'said' }, report.scope),
     tiles.length ? h('div', { class: 'tiles' }, tiles) : null,
+    ...report.bonus.map((words) => h('p', { class: 'said' }, h('b', {}, 'The bonus: '), words)),
     first.length ? h('section', { class: 'block' }, legend(), ...chartGroup(first, params)) : null,
     report.notes.length
       ? h('aside', { class: 'notes' }, h('h2', {}, 'What this report cannot show'), h('ul', {}, report.notes.map((note) => h('li', {}, note))))
@@ -80,25 +92,39 @@ function summaryPanel(params) {
   ].filter(Boolean);
 }
 
-// All runs: sorted by a click on a heading, searched in all cells.
-function runsPanel(params) {
-  const table = report.all_runs;
+// A table that is sorted by a click on a heading, and searched in all cells. Texts that all rows share stand above it.
+function searchedTable(name, table, params, placeholder) {
+  const alike = table.columns.map((_, j) => j > 0 && kindOf(table, j) === 'text' && table.rows.every((row) => row[j] === table.rows[0][j]));
+  const kept = (row) => row.filter((_, j) => !alike[j]);
+  const shown = { columns: kept(table.columns), rows: table.rows.map(kept) };
   const place = h('div');
   const draw = (words) => {
     const found = table.rows.map((row, i) => i).filter((i) => table.rows[i].join('\n').toLowerCase().includes(words.toLowerCase()));
     const { sort, down } = readAddress().params;
     place.replaceChildren(
-      h('p', { class: 'soft small', role: 'status', id: 'num-runs' }, `${found.length.toLocaleString('en')} of ${table.rows.length.toLocaleString('en')} runs`),
-      dataTable('Runs', table, { rows: found, order: [sort === undefined ? null : Number(sort), down === '1'],
+      h('p', { class: 'soft small', role: 'status' }, `${found.length.toLocaleString('en')} of ${table.rows.length.toLocaleString('en')} ${name}`),
+      dataTable(name, shown, { rows: found, order: [sort === undefined ? null : Number(sort), down === '1'],
         chosen: (column, descending) => keep({ sort: column, down: descending ? 1 : 0 }) }));
   };
   draw(params.q ?? '');
+  const common = table.columns.map((heading, j) => (alike[j] ? `${heading} ${table.rows[0][j]}` : '')).filter(Boolean).join(' · ');
   return [
+    common ? h('p', { class: 'soft small common' }, `All: ${common}`) : null,
     h('div', { class: 'filters', role: 'search' },
-      h('label', {}, 'Search', h('input', { type: 'search', 'data-filter': 'q', value: params.q ?? '', placeholder: 'name, tag, method, model',
+      h('label', {}, 'Search', h('input', { type: 'search', 'data-filter': 'q', value: params.q ?? '', placeholder,
         input: (event) => { keep({ q: event.target.value }); draw(event.target.value); } }))),
     place,
-  ];
+  ].filter(Boolean);
+}
+
+function runsPanel(params) {
+  return searchedTable('runs', report.all_runs, params, 'name, method, model');
+}
+
+function problemsPanel(params) {
+  const sentences = report.problem_notes.map((note) => h('p', {}, note));
+  if (!report.problems.rows.length) return [h('p', { class: 'soft' }, 'No evaluation counted right samples by problem.')];
+  return [...sentences, ...searchedTable('problems', report.problems, params, 'problem, never solved, lost')];
 }
 
 function settingsPanel() {

@@ -12,7 +12,8 @@ from gar.config import RunConfig, make_config, merge, with_template
 from gar.data.arithmetic import load_arithmetic
 from gar.data.load import load_problems
 from gar.errors import CollapseError, DataError, PreflightError
-from gar.evaluation.evaluate import evaluate_policy
+from gar.evaluation.engines import TransformersEngine, evaluation_sampling, sample
+from gar.evaluation.grade import grade
 from gar.integrations.slime.settings import SLIME
 from gar.integrations.trl.arguments import grpo_arguments
 from gar.integrations.watchdog import Watchdog
@@ -67,10 +68,11 @@ def verifier(config: RunConfig) -> Any:
 
 
 def evaluation(config: RunConfig) -> Any:
-    problems = load_arithmetic("test")[:4]
+    problems, sampling = load_arithmetic("test")[:4], evaluation_sampling(config.evaluate, seed=0, max_new_tokens=30)
+    sampled = sample(TransformersEngine(MODEL, TOKENIZER), problems, sampling)
     with Verifier() as made:
-        result = evaluate_policy(MODEL, TOKENIZER, problems, made, config.evaluate, seed=0, max_new_tokens=30)
-    return result.pass_at, [response.text for group in result.groups for response in group]
+        graded = grade(problems, sampled, made, config.evaluate.pass_at_k)
+    return graded.numbers, [response.text for group in graded.groups for response in group]
 
 
 def collapse(config: RunConfig) -> Any:

@@ -16,6 +16,9 @@ _DEFAULTS = (signal.SIG_DFL, signal.default_int_handler)
 
 _KILL_WITH_PARENT = 1  # PR_SET_PDEATHSIG of prctl(2)
 
+END_WITH_PARENT = "GAR_END_WITH_PARENT"
+"""Environment variable. With it `gar train` ends with its parent: in a comparison, a rank with its launcher."""
+
 SAME_REQUEST_SECONDS = 10.0
 """Signals within this time are one request: a scheduler signals every process, and torchrun's agent its ranks again."""
 

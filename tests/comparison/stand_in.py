@@ -1,4 +1,4 @@
-"""A stand-in for `python -m gar.cli.child CONFIG.yaml` that starts fast: it puts a prepared run in place.
+"""A stand-in for `python -m gar train CONFIG.yaml --resume-if-exists`, fast: it puts a prepared run in place.
 
 Seed 13 fails. 14 is killed. 15 sleeps until it is interrupted or its parent ends.
 """
@@ -11,7 +11,8 @@ import time
 from pathlib import Path
 
 
-def main(source: str) -> int:
+def main(command: str, source: str, flag: str) -> int:
+    assert (command, flag) == ("train", "--resume-if-exists")
     folder, name = Path(source).parent, Path(source).stem
     with open(folder / "order.txt", "a") as file:
         file.write(f"{name} {os.environ['OMP_NUM_THREADS']} {os.environ.get('CUDA_VISIBLE_DEVICES')}\n")

@@ -1,4 +1,4 @@
-"""`gar compare` as a command that trains on two ranks, killed and started again."""
+"""`gar compare` as a command that trains on two ranks, killed and started again, with a run that has failed."""
 
 import json
 import shlex
@@ -8,6 +8,8 @@ import sys
 import pytest
 import yaml
 
+from gar.records import RunFolder
+from gar.records.lock import writer_lock
 from tests.faults.jobs import COMPARE
 from tests.support.processes import completed, running, wait_until
 
@@ -18,7 +20,7 @@ ACCELERATE = (
 )
 
 
-def test_a_run_of_two_ranks_is_killed_with_its_comparison_and_goes_on(tmp_path):
+def test_a_run_of_two_ranks_is_killed_with_its_comparison_and_goes_on_though_it_failed(tmp_path):
     COMPARE.prepare(tmp_path)
     values = yaml.safe_load((tmp_path / "tiny.yaml").read_text()) | {"runs": ["gar-grpo"]}
     values["base"]["trl"] |= {"max_steps": 6, "per_device_train_batch_size": 8, "use_cpu": True}
@@ -34,6 +36,8 @@ def test_a_run_of_two_ranks_is_killed_with_its_comparison_and_goes_on(tmp_path):
         assert wait_until(is_saved)
         (run,) = (path for path in tmp_path.glob("runs/compare/gar-grpo-seed-0-*") if path.is_dir())
         process.kill()
+    with writer_lock(run, wait_seconds=60):  # until both ranks are gone
+        RunFolder(run).update_run(status="failed")  # as after a full disk
     done = completed(command, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     log = run.with_name(f"{run.name}.log").read_text()

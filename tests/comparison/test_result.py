@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from gar.comparison.result import _prompts_hash, finished_result, step_times, thinned, write_result
+from gar.comparison.result import _prompts_hash, collected_result, finished_result, step_times, thinned, write_result
 from gar.errors import RecordError
 from gar.records import RunFolder, open_run
 from tests.comparison.finished import result, rollouts, write_run
@@ -100,3 +100,16 @@ def test_a_run_that_is_not_finished_has_no_result(plan):
     write_run(planned[0].config).update_run(status="interrupted")
     with raises(RecordError, "not-finished"):
         write_result(planned[0])
+
+
+def test_a_run_that_was_changed_on_the_way_has_no_result(plan):
+    _, (planned,) = plan(seeds=[0], runs=["grpo"])
+    folder = write_run(planned.config)
+    settings = planned.config.model_dump(mode="json")
+    changed = settings | {"reward": settings["reward"] | {"correct_reward": 3.0}}
+    folder.record_override({"reward.correct_reward": [1.0, 3.0]}, step=2, config=changed, data_hash="d")
+    with raises(RecordError, "other-settings", f"{planned.folder}: ", "reward.correct_reward was 3.0, is 1.0"):
+        collected_result(planned)
+    folder.record_override({"reward.correct_reward": [3.0, 1.0]}, step=3, config=settings, data_hash="d")
+    with raises(RecordError, "other-settings", "they were changed while it ran"):
+        collected_result(planned)

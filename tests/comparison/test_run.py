@@ -12,9 +12,9 @@ import pytest
 from gar.cli.main import main
 from gar.comparison import compare, pool
 from gar.comparison.compare import Comparison, Job, submit_jobs
-from gar.comparison.pool import LocalPool, _train_arguments
+from gar.comparison.pool import LocalPool
 from gar.comparison.result import finished_result, finished_results
-from gar.errors import ConfigError, LockedError, RecordError
+from gar.errors import ConfigError, RecordError
 from gar.interrupts import end_with_parent
 from gar.records.lock import writer_lock
 from tests.comparison import stand_in
@@ -31,7 +31,7 @@ ORDER = Path("runs/compare/order.txt")
 
 @pytest.fixture(autouse=True)
 def fast(monkeypatch):
-    monkeypatch.setattr(pool, "_CHILD", (stand_in.__file__,))
+    monkeypatch.setattr(pool, "_GAR", (stand_in.__file__,))
     monkeypatch.setattr(compare, "_POLL_SECONDS", 0.02)
     monkeypatch.setattr(compare, "save_figure", lambda figure, stem: [])  # takes seconds
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
@@ -57,14 +57,14 @@ def test_cells_start_seed_by_seed_and_failures_are_told_and_left(plan, capsys):
     assert said[0] == "grpo, seed 0: started"
     assert re.match("grpo, seed 0: finished in . s.* test pass@1 0.375", said[1])
     (failed,) = [line.splitlines() for line in said if "FAILED" in line]
-    assert failed == ["grpo, seed 13: FAILED, exit status 3", "    this line and", "    the next one"]
+    assert failed[:-1] == ["grpo, seed 13: FAILED: exit status 3", "    this line and", "    the next one"]
     assert "| grpo | 1 of 2 |" in said[-1] + said[-2] + said[-3]
     results = finished_results(planned)
     assert len(results) == 3
     made = results["grpo", 0]
     assert (made.resumed, made.cpu_seconds > 0, made.peak_memory_bytes > 2**20) == (False, True, True)
     _, planned = plan(seeds=[14], runs=["grpo"])
-    assert "grpo, seed 14: FAILED, killed by signal 9: was the machine out of memory?" in run_here(capsys)
+    assert "grpo, seed 14: FAILED: killed by signal 9: was the machine out of memory?" in "".join(run_here(capsys))
 
 
 class Interrupted(LocalPool):
@@ -97,7 +97,7 @@ def compare_in(folder: Path, said: str) -> None:
     """A `gar compare` in a process of its own."""
     end_with_parent()
     os.chdir(folder)
-    pool._CHILD, compare._POLL_SECONDS, compare.save_figure = (stand_in.__file__,), 0.02, lambda figure, stem: []
+    pool._GAR, compare._POLL_SECONDS, compare.save_figure = (stand_in.__file__,), 0.02, lambda figure, stem: []
     with open(said, "w") as file, contextlib.redirect_stdout(file):
         Comparison("tiny.yaml").run(LocalPool([None]))
 
@@ -134,19 +134,16 @@ def test_a_cell_ends_with_its_comparison(plan):
     assert wait_until(lambda: not process.is_running() or process.status() == psutil.STATUS_ZOMBIE)
 
 
-def test_a_finished_run_gets_its_result_without_its_cost_and_is_not_trained_again(plan):
+def test_a_finished_run_gets_its_result_without_its_cost_and_is_not_trained_again(plan, capsys):
     _, (planned,) = plan(seeds=[0], runs=["grpo"])
     write_run(planned.config)
-    assert not LocalPool([None]).start(planned)
+    run_here(capsys)
     made = finished_result(planned)
     assert (made.resumed, made.wall_seconds, made.steps) == (True, 0.0, 4)
     whole = result(planned, {"test": [1, 2]})  # as another comparison leaves it
-    assert not LocalPool([None]).start(planned)
+    run_here(capsys)
     assert finished_result(planned) == whole
-    (planned.folder / "result.json").unlink()
-    for lock in (planned.config_path, planned.folder):
-        with writer_lock(lock), raises(LockedError):
-            LocalPool([None]).start(planned)
+    assert not ORDER.exists()  # nothing was started
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -159,12 +156,11 @@ def files(folder: Path) -> dict[str, bytes]:
     [
         ("evaluation/after.json", flip),
         ("rollouts/steps-000001-000003.parquet", Path.unlink),
-        ("config.yaml", flip),
-        ("run.json", Path.unlink),
+        ("run.json", flip),
         ("result.json", flip),
     ],
 )
-def test_a_damaged_run_stops_its_cell_and_is_left_as_it_is(plan, capsys, name, damage):
+def test_a_damaged_run_fails_its_cell_and_is_left_as_it_is(plan, capsys, name, damage):
     _, (damaged, other) = plan(seeds=[0])
     prepare([other])
     result(damaged, {"test": [1, 2]})
@@ -174,15 +170,15 @@ def test_a_damaged_run_stops_its_cell_and_is_left_as_it_is(plan, capsys, name, d
     before = files(damaged.folder)
     said = run_here(capsys)
     assert files(damaged.folder) == before
-    (stopped,) = [text for text in said if "STOPPED" in text]
-    assert stopped.startswith("grpo, seed 0: STOPPED: ")
-    assert name in stopped
+    (failed,) = [text for text in said if "FAILED" in text]
+    assert failed.startswith("grpo, seed 0: FAILED: ")
+    assert name in failed
     assert [*finished_results([other])] == [("gar-grpo", 0)]  # the other went on
     assert main(["compare", "tiny.yaml", "--report"]) == (name == "result.json")
     assert main(["compare", "tiny.yaml", "--workers", "1"]) == 1
 
 
-def test_a_full_disk_under_the_result_stops_its_cell_and_the_next_command_goes_on(plan, capsys):
+def test_a_full_disk_under_the_result_fails_its_cell_and_the_next_command_goes_on(plan, capsys):
     _, planned = plan(seeds=[0])
     prepare(planned)
 
@@ -191,44 +187,15 @@ def test_a_full_disk_under_the_result_stops_its_cell_and_the_next_command_goes_o
 
         def ended(self):
             with full_disk(0) if not finished_results(planned[1:]) else contextlib.nullcontext():
-                return super().ended()
+                yield from super().ended()
 
     said = run_here(capsys, pool=Full([None]))
-    assert "STOPPED" in "".join(text for text in said if text.startswith("grpo, seed 0"))
+    assert "FAILED" in "".join(text for text in said if text.startswith("grpo, seed 0"))
     assert (planned[0].folder / "evaluation/after.json").exists()
     assert [*finished_results(planned)] == []
     said = run_here(capsys)
     assert [*finished_results(planned)] == [("grpo", 0), ("gar-grpo", 0)]
     assert len(started()) == 2  # neither is trained again
-
-
-def test_a_new_start_keeps_the_old_folder_under_another_name(plan, capsys):
-    _, (planned,) = plan(seeds=[0], runs=["grpo"])
-    aside = planned.folder.parent / ".replaced"
-
-    def begin(reason: str) -> None:
-        before, number = files(planned.folder), len([*aside.glob("*")])
-        arguments = _train_arguments(planned, launched=False)
-        assert arguments == [str(planned.config_path)]
-        assert not planned.folder.exists()
-        (kept,) = [
-            path for path in aside.iterdir() if path.name.endswith(f"-{number + 1}" if number else planned.folder.name)
-        ]
-        assert files(kept) == before
-        said = capsys.readouterr().out
-        assert reason in said
-        assert str(kept) in said
-
-    planned.folder.mkdir(parents=True)
-    (planned.folder / "config.yaml").write_text("a: 1")
-    begin("no step")  # killed before run.json
-    write_run(planned.config).update_run(status="failed")
-    begin("failed")
-    folder = write_run(planned.config)  # trained in part under other settings, which were accepted
-    folder.record_override({"seed": [1, 0]}, step=2, config=folder.read_run().settings, data_hash="d")
-    begin("other settings")
-    write_run(planned.config).update_run(status="interrupted")
-    assert _train_arguments(planned, launched=False) == ["--resume", str(planned.folder)]
 
 
 def submit(folder: Path, executor: str = "debug", **parameters: object) -> list[str]:

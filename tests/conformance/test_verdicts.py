@@ -9,7 +9,7 @@ from transformers import PreTrainedTokenizerFast
 
 from gar.config import make_config
 from gar.data import render_problems
-from gar.evaluation.evaluate import judged_groups
+from gar.evaluation.grade import judged_groups
 from gar.integrations.data import slime_rows, verl_rows
 from gar.integrations.slime.convert import SampleReader
 from gar.integrations.trl.rollouts import RolloutBatch
@@ -64,7 +64,7 @@ def through_trl(tokenizer: Any, reader: Reader, verifier: Verifier) -> list[Resp
 
 def through_evaluation(tokenizer: Any, reader: Reader, verifier: Verifier) -> list[Response]:
     problems, groups = render_problems(PROBLEMS, "boxed", tokenizer), [[Response(text=text)] for text in TEXTS]
-    judged = judged_groups(verifier, problems, groups, prefilled=[False] * len(problems))
+    judged = judged_groups(verifier, problems, groups)
     return [response for (response,) in judged]
 
 

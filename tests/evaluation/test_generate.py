@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from gar.errors import ConfigError, DataError, ModelError
 from gar.evaluation.benchmarks.load import load_sets
+from gar.evaluation.engines import TransformersEngine, load_engine
 from gar.evaluation.folder import EvaluationFolder
-from gar.evaluation.generate import ENGINES, TransformersEngine, batch_seed, generate, plan_batches
+from gar.evaluation.generate import batch_seed, generate, plan_batches
 from gar.evaluation.job import GenerateJob
 from gar.models.embedded import load_embedded
 from gar.models.generate import Sampling
@@ -74,15 +75,15 @@ def test_load_sets_splits_benchmarks_and_counts_their_samples():
 
 
 def test_transformers_engine_repeats_itself_for_a_seed_and_is_greedy_at_temperature_0():
-    engine = TransformersEngine(JOB)
+    engine = load_engine(JOB)
     model, tokenizer = load_embedded()
     prompts = [tokenizer(f"{number}+4*7=")["input_ids"] for number in range(5)]
     drawn = [engine.respond(prompts[:1] * 8, Sampling(max_new_tokens=30, temperature=1.0, seed=i)) for i in (1, 1, 2)]
     assert drawn[0] == drawn[1] != drawn[2]
-    assert len({response.text for response in drawn[0]}) > 1
+    assert len({response.text for (response,) in drawn[0]}) > 1
     written = engine.respond(prompts, Sampling(max_new_tokens=30, temperature=0.0, seed=1))
     assert written == engine.respond(prompts, Sampling(max_new_tokens=30, temperature=0.0, top_p=0.5, seed=2))
-    for prompt, response in zip(prompts, written, strict=True):
+    for prompt, (response,) in zip(prompts, written, strict=True):
         ids = torch.tensor([[*prompt, *response.ids]])
         with torch.no_grad():
             best = model(ids).logits[0, len(prompt) - 1 : -1].argmax(-1)
@@ -150,8 +151,8 @@ def fake_params(*, n: int, temperature: float, top_p: float, max_tokens: int, se
 
 def test_vllm_engine_asks_for_what_vllm_gives(monkeypatch):
     monkeypatch.setitem(sys.modules, "vllm", SimpleNamespace(LLM=FakeLLM, SamplingParams=fake_params))
-    engine = ENGINES["vllm"](JOB)
-    first, second = engine.respond([[3, 4], [5]], Sampling(max_new_tokens=7, temperature=0.5, top_p=0.9, seed=11))
+    engine = load_engine(JOB.model_copy(update={"backend": "vllm"}))
+    (first,), (second,) = engine.respond([[3, 4], [5]], Sampling(max_new_tokens=7, temperature=0.5, top_p=0.9, seed=11))
     prompts, params = engine._llm.seen
     assert prompts == [{"prompt_token_ids": [3, 4]}, {"prompt_token_ids": [5]}]
     assert params == [(1, 0.5, 0.9, 7, 11), (1, 0.5, 0.9, 7, 12)]
@@ -165,7 +166,7 @@ def test_engines_raise_what_they_lack(monkeypatch):
     monkeypatch.setitem(sys.modules, "vllm", None)
     for backend, device in (("vllm", None), ("transformers", "tpu")):
         with raises(ConfigError):
-            ENGINES[backend](JOB.model_copy(update={"device": device}))
+            load_engine(JOB.model_copy(update={"backend": backend, "device": device}))
 
 
 def test_a_lack_of_memory_lowers_the_batch_with_a_message_and_a_record(tmp_path: Path, monkeypatch, capsys):
@@ -175,7 +176,7 @@ def test_a_lack_of_memory_lowers_the_batch_with_a_message_and_a_record(tmp_path:
     def little_memory(engine, prompts, sampling, progress):
         sizes.append(len(prompts))
         if len(prompts) > 3:
-            raise ModelError("too little memory.", code="memory")
+            raise torch.OutOfMemoryError("too little memory.")
         if len(sizes) == 3:
             raise KeyboardInterrupt
         return respond(engine, prompts, sampling, progress)
@@ -189,8 +190,6 @@ def test_a_lack_of_memory_lowers_the_batch_with_a_message_and_a_record(tmp_path:
     lines = list(folder.output.finished())
     assert len(lines) == 9
     assert {line["lowered_to"] for line in lines} == {3}
-    monkeypatch.setattr(
-        TransformersEngine, "respond", lambda *_: (_ for _ in ()).throw(ModelError("no", code="memory"))
-    )
+    monkeypatch.setattr(TransformersEngine, "respond", lambda *_: (_ for _ in ()).throw(torch.OutOfMemoryError("no")))
     with raises(ModelError, "memory"):
         generate(job.model_copy(update={"out": tmp_path / "none"}), load_sets(job))

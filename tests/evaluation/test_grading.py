@@ -1,4 +1,4 @@
-"""Grading of samples: votes by value, and the folder that `score` writes."""
+"""Grading of samples: votes by value, and the folder that `grade_folder` writes."""
 
 import shutil
 from collections.abc import Callable
@@ -9,9 +9,9 @@ import pytest
 from gar.errors import RecordError
 from gar.evaluation.benchmark_table import load_model
 from gar.evaluation.folder import EvaluationFolder, evaluation_folders
+from gar.evaluation.grade import equal_answers, grade_folder
 from gar.evaluation.job import ScoreSettings
 from gar.evaluation.metrics import majority_at_k
-from gar.evaluation.scoring import equal_answers, score
 from gar.records import Manifest, open_run
 from gar.types import Problem
 from gar.verify import Verifier
@@ -21,7 +21,7 @@ from tests.support.errors import raises
 SETTINGS = ScoreSettings(num_workers=1, timeout_seconds=2.0)
 
 
-# Through the whole of `score`, on responses written by hand.
+# Through the whole of `grade_folder`, on responses written by hand.
 
 GOOD, BAD = "<think> a </think> <answer> {} </answer>", "<answer> {} </answer>"
 HOSTILE = [r"\boxed{9^{9^{9^9}}}", r"\boxed{" + r"\frac{1}{" * 10_000 + "}", r"\boxed{" * 500, "\x00", "1" * 1_000_000]
@@ -61,22 +61,22 @@ SCORED = [
 ]  # fmt: skip
 
 
-def test_score_counts_right_answers_and_votes(tmp_path):
+def test_grade_counts_right_answers_and_votes(tmp_path):
     for number, (form, responses, gold, num_correct, wrong_votes, statuses) in enumerate(SCORED):
-        numbers = score(write_set(tmp_path / str(number), [responses], [gold], form), SETTINGS)
-        assert numbers["problems"] == [{"id": "p0", "num_correct": num_correct, "wrong_votes": wrong_votes}]
-        assert {name: count for name, count in numbers["status_counts"].items() if count} == statuses
+        numbers = grade_folder(write_set(tmp_path / str(number), [responses], [gold], form), SETTINGS)
+        assert [(each.num_correct, each.wrong_votes) for each in numbers.problems] == [(num_correct, wrong_votes)]
+        assert {name: count for name, count in numbers.status_counts.items() if count} == statuses
         abstained = len(responses) - num_correct - sum(wrong_votes)
-        for k, value in numbers["majority_at"].items():
+        for k, value in numbers.majority_at.items():
             assert value == majority_at_k(num_correct, tuple(wrong_votes), abstained, int(k))
-        assert numbers["pass_at"][str(len(responses))] == 1.0
-        assert set(numbers["interval_95"].values()) == {None}  # one problem has no spread
-        assert numbers["format"] == form
+        assert numbers.pass_at[str(len(responses))] == 1.0
+        assert set(numbers.interval_95.values()) == {None}  # one problem has no spread
+        assert numbers.format == form
 
 
-def test_score_writes_what_open_run_reads(tmp_path):
+def test_grade_writes_what_open_run_reads(tmp_path):
     responses = [[r"\boxed{1}", r"\boxed{2}"], [r"\boxed{2}", "none"], [r"\boxed{3}", r"\boxed{3}"]]
-    score(write_set(tmp_path / "model" / "hand", responses, ["1", "2", "3"]), SETTINGS)
+    grade_folder(write_set(tmp_path / "model" / "hand", responses, ["1", "2", "3"]), SETTINGS)
     run = open_run(tmp_path / "model" / "hand")
     assert (run.name, run.trained, run.faults) == ("model/hand", False, [])
     assert run.evaluations["after"]["hand"].known_rates == {1: 4 / 6, 2: 1.0}
@@ -91,10 +91,10 @@ def test_score_writes_what_open_run_reads(tmp_path):
 
 
 @pytest.mark.slow
-def test_score_survives_hostile_samples_and_votes_for_each_apart(tmp_path):
-    numbers = score(write_set(tmp_path, [[*HOSTILE, r"\boxed{7}"]], ["7"]), SETTINGS)
-    assert numbers["problems"][0]["num_correct"] == numbers["status_counts"]["ok"] == 1
-    assert sum(numbers["status_counts"].values()) == 6
+def test_grade_survives_hostile_samples_and_votes_for_each_apart(tmp_path):
+    numbers = grade_folder(write_set(tmp_path, [[*HOSTILE, r"\boxed{7}"]], ["7"]), SETTINGS)
+    assert numbers.problems[0].num_correct == numbers.status_counts["ok"] == 1
+    assert sum(numbers.status_counts.values()) == 6
     with Verifier(num_workers=1, timeout_seconds=2.0) as verifier:
         votes, others = equal_answers(verifier, [["7", "9^{9^{9^9}}", "{" * 100, "x" * 3000, "7.0"], ["7.0"]])
     assert (votes["7.0"], others) == ("7", {"7.0": "7.0"})
@@ -111,7 +111,7 @@ READ_BY_SCORE = ("set.json", "problems.jsonl", "responses.jsonl")  # it makes th
 def evaluations(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("evals")
     for name, right in (("0", 7), ("1", 8)):
-        score(write_set(folder / name / "hand", [["no", rf"\boxed{{{right}}}"]] * 3, [str(right)] * 3), SETTINGS)
+        grade_folder(write_set(folder / name / "hand", [["no", rf"\boxed{{{right}}}"]] * 3, [str(right)] * 3), SETTINGS)
     return folder
 
 
@@ -123,7 +123,7 @@ def copied(evaluations, tmp_path) -> Path:
 
 def scored(folder: Path) -> object:
     (written,) = evaluation_folders(folder.parent)
-    return score(written, SETTINGS)
+    return grade_folder(written, SETTINGS)
 
 
 def tabulated(folder: Path) -> object:

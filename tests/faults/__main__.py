@@ -39,8 +39,8 @@ import gar.analysis.curves
 import gar.analysis.summary
 import gar.cli.eval
 import gar.comparison.compare
-import gar.evaluation.evaluate
 import gar.evaluation.generate
+import gar.evaluation.grade
 import gar.report.build
 import gar.train.run  # noqa: F401  every fork of training runs it
 from gar.data.arithmetic import load_arithmetic

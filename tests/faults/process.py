@@ -30,9 +30,9 @@ import numpy as np
 import psutil
 import torch
 
-from gar.cli import child
 from gar.cli.main import main
 from gar.comparison import pool
+from gar.interrupts import end_with_parent
 
 TIMEOUT_SECONDS = 600.0
 _LARGEST = 256 * 1024**2
@@ -263,7 +263,8 @@ def _start_run(command: Sequence[str], **options: Any) -> subprocess.Popen[bytes
                 with contextlib.suppress(OSError):  # that of the listing itself
                     if int(name) not in kept:
                         os.close(int(name))  # also the one that `Popen` waits for
-            status = child.main([*command][3:])
+            end_with_parent()
+            status = main([*command][3:])
         except BaseException:
             traceback.print_exc()
         finally:

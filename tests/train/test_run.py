@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -32,6 +31,7 @@ from gar.records import RunFolder, open_run
 from gar.records.checkpoints import find_checkpoint, seal_checkpoint
 from gar.records.files import write_atomic
 from gar.records.manifest import DamageError, Manifest
+from gar.response import Response
 from gar.settings import ModelSettings
 from gar.train.inputs import RunInputs, show
 from gar.train.resume import resume_point, resumed_config, status_of
@@ -359,11 +359,12 @@ def test_an_evaluation_is_made_again_where_its_problems_have_changed_under_their
     inputs = RunInputs(config, *grpo_arguments(config), str)
     asked: list[list[str]] = []
 
-    def results() -> Iterator[tuple[str, Any]]:
-        asked.append([problem.answer for problem in inputs.evaluation_sets["test"]])
-        yield "test", SimpleNamespace(to_json=lambda: {"pass_at": {"1": 0.5}}, samples=lambda name: [])
+    def sampled() -> Iterator[tuple[str, Any, list[list[Response]]]]:
+        problems = inputs.evaluation_sets["test"]
+        asked.append([problem.answer for problem in problems])
+        yield "test", problems, [[Response(text="7")] * config.evaluate.num_samples]
 
-    vars(inputs)["_results"] = results
+    vars(inputs)["_sampled"] = sampled
     folder = RunFolder.create(tmp_path, "run")
     for answer in ("7", "7", "8"):
         path = write_jsonl(tmp_path / "problems.jsonl", [{"id": "a", "prompt": "3+4=", "answer": answer}])

@@ -71,7 +71,7 @@ def main(arguments: list[str]) -> int:
     launcher = launcher_words(options.launch)
     if options.report:
         comparison.report()
-        return 1 if comparison.stopped else 0
+        return 1 if comparison.failed else 0
     if options.dry_run:
         comparison.show_plan()
     elif options.executor:

@@ -107,26 +107,27 @@ def main(arguments: list[str]) -> int:
 
 
 def _score_folders(folders: "list[EvaluationFolder]", settings: ScoreSettings) -> int:
-    from gar.evaluation.scoring import score
+    from gar.evaluation.grade import grade_folder
     from gar.evaluation.text_tables import NUMBER_HEADINGS, number_rows
-    from gar.records.evaluations import MeasuredSet
-    from gar.records.files import checked
 
     faults = []
     for folder in folders:
-        numbers, identity = score(folder, settings), folder.identity()
-        statuses, total = numbers["status_counts"], sum(numbers["status_counts"].values())
+        numbers, identity = grade_folder(folder, settings), folder.identity()
+        total = sum(numbers.status_counts.values())
+        assert numbers.format is not None  # these are known of what was graded
+        assert numbers.well_formatted_fraction is not None
+        assert numbers.truncated_fraction is not None
         fault = degenerate(
             total=total,
-            format=numbers["format"],
-            well_formatted=round(numbers["well_formatted_fraction"] * total),
-            statuses=statuses,
-            truncated=round(numbers["truncated_fraction"] * total),
+            format=numbers.format,
+            well_formatted=round(numbers.well_formatted_fraction * total),
+            statuses=numbers.status_counts,
+            truncated=round(numbers.truncated_fraction * total),
         )
         if fault:
             faults.append(fault)
             show(fault, style="bold red")
-        title, rows = number_rows(identity, checked(MeasuredSet, numbers, str(folder.path)))
+        title, rows = number_rows(identity, numbers)
         show_table(title, rows, NUMBER_HEADINGS)
         for note in identity["benchmark"]["notes"]:
             show(f"Note: {note}", style="yellow")

@@ -1,6 +1,7 @@
 """`gar train`: a YAML file or a preset gives the settings, flags override them."""
 
 import gc
+import os
 import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -14,7 +15,7 @@ from gar.cli.console import announce
 from gar.cli.outcomes import DONE
 from gar.config import RunConfig, VariantName, make_config, merge, preset_names, read_config, read_preset, with_template
 from gar.errors import ConfigError
-from gar.interrupts import Interrupts
+from gar.interrupts import END_WITH_PARENT, Interrupts, end_with_parent
 
 if TYPE_CHECKING:
     from gar.records import RunFolder
@@ -80,6 +81,8 @@ class _Source:
 
 def main(arguments: list[str]) -> int:
     """Parse, check, then run. Torch is imported last."""
+    if os.environ.get(END_WITH_PARENT):
+        end_with_parent()
     source, rest = _parse_source(arguments)
     if {"-h", "--help"} & set(rest):
         print(_HELP)

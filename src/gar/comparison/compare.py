@@ -1,15 +1,17 @@
 """`gar compare`: run the cells that are not finished, here or as jobs of a cluster, then write the tables."""
 
+import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from gar.analysis.style import save_figure
 from gar.comparison.plan import PlannedRun, planned_runs, read_comparison
-from gar.comparison.pool import LocalPool, launcher_words, local_devices
-from gar.comparison.result import Results, RunResult, check_paired, finished_result
+from gar.comparison.pool import LocalPool, Usage, launcher_words, local_devices
+from gar.comparison.result import Results, RunResult, check_paired, collected_result, finished_result
 from gar.comparison.tables import comparison_tables, result_notes, row_curves
 from gar.errors import ConfigError, GarError, LockedError, printable
 from gar.evaluation.text_tables import markdown_text, print_tables
@@ -36,35 +38,33 @@ class Comparison:
         self.cells = planned_runs(self.settings, source)
         self._results: Results = {}
         self._elsewhere: set[str] = set()
-        self.stopped: dict[str, GarError] = {}
-        """Errors of damaged or unreadable folders, by the title of the cell. The folders are left as they are."""
+        self.failed: set[str] = set()
+        """Titles of the cells that failed, or whose folder is damaged. This command tries them once."""
 
     def to_do(self) -> list[PlannedRun]:
-        """Cells without a result that are not stopped."""
-        found = [(cell, self._result_of(cell)) for cell in self.cells]
+        """Cells without a result that have not failed."""
+        found = [(cell, self._read(cell, finished_result)) for cell in self.cells]
         self._results = {(cell.label, cell.seed): result for cell, result in found if result}
         check_paired(self._results)
-        return [cell for cell, result in found if result is None and cell.title not in self.stopped]
+        return [cell for cell, result in found if result is None and cell.title not in self.failed]
 
     def run(self, pool: LocalPool, *, wait: bool = True) -> bool:
         """Run the unfinished cells, then write the report. Returns whether every cell has a result.
 
         Cells run in order, as many at a time as the pool has room for. A cell of a different process starts here if it
-        ends there without a result. Without `wait` this ends if only such cells are left. A damaged folder stops its
-        cell. A result trained on different problems interrupts the running cells as Ctrl-C does.
+        ends there without a result. Without `wait` this ends if only such cells are left. A result trained on different
+        problems interrupts the running cells as Ctrl-C does.
         """
         waiting = self.to_do()
         try:
             while waiting or pool.running:
-                waiting = [cell for cell in waiting if not (self._settled(cell) or self._start(cell, pool))]
+                waiting = [cell for cell in waiting if not self._start(cell, pool)]
                 if not (wait or pool.running):
                     break
                 time.sleep(_POLL_SECONDS)
-                for cell, status, error in pool.ended():
-                    if error is not None:
-                        self._stop(cell, error)
-                    elif not self._settled(cell):
-                        self._tell_failure(cell, status)
+                for cell, status, usage in pool.ended():
+                    if not self._collect(cell, usage):
+                        self._fail(cell, _reason(cell, status))
         finally:
             if pool.running:
                 _say(f"Interrupting {len(pool.running)} runs, which write a checkpoint first. Ctrl-C kills them.")
@@ -97,28 +97,31 @@ class Comparison:
         _say("\n".join([*to_do, f"{len(to_do)} of {len(self.cells)} runs to do."]))
 
     def _start(self, cell: PlannedRun, pool: LocalPool) -> bool:
-        """Start a cell. Returns False if there is no room, or a different process runs it."""
+        """Start a cell, unless it has ended. Returns False if there is no room, or a different process runs it."""
         if not pool.free:
             return False
         try:
-            if not pool.start(cell):
-                return self._settled(cell)
+            with contextlib.ExitStack() as lock:
+                lock.enter_context(writer_lock(cell.config_path))
+                if self._collect(cell) or cell.title in self.failed:
+                    return True
+                pool.start(cell, lock)
         except LockedError as error:
             if cell.title not in self._elsewhere:
                 self._elsewhere.add(cell.title)
                 self._tell(cell, f"left to another process. {error}")
             return False
         except GarError as error:
-            self._stop(cell, error)
+            self._fail(cell, str(error))
             return True
         self._tell(cell, "started")
         return True
 
-    def _settled(self, cell: PlannedRun) -> bool:
-        """Take the result of a cell. Returns False if it has none and is not stopped."""
-        result = self._result_of(cell)
+    def _collect(self, cell: PlannedRun, usage: Usage | None = None) -> bool:
+        """Take the result of a cell whose lock is held. Returns False if its run is not finished, or damaged."""
+        result = self._read(cell, partial(collected_result, usage=usage))
         if result is None:
-            return cell.title in self.stopped
+            return False
         self._results = {**self._results, (cell.label, cell.seed): result}
         check_paired(self._results)
         rates = ((name, *rate) for name, part in result.sets.items() for rate in [*part.known_rates.items()][:1])
@@ -126,34 +129,32 @@ class Comparison:
         self._tell(cell, f"finished in {result.wall_seconds:.0f} s, {numbers}")
         return True
 
-    def _result_of(self, cell: PlannedRun) -> RunResult | None:
-        """The result of a cell. None if it is not finished. A damaged one stops the cell."""
+    def _read(self, cell: PlannedRun, read: Callable[[PlannedRun], RunResult | None]) -> RunResult | None:
+        """The result of a cell. None if there is none yet, or if something in its folder is damaged."""
         try:
-            return finished_result(cell)
+            return read(cell)
         except GarError as error:
-            self._stop(cell, error)
+            self._fail(cell, str(error))
             return None
 
-    def _stop(self, cell: PlannedRun, error: GarError) -> None:
-        """Leave a cell as it is, and print the reason once."""
-        if cell.title not in self.stopped:
-            self.stopped[cell.title] = error
-            self._tell(
-                cell,
-                f"STOPPED: {error}\n    Nothing was removed. Mend the cause and repeat the command. To train it again, "
-                f"move {cell.folder} away first.",
-            )
-
-    def _tell_failure(self, cell: PlannedRun, status: int) -> None:
-        """Print why a cell failed."""
-        reason = f"exit status {status}" if status >= 0 else f"killed by signal {-status}"
-        reason += ": was the machine out of memory?" if status == -9 else ""
-        log = cell.log_path.read_text(encoding="utf-8", errors="replace")
-        lines = [line.rstrip() for line in log.splitlines() if line.strip()][-_SHOWN_LINES:]
-        self._tell(cell, "\n    ".join([f"FAILED, {reason}", *lines]))
+    def _fail(self, cell: PlannedRun, reason: str) -> None:
+        """Print once why a cell failed."""
+        if cell.title not in self.failed:
+            self.failed.add(cell.title)
+            again = f"Repeat the command to go on with it. To train it anew, move {cell.folder} away first."
+            self._tell(cell, f"FAILED: {reason}\n    {again}")
 
     def _tell(self, cell: PlannedRun, text: str) -> None:
         _say(f"{time.strftime('%H:%M:%S')} {len(self._results):>3}/{len(self.cells)} {cell.title}: {text}")
+
+
+def _reason(cell: PlannedRun, status: int) -> str:
+    """How the process of a cell ended, and the last lines of its log."""
+    reason = f"exit status {status}" if status >= 0 else f"killed by signal {-status}"
+    reason += ": was the machine out of memory?" if status == -9 else ""
+    log = cell.log_path.read_text(encoding="utf-8", errors="replace")
+    lines = [line.rstrip() for line in log.splitlines() if line.strip()][-_SHOWN_LINES:]
+    return "\n    ".join([reason, *lines])
 
 
 @dataclass(frozen=True, kw_only=True)

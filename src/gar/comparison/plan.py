@@ -119,7 +119,7 @@ class PlannedRun:
 
     @property
     def config_path(self) -> Path:
-        """Its configuration file, beside the run folder. The process of the cell holds its lock."""
+        """Its configuration file, beside the run folder. The comparison that runs the cell holds its lock."""
         return self.folder.with_name(f"{self.folder.name}.yaml")
 
     @property

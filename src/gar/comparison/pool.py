@@ -1,7 +1,6 @@
-"""Run cells as processes of this machine.
+"""Run cells as processes of this machine: each is one command of `gar train`.
 
-A cell is run as `gar train` would, or resumed. The process that starts it holds the lock of its configuration file
-until it has written `result.json`. So two comparisons never run one cell at the same time.
+python -m gar train CELL.yaml --resume-if-exists
 """
 
 import contextlib
@@ -13,26 +12,17 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Sequence
-from functools import partial
-from itertools import count
-from pathlib import Path
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from gar.comparison.plan import PlannedRun
-from gar.comparison.result import finished_result, write_result
 from gar.config import dump_yaml
-from gar.errors import ConfigError, GarError
-from gar.interrupts import end_with_parent
-from gar.methods import METHODS
-from gar.records import RunFolder, write_atomic
-from gar.records.checkpoints import find_checkpoint
+from gar.errors import ConfigError
+from gar.interrupts import END_WITH_PARENT, end_with_parent
+from gar.records import write_atomic
 from gar.records.files import system_errors
-from gar.records.lock import writer_lock
-from gar.train.resume import resumed_config
 
-_CHILD = ("-m", "gar.cli.child")
-_REPLACED = ".replaced"
+_GAR = ("-m", "gar")
 _MEMORY_UNIT = 1 if sys.platform == "darwin" else 1024  # of ru_maxrss, in bytes
 
 
@@ -68,7 +58,17 @@ def launcher_words(launch: str) -> list[str]:
     return words
 
 
-class _Process(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Usage:
+    """What the process of a run used, with its ranks if it has a launcher. Memory is the largest resident set."""
+
+    wall_seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    peak_memory_bytes: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Process:
     """A cell that runs, the devices it runs on, and the lock that keeps other comparisons out."""
 
     cell: PlannedRun
@@ -88,60 +88,57 @@ class LocalPool:
         self.free, self._launcher = deque(devices), launcher
         self.running: list[_Process] = []
 
-    def start(self, cell: PlannedRun) -> bool:
-        """Train or resume a cell, unless another process does (`LockedError`). False if it has its result by now.
+    def start(self, cell: PlannedRun, lock: contextlib.ExitStack) -> None:
+        """Write the configuration of a cell and start its run. The pool closes `lock` when the cell has ended."""
+        write_atomic(cell.config_path, dump_yaml(cell.config.model_dump(mode="json")))
+        devices, start = self.free[0], time.perf_counter()
+        process = self._popen(cell, devices)
+        self.free.popleft()
+        self.running.append(
+            _Process(cell=cell, process=process, devices=devices, start_time=start, lock=lock.pop_all())
+        )
 
-        A `GarError` if its folder is damaged or cannot be read. The folder is then left as it is.
-        """
-        with contextlib.ExitStack() as lock:
-            lock.enter_context(writer_lock(cell.config_path))
-            arguments = _train_arguments(cell, launched=bool(self._launcher))
-            if not arguments:
-                return False
-            devices, start = self.free.popleft(), time.perf_counter()
-            process = self._popen(cell, arguments, devices)
-            self.running.append(_Process(cell, process, devices, start, lock.pop_all()))
-        return True
+    def _popen(self, cell: PlannedRun, devices: str | None) -> subprocess.Popen[bytes]:
+        parent = os.getpid()
 
-    def _popen(self, cell: PlannedRun, arguments: Sequence[str], devices: str | None) -> subprocess.Popen[bytes]:
+        def begin() -> None:
+            end_with_parent(parent)  # a launcher, too
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell's background jobs start with it ignored
+
         threads = os.environ.get("OMP_NUM_THREADS", "1")
-        visible = {} if devices is None else {"CUDA_VISIBLE_DEVICES": devices}
+        variables = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, END_WITH_PARENT: "1"}
+        if devices is not None:
+            variables["CUDA_VISIBLE_DEVICES"] = devices
         with system_errors(cell.log_path, "written, or the run started"), cell.log_path.open("ab") as log:
             return subprocess.Popen(
-                [*(self._launcher or [sys.executable]), *_CHILD, *arguments],
-                env={**os.environ, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, **visible},
+                [*(self._launcher or [sys.executable]), *_GAR, "train", str(cell.config_path), "--resume-if-exists"],
+                env=os.environ | variables,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # Ctrl-C reaches the comparison alone, which then ends its cells
-                preexec_fn=partial(end_with_parent, os.getpid()),  # a launcher, too
+                preexec_fn=begin,
             )
 
-    def ended(self) -> list[tuple[PlannedRun, int, GarError | None]]:
-        """The cells that have ended, each with its exit status, and why its result could not be written.
-
-        Writes the result of each cell with status 0.
-        """
-        done = []
+    def ended(self) -> Iterator[tuple[PlannedRun, int, Usage]]:
+        """The cells that have ended, each with its exit status. Its lock holds until the next one is asked for."""
         for run in tuple(self.running):
             process, status, used = os.wait4(run.process.pid, os.WNOHANG)
-            if process:
-                run.process.returncode, error = os.waitstatus_to_exitcode(status), None
-                self.running.remove(run)
-                self.free.append(run.devices)
-                with run.lock:
-                    try:
-                        if status == 0:
-                            write_result(
-                                run.cell,
-                                wall_seconds=time.perf_counter() - run.start_time,
-                                cpu_seconds=used.ru_utime + used.ru_stime,
-                                peak_memory_bytes=used.ru_maxrss * _MEMORY_UNIT,
-                            )
-                    except GarError as failure:
-                        error = failure
-                done.append((run.cell, run.process.returncode, error))
-        return done
+            if not process:
+                continue
+            run.process.returncode = os.waitstatus_to_exitcode(status)
+            self.running.remove(run)
+            self.free.append(run.devices)
+            with run.lock:
+                yield (
+                    run.cell,
+                    run.process.returncode,
+                    Usage(
+                        wall_seconds=time.perf_counter() - run.start_time,
+                        cpu_seconds=used.ru_utime + used.ru_stime,
+                        peak_memory_bytes=used.ru_maxrss * _MEMORY_UNIT,
+                    ),
+                )
 
     def stop(self) -> None:
         """Interrupt the processes, as Ctrl-C would, and wait until each has written its checkpoint.
@@ -161,56 +158,6 @@ class LocalPool:
         finally:
             for run in self.running:
                 run.lock.close()
-
-
-def _train_arguments(cell: PlannedRun, *, launched: bool) -> list[str]:
-    """Arguments of `gar train` that finish a cell. Empty if its run has finished, and now has its result.
-
-    A damaged folder is a `GarError`. If the run must begin anew, its old folder is renamed. Nothing is removed.
-    """
-    if finished_result(cell):  # another comparison has just written it
-        return []
-    if cell.folder.is_dir():
-        with writer_lock(cell.folder):  # a `gar train --resume` by hand may write there
-            reason = _reason_to_begin_anew(cell)
-            if reason:
-                print(f"{cell.title}: {reason}, so it begins anew. The old folder is {_put_aside(cell.folder)}")
-            elif RunFolder(cell.folder).read_run().status == "finished":
-                write_result(cell)
-                return []
-            else:
-                find_checkpoint(RunFolder(cell.folder), num_ranks=None if launched else 1)
-                return ["--resume", str(cell.folder)]
-    write_atomic(cell.config_path, dump_yaml(cell.config.model_dump(mode="json")))
-    return [str(cell.config_path)]
-
-
-def _reason_to_begin_anew(cell: PlannedRun) -> str:
-    """Why the run in the folder of a cell cannot become its result. "" if it can, or already is."""
-    folder, method = RunFolder(cell.folder), cell.config.method
-    if not folder.is_begun():
-        return "its folder has no step"
-    record = folder.read_run()
-    if resumed_config(folder) != cell.config or record.overrides:
-        return "its run has other settings"
-    if record.status == "failed":
-        return "its run has failed"
-    if record.status != "finished" and METHODS[method].cannot_resume:
-        return f"a run of {method} cannot be resumed"
-    return ""
-
-
-def _put_aside(folder: Path) -> Path:
-    """Rename a folder to `.replaced/NAME`, or `NAME-2`, `NAME-3`, ... there. Reports do not look into it."""
-    target = folder.parent / _REPLACED / folder.name
-    with system_errors(folder, "renamed"):
-        target.parent.mkdir(exist_ok=True)
-        for number in count(2):
-            if not os.path.lexists(target):
-                break
-            target = target.with_name(f"{folder.name}-{number}")
-        folder.rename(target)
-    return target
 
 
 def _num_cores() -> int:

@@ -10,11 +10,14 @@ from typing import Any
 import pandas as pd
 
 from gar.comparison.plan import PlannedRun
+from gar.comparison.pool import Usage
 from gar.errors import RecordError
 from gar.methods import find_method
-from gar.records import EvaluatedSet, Run, canonical_hash, open_run
+from gar.records import EvaluatedSet, Run, RunFolder, canonical_hash, open_run
+from gar.records.dotted import changes_in_words, differences
 from gar.records.files import checked, json_text
 from gar.records.manifest import Manifest
+from gar.records.run_folder import RUN
 
 CURVES = (
     "reward",
@@ -28,7 +31,7 @@ CURVES = (
 
 _DIGITS = 5
 RESULT = "result.json"
-"""File in the run folder, listed in its manifest: the cell is finished."""
+"""File in the run folder: the cell is finished."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -98,15 +101,33 @@ def finished_result(cell: PlannedRun) -> RunResult | None:
     return replace(result, label=cell.label)
 
 
-def write_result(cell: PlannedRun, **usage: Any) -> None:
-    """Write `result.json` of a finished run, and list it in the manifest: the cell is finished.
+def collected_result(cell: PlannedRun, usage: Usage | None = None) -> RunResult | None:
+    """As `finished_result`, but if the run is finished and has no result yet, write it."""
+    if os.path.lexists(cell.folder / RESULT) or not os.path.lexists(cell.folder / RUN):
+        return finished_result(cell)
+    if RunFolder(cell.folder).read_run().status != "finished":
+        return None
+    write_result(cell, usage)
+    return finished_result(cell)
 
-    `usage` holds the three numbers of `RunResult` about its process. Without them the run counts as resumed. A
-    `RecordError` if something that the result needs is missing or damaged.
+
+def write_result(cell: PlannedRun, usage: Usage | None = None) -> None:
+    """Write `result.json` of a finished run: the cell is finished. Without `usage` the run counts as resumed.
+
+    Raises:
+        RecordError: Something that the result needs is missing or damaged, the run is not finished, or it was trained
+            with other settings or data.
     """
     run = open_run(cell.folder)
     if run.status != "finished":
         raise RecordError(f"{run.path}: this run is {run.status}, not finished.", code="not-finished")
+    changed = differences(run.settings, cell.settings)
+    if changed or run.record["overrides"]:
+        what = changes_in_words(changed) or "they were changed while it ran"
+        raise RecordError(
+            f"{run.path}: this run has other settings than {cell.title}: {what}. Move it away to train the cell anew.",
+            code="other-settings",
+        )
     seconds, shares = step_times(run.metrics)
     result = RunResult(
         label=cell.label,
@@ -117,7 +138,7 @@ def write_result(cell: PlannedRun, **usage: Any) -> None:
         platform=run.record["platform"],
         cpu_count=run.record["cpu_count"],
         start_time=run.record["start_time"],
-        resumed=bool(run.record["resume_times"]) or not usage,
+        resumed=bool(run.record["resume_times"]) or usage is None,
         data_hash=run.record["data_hash"],
         prompts_hash=_prompts_hash(run) if find_method(cell.config.method).samples else "",
         steps=run.metrics[-1]["step"],
@@ -125,7 +146,7 @@ def write_result(cell: PlannedRun, **usage: Any) -> None:
         shares_of_step=shares,
         sets=run.evaluations["after"],
         curves={name: curve for name in CURVES if (curve := thinned(run.metrics, name))},
-        **usage,
+        **asdict(usage or Usage()),
     )
     run.manifest.replace(RESULT, json_text(asdict(result)).encode() + b"\n")
 
@@ -182,25 +203,49 @@ def check_paired(results: Results) -> None:
     Raises:
         RecordError: Names the two runs, and what differs.
     """
-    seen: dict[Any, tuple[str, Any]] = {}
-    for result in results.values():
-        title = f"{result.label}, seed {result.seed},"
-        for code, group, fact in (
-            ("other-prompts", result.seed, result.prompts_hash),
-            ("other-data", (result.label, result.versions.get("gar-rl")), result.data_hash),
-            ("other-evaluation", (), ("sets", *sorted(result.sets))),
-            *(("other-evaluation", name, (*part.num_correct, part.num_samples)) for name, part in result.sets.items()),
-            *(("other-evaluation", (name, "hash"), part.problems_hash) for name, part in result.sets.items()),
-        ):
-            other, expected = seen.setdefault((code, group), (title, fact)) if fact else ("", fact)
-            if fact != expected:
-                raise RecordError(f"{title} and {other} {_UNPAIRED[code]}", code=code)
+    runs = [*results.values()]
+    _check_problem_order(runs)
+    _check_data(runs)
+    _check_evaluation(runs)
 
 
-_UNPAIRED = {
-    "other-prompts": "were not trained on the same problems in the same order. Do their rows differ in data, batch, "
-    "generations, updates per rollout or steps? Put such rows into separate comparisons.",
-    "other-data": "were not trained on the same data. Was the file changed in between? Remove the run folders of one, "
-    "and repeat the command.",
-    "other-evaluation": "were not evaluated on the same problems and number of samples. Was a file changed in between?",
-}
+def _check_problem_order(runs: Sequence[RunResult]) -> None:
+    text = (
+        "were not trained on the same problems in the same order. Do their rows differ in data, batch, generations, "
+        "updates per rollout or steps? Put such rows into separate comparisons."
+    )
+    for seed in {run.seed for run in runs}:
+        of_seed = [run for run in runs if run.seed == seed]
+        _check_equal(of_seed, [run.prompts_hash for run in of_seed], "other-prompts", text)
+
+
+def _check_data(runs: Sequence[RunResult]) -> None:
+    text = (
+        "were not trained on the same data. Was the file changed in between? Remove the run folders of one, and repeat "
+        "the command."
+    )
+    for row in {_row(run) for run in runs}:
+        of_row = [run for run in runs if _row(run) == row]
+        _check_equal(of_row, [run.data_hash for run in of_row], "other-data", text)
+
+
+def _row(run: RunResult) -> tuple[str, str | None]:
+    return run.label, run.versions.get("gar-rl")
+
+
+def _check_evaluation(runs: Sequence[RunResult]) -> None:
+    text = "were not evaluated on the same problems and number of samples. Was a file changed in between?"
+    asked = [{name: ([*part.num_correct], part.num_samples) for name, part in run.sets.items()} for run in runs]
+    _check_equal(runs, asked, "other-evaluation", text)
+    for name in runs[0].sets if runs else ():
+        _check_equal(runs, [run.sets[name].problems_hash for run in runs], "other-evaluation", text)
+
+
+def _check_equal(runs: Sequence[RunResult], facts: Sequence[Any], code: str, text: str) -> None:
+    """Raise an error if a fact differs between two runs that both have it. None and "" are unknown."""
+    known = [(run, fact) for run, fact in zip(runs, facts, strict=True) if fact not in (None, "")]
+    for run, fact in known[1:]:
+        first, expected = known[0]
+        if fact != expected:
+            titles = f"{run.label}, seed {run.seed}, and {first.label}, seed {first.seed},"
+            raise RecordError(f"{titles} {text}", code=code)

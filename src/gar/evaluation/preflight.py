@@ -18,7 +18,8 @@ from transformers import PreTrainedModel
 from gar.data.guessable import is_guessable
 from gar.data.prompts import format_instruction
 from gar.errors import PreflightError
-from gar.evaluation.evaluate import num_correct, sample_groups
+from gar.evaluation.engines import TransformersEngine, sample
+from gar.evaluation.grade import judged_groups, num_correct
 from gar.evaluation.metrics import mean
 from gar.models.generate import Sampling
 from gar.response import Response
@@ -140,11 +141,12 @@ def preflight(
     drawn = random.Random(sampling.seed).sample(range(len(problems)), min(settings.num_problems, len(problems)))
     few = [problems[i] for i in sorted(drawn)]
     groups, interrupt = list[Sequence[Response]](), None
+    engine = TransformersEngine(model, tokenizer, verifier.tags)
     try:
         while not groups or len(groups) < len(few):  # of no problems sampling makes an error
             part = few[len(groups) :][: _PART if on_part else None]
             how = replace(sampling, seed=sampling.seed + len(groups), num_samples=settings.num_samples)
-            groups += sample_groups(model, tokenizer, part, verifier, how, progress="preflight")
+            groups += judged_groups(verifier, part, sample(engine, part, how, progress="preflight"))
             if on_part:
                 on_part(len(groups))
     except KeyboardInterrupt as stop:

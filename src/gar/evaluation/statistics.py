@@ -1,9 +1,9 @@
 """Statistics of paired differences, method minus reference: means, p-values, intervals and detectable effects."""
 
 import math
-from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -180,7 +180,7 @@ def minimum_detectable_effect(sd: float, num_pairs: int) -> float:
     """
     if sd <= 0 or num_pairs < 2:
         raise ValueError(f"needs sd > 0 and num_pairs >= 2, got sd {sd} and num_pairs {num_pairs}")
-    from scipy import special  # as above. `scipy.optimize`, for its root finder, would take another 0.2 s.
+    from scipy import optimize, special  # as above
 
     freedom = num_pairs - 1
     critical = -float(special.stdtrit(freedom, LEVEL / 2))
@@ -193,8 +193,7 @@ def minimum_detectable_effect(sd: float, num_pairs: int) -> float:
     high = critical
     while power(high) < _POWER:
         high *= 2
-    unit = high / 2**50  # the power grows with the noncentrality, so that bisection finds it to 15 digits
-    noncentrality = unit * bisect_left(range(2**50), _POWER, key=lambda i: power(i * unit))
+    noncentrality: Any = optimize.brentq(lambda value: power(value) - _POWER, 0.0, high, xtol=1e-14)
     return noncentrality * sd / math.sqrt(num_pairs)
 
 

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from gar.errors import printable
-from gar.records.evaluations import MeasuredSet
+from gar.records.evaluations import EvaluatedSet
 
 NONE = "-"
 """The cell of a missing value."""
@@ -59,7 +59,7 @@ def rows_of(table: pd.DataFrame) -> list[Any]:
     return list(table.itertuples(index=False))
 
 
-def number_rows(identity: Mapping[str, Any], part: MeasuredSet) -> tuple[str, list[tuple[str, ...]]]:
+def number_rows(identity: Mapping[str, Any], part: EvaluatedSet) -> tuple[str, list[tuple[str, ...]]]:
     """Title and rows of the numbers of one evaluation, from its `set.json` and `metrics.json`. () draws a line."""
     ranges = {k: f"{ends[0]:.3f} to {ends[1]:.3f}" for k, ends in part.interval_95.items() if ends}
     statuses, total = part.status_counts.items(), part.num_samples * len(part.problems)
@@ -68,15 +68,19 @@ def number_rows(identity: Mapping[str, Any], part: MeasuredSet) -> tuple[str, li
         # maj@1 and maj@2 are pass@1
         *((f"maj@{k}", f"{value:.3f}", "") for k, value in part.majority_at.items() if int(k) > 2),
         (),
-        ("mean tokens of a response", f"{part.mean_response_tokens:.1f}", ""),
-        ("truncated", f"{part.truncated_fraction:.1%}", ""),
-        ("well formatted", f"{part.well_formatted_fraction:.1%}", ""),
-        ("right, whatever the format", f"{part.verified_fraction:.1%}", ""),
+        ("mean tokens of a response", _known(part.mean_response_tokens, ".1f"), ""),
+        ("truncated", _known(part.truncated_fraction, ".1%"), ""),
+        ("well formatted", _known(part.well_formatted_fraction, ".1%"), ""),
+        ("right, whatever the format", _known(part.verified_fraction, ".1%"), ""),
         (),
         *((f"verification: {status}", f"{count / total:.1%}", f"{count:,}") for status, count in statuses),
     ]
     name = f"{identity['benchmark']['name']}, {identity['prompt']['template']}"
     return f"{name}: {len(part.problems):,} problems, {part.num_samples} samples each", rows
+
+
+def _known(value: float | None, form: str) -> str:
+    return NONE if value is None else f"{value:{form}}"
 
 
 def difference_cells(row: Any) -> tuple[str, str, str, str, str]:

@@ -12,7 +12,7 @@
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -44,9 +44,21 @@ class ProblemCount:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EvaluatedSet:
-    """Results on one evaluation set: pass@k by k (None for fewer than k samples), and the counts of correct samples.
+    """Results on one evaluation set, in training or of `gar eval`. None and empty mappings are unknown.
 
-    `problems_hash` covers ids, prompts and answers, and `format` is how responses were read. None if unknown.
+    Attributes:
+        pass_at: pass@k by k. None for fewer than k samples.
+        num_samples: Samples of each problem.
+        problems: The counts of each problem.
+        problems_hash: Hash of ids, prompts and answers: sets with the same ids may differ in it.
+        format: How responses were read.
+        majority_at: maj@k by k.
+        interval_95: 95% interval of pass@k over problems. None if all values are equal.
+        mean_response_tokens: Tokens of a response, end tokens among them.
+        truncated_fraction: Responses without an end token within the limit.
+        well_formatted_fraction: Responses in the required format.
+        verified_fraction: Responses with a right answer, whatever their format.
+        status_counts: Responses by the verifier's status.
     """
 
     pass_at: Mapping[_K, _Rate | None]
@@ -54,6 +66,13 @@ class EvaluatedSet:
     problems: Sequence[ProblemCount]
     problems_hash: str | None = None
     format: ResponseFormat | None = None
+    majority_at: Mapping[_K, _Rate] = field(default_factory=dict)
+    interval_95: Mapping[_K, tuple[float, float] | None] = field(default_factory=dict)
+    mean_response_tokens: Annotated[float, Field(ge=0)] | None = None
+    truncated_fraction: _Rate | None = None
+    well_formatted_fraction: _Rate | None = None
+    verified_fraction: _Rate | None = None
+    status_counts: Mapping[str, _Count] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         counts = {each.id: each.num_correct + sum(each.wrong_votes or ()) for each in self.problems}
@@ -71,20 +90,6 @@ class EvaluatedSet:
     def num_correct(self) -> dict[str, int]:
         """Correct samples by problem."""
         return {problem.id: problem.num_correct for problem in self.problems}
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class MeasuredSet(EvaluatedSet):
-    """With what `gar eval` adds: maj@k, 95% intervals of pass@k (None if all values are equal), facts of responses."""
-
-    problems: Annotated[Sequence[ProblemCount], Field(min_length=1)]
-    majority_at: Mapping[_K, _Rate]
-    interval_95: Mapping[_K, tuple[float, float] | None]
-    mean_response_tokens: Annotated[float, Field(ge=0)]
-    truncated_fraction: _Rate
-    well_formatted_fraction: _Rate
-    verified_fraction: _Rate
-    status_counts: Mapping[str, _Count]
 
 
 _READ: Mapping[str, Any] = {

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from gar.config import RunConfig, make_config
 from gar.errors import ConfigError, RecordError, printable
-from gar.records.evaluations import NUMBERS, PROBLEMS, SAMPLES, SET, EvaluatedSet, MeasuredSet, read_set
+from gar.records.evaluations import NUMBERS, PROBLEMS, SAMPLES, SET, EvaluatedSet, read_set
 from gar.records.files import checked, json_object, read_bytes, read_parquet
 from gar.records.manifest import MANIFEST, DamageError, Fault, Manifest, fault_of
 from gar.records.metrics import read_metrics
@@ -242,8 +242,8 @@ def _evaluation(run: Run, moment: str) -> Mapping[str, EvaluatedSet]:
     with run._reading(name):
         if name not in run.manifest.entries:
             return {}
-        place, kind = str(run.path / name), EvaluatedSet if run.trained else MeasuredSet
-        sets = checked(dict[str, kind], run.manifest.read_json(name).get("sets"), f"{place}: sets")
+        place = str(run.path / name)
+        sets = checked(dict[str, EvaluatedSet], run.manifest.read_json(name).get("sets"), f"{place}: sets")
         if run.trained or run.settings["benchmark"]["name"] in sets:
             return sets
         raise RecordError(f"{place}: expected the set {run.settings['benchmark']['name']!r} of {SET}, got {[*sets]}.")

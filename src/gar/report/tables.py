@@ -9,7 +9,6 @@ import pandas as pd
 from gar.analysis.summary import NONE, summarize, summary_texts
 from gar.evaluation.text_tables import NUMBER_HEADINGS, number_rows
 from gar.records import Run, leaves
-from gar.records.evaluations import MeasuredSet
 from gar.report.reasons import verdict_word
 
 
@@ -62,8 +61,8 @@ def _share_text(count: int, total: int) -> str:
 def measured_tables(runs: Sequence[Run]) -> dict[str, pd.DataFrame]:
     """The numbers of each evaluation by `gar eval`, as the command prints them, by title."""
     tables: dict[str, pd.DataFrame] = {}
-    for run in runs:
-        for part in [each for each in run.evaluations["after"].values() if isinstance(each, MeasuredSet)]:
+    for run in [each for each in runs if not each.trained]:
+        for part in run.evaluations["after"].values():
             title, rows = number_rows(run.settings, part)
             title = title if len(runs) == 1 else f"{run.name}, {title}"
             tables[title] = pd.DataFrame(filter(None, rows), columns=[*NUMBER_HEADINGS])

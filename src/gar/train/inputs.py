@@ -7,6 +7,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,10 +23,11 @@ from gar.data.load import ProblemTable, fitting, prompt_lengths, store_problems
 from gar.data.problems import evaluation_data
 from gar.data.prompts import Renderer
 from gar.data.sources import source_name
-from gar.data.table import sample
+from gar.data.table import sample as sampled_rows
 from gar.data.traps import trap_note
 from gar.errors import ConfigError, printable
-from gar.evaluation.evaluate import SetResult, evaluate_policy
+from gar.evaluation.engines import TransformersEngine, evaluation_sampling, sample
+from gar.evaluation.grade import grade, judged_groups, pass_rates
 from gar.evaluation.preflight import preflight, render
 from gar.integrations.trl.arguments import check_problems, sampling_of
 from gar.integrations.trl.ranks import is_main, on_main
@@ -38,9 +40,11 @@ from gar.models.generate import Sampling, check_prompt_lengths
 from gar.models.load import load_policy
 from gar.reader import Reader, context_of
 from gar.records import RunFolder, canonical_hash
+from gar.response import Response
 from gar.scoring.anchors import check_anchors
 from gar.settings import DataSettings, PreflightSettings
 from gar.step import Shaping
+from gar.types import Problem
 from gar.verify import Verifier
 
 Say = Callable[[Any], None]
@@ -84,7 +88,7 @@ class RunInputs:
         problems, *others = self._stored([config.data, *evaluated.values()])  # first: a bad row is found sooner
         if method.trainer is None:
             check_problems(arguments, method, problems)
-        if note := on_main(lambda: trap_note(sample(problems))):
+        if note := on_main(lambda: trap_note(sampled_rows(problems))):
             say(f"[yellow]{escape(note)}[/]")
         say(f"Problems: {len(problems):,} from {config.data.source}. Loading {config.model.path} ...")
         if note := foreign_problems(config):
@@ -166,34 +170,34 @@ class RunInputs:
         identity = canonical_hash([step, self.config.model_dump(mode="json"), *hashes])
         if self._is_evaluated(folder, moment, identity):
             return
-        results = dict(self._results())
-        sets = {name: result.to_json() for name, result in results.items()}
-        samples = [sample for name, result in results.items() for sample in result.samples(name)]
+        graded = {
+            name: grade(problems, groups, self.verifier, self.config.evaluate.pass_at_k)
+            for name, problems, groups in self._sampled()
+        }
+        sets = {name: asdict(each.numbers) for name, each in graded.items()}
+        samples = [sample for name, each in graded.items() for sample in each.samples(name)]
         folder.write_samples(moment, samples)  # first: the numbers mark the end
         folder.write_json(f"evaluation/{moment}.json", {"step": step, "identity": identity, "sets": sets})
 
     def evaluation_metrics(self) -> dict[str, float]:
         """pass@k of the policy as it is now, under the names of metrics."""
+        ks = self.config.evaluate.pass_at_k
         return {
-            f"eval/{name}/pass@{k}": value for name, result in self._results() for k, value in result.pass_at.items()
+            f"eval/{name}/pass@{k}": value
+            for name, problems, groups in self._sampled()
+            for k, value in pass_rates(judged_groups(self.verifier, problems, groups), ks).items()
         }
 
-    def _results(self) -> Iterator[tuple[str, SetResult]]:
-        """The results by set. The seed is the same before and after training: common random numbers."""
+    def _sampled(self) -> Iterator[tuple[str, Sequence[Problem], list[list[Response]]]]:
+        """Name, problems and responses of each set. The seed is the same each time: common random numbers."""
+        settings = self.config.evaluate
+        limits = {"seed": self.config.seed, "max_new_tokens": self._max_new_tokens}
+        sampling = evaluation_sampling(settings, **limits, chat_template_kwargs=self._template)
         for name, problems in self.evaluation_sets.items():
-            number = len(problems[: self.config.evaluate.max_problems])
-            self._announce(f"Evaluation on {name}", number, self.config.evaluate.num_samples)
-            result = evaluate_policy(
-                self._policy_on_device(),
-                self.tokenizer,
-                problems,
-                self.verifier,
-                self.config.evaluate,
-                seed=self.config.seed,
-                max_new_tokens=self._max_new_tokens,
-                chat_template_kwargs=self._template,
-            )
-            yield name, result
+            asked = problems[: settings.max_problems]
+            self._announce(f"Evaluation on {name}", len(asked), settings.num_samples)
+            engine = TransformersEngine(self._policy_on_device(), self.tokenizer, self._tags)
+            yield name, asked, sample(engine, asked, sampling, progress="evaluate")
 
     def _announce(self, what: str, num_problems: int, num_samples: int) -> None:
         self.say(

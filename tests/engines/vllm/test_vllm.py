@@ -15,12 +15,12 @@ import pytest
 
 from gar.data.arithmetic import load_arithmetic
 from gar.errors import GarError
-from gar.evaluation.evaluate import evaluate_policy
+from gar.evaluation.engines import TransformersEngine, sample
 from gar.models.embedded import load_embedded
+from gar.models.generate import Sampling
 from gar.models.load import load_policy
 from gar.records import open_run
-from gar.settings import EvaluateSettings, ModelSettings
-from gar.verify import Verifier
+from gar.settings import ModelSettings
 from tests.docs.pages import ROOT
 from tests.support.processes import SECONDS, completed, running, wait_until
 from tests.support.vllm import named_vllm
@@ -140,12 +140,11 @@ def test_preflight_and_evaluations_of_a_run_sample_with_its_vllm(tmp_path, ranks
     before, after = (run.samples(moment)["response"].to_pylist() for moment in ("before", "after"))
     assert before != after
     problems = load_arithmetic("test")[:6]
-    settings = EvaluateSettings(num_samples=4, temperature=0.01)
+    sampling = Sampling(num_samples=4, temperature=0.01, max_new_tokens=64, seed=0)
     for path, found in (("embedded", before), (str(tmp_path / "run" / "model"), after)):
         model, tokenizer = load_policy(ModelSettings(path=path))
-        with Verifier() as verifier:
-            expected = evaluate_policy(model, tokenizer, problems, verifier, settings, seed=0, max_new_tokens=64)
-        assert found == [response.text for group in expected.groups for response in group]
+        expected = sample(TransformersEngine(model, tokenizer), problems, sampling)
+        assert found == [response.text for group in expected for response in group]
 
 
 def test_no_temperature_is_below_one_hundredth():

@@ -1,96 +1,74 @@
-"""Problems as columns of Arrow, and a checksum of them."""
+"""What Arrow shows of a column of a `datasets.Dataset` without reading its rows."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from xxhash import xxh3_128
+from datasets import Dataset
 
-from gar.types import Anchor, Problem, Prompt
+from gar.data.reading import hashes_repeat
 
-SCHEMA = pa.schema(
-    {
-        "place": pa.string(),
-        "id": pa.string(),
-        "prompt": pa.string(),  # null if it is chat messages
-        "messages": pa.list_(pa.struct({"role": pa.string(), "content": pa.string()})),
-        "answer": pa.string(),
-        "anchors": pa.list_(pa.string()),
-        "source": pa.string(),
-        "choices": pa.list_(pa.string()),
-    }
-)
+_BATCH = 1024
 
 
-def batch_of(found: Sequence[tuple[str, Problem]]) -> pa.RecordBatch:
-    """Problems with the places of their rows, as columns."""
-    problems = [problem for _, problem in found]
-    texts = [problem.prompt if isinstance(problem.prompt, str) else None for problem in problems]
-    columns: dict[str, list[Any]] = {
-        "place": [place for place, _ in found],
-        "id": [problem.id for problem in problems],
-        "prompt": texts,
-        "messages": [None if text is not None else p.prompt for text, p in zip(texts, problems, strict=True)],
-        "answer": [problem.answer for problem in problems],
-        "anchors": [[anchor.text for anchor in problem.anchors] for problem in problems],
-        "source": [problem.source for problem in problems],
-        "choices": [problem.choices for problem in problems],
-    }
-    return pa.record_batch(columns, schema=SCHEMA)
+def filled(rows: Dataset, name: str) -> np.ndarray | None:
+    """Which rows have a value that is not null, "" or an empty list, [rows]. It reads offsets, no text.
+
+    None if Arrow does not have the column.
+    """
+    column = _stored_column(rows, name)
+    if column is None:
+        return None
+    found = np.concatenate([np.empty(0, dtype=bool), *map(_filled, column.chunks)])
+    return found if rows._indices is None else found[rows._indices.column(0).to_numpy()]
 
 
-def problem_at(row: dict[str, Any]) -> Problem:
-    """The problem of a row of `SCHEMA`."""
-    prompt: Prompt = row["messages"] if row["prompt"] is None else row["prompt"]
-    return Problem(
-        id=row["id"],
-        prompt=prompt,
-        answer=row["answer"],
-        anchors=tuple(Anchor(text=text) for text in row["anchors"]),
-        source=row["source"],
-        choices=tuple(row["choices"]),
-    )
+def first_empty(rows: Dataset, name: str) -> int | None:
+    """The number of the first row without a value, if the column has nulls. Without them no cell is looked at."""
+    column = _stored_column(rows, name)
+    if column is None or not column.null_count:  # each cell would bring a page of every batch into memory
+        return None
+    found = filled(rows, name)
+    return None if found is None or found.all() else int(found.argmin())
 
 
-def prompt_bytes(prompts: pa.Array) -> np.ndarray:
-    """Bytes of each prompt: three times those that it has if NFC may write it anew, -1 for messages."""
-    sizes = pc.fill_null(pc.binary_length(prompts), -1).to_numpy().astype(np.int64)  # pyright: ignore
-    ascii = pc.fill_null(pc.string_is_ascii(prompts), True).to_numpy(zero_copy_only=False)  # pyright: ignore
-    return np.where(ascii, sizes, 3 * sizes)
+def column_of(rows: Dataset, name: str) -> pa.ChunkedArray | None:
+    """A column of plain values. None if Arrow does not have it."""
+    column = _stored_column(rows, name)
+    if column is None or pa.types.is_nested(column.type):
+        return None
+    return column if rows._indices is None else column.take(rows._indices.column(0))
 
 
-class Digest:
-    """A checksum of problems that does not depend on how they are cut into batches."""
+def may_repeat(values: pa.ChunkedArray) -> bool:
+    """Whether two values that are not null may be equal. Certain for False: hashes are compared, which are small."""
+    batches = pa.table([values.drop_null()], ["value"]).to_batches(max_chunksize=_BATCH)
+    return hashes_repeat(np.fromiter((hash(v) for b in batches for v in b.column(0).to_pylist()), dtype=np.int64))
 
-    def __init__(self) -> None:
-        self._parts: dict[str, Any] = {}
 
-    def add(self, batch: pa.RecordBatch) -> None:
-        """Add problems."""
-        for name in SCHEMA.names[1:]:
-            self._update(name, batch.column(name))
+def _stored_column(rows: Dataset, name: str) -> Any:
+    """A column as Arrow has it, before any selection (`Dataset._indices`). None if a transform may make it."""
+    if rows.format["type"] == "custom" or not name:
+        return None
+    table, (first, *rest) = rows.data, name.split(".")
+    if name in table.column_names:
+        first, rest = name, []
+    if first not in table.column_names:
+        return None
+    column = table.column(first)
+    try:
+        return pc.struct_field(column, rest) if rest else column  # pyright: ignore
+    except pa.ArrowInvalid:
+        return None
 
-    def _update(self, name: str, array: pa.Array) -> None:
-        """Add values to a column: their lengths to one checksum, and their bytes to another."""
-        if pa.types.is_struct(array.type):
-            for field in array.type:
-                self._update(f"{name}.{field.name}", array.field(field.name))
-            return
-        is_list = pa.types.is_list(array.type)
-        lengths = pc.list_value_length(array) if is_list else pc.binary_length(array)  # pyright: ignore
-        self._add(f"{name}#", pc.fill_null(lengths, -1).to_numpy().astype("<i4"))  # pyright: ignore
-        if is_list:
-            return self._update(f"{name}[]", array.flatten())
-        _, offsets, data = array.buffers()
-        ends = np.frombuffer(offsets or b"", dtype=np.int32)[array.offset : array.offset + len(array) + 1]
-        self._add(name, memoryview(data)[ends[0] : ends[-1]] if len(array) and data is not None else b"")
 
-    def _add(self, name: str, content: Any) -> None:
-        self._parts.setdefault(name, xxh3_128()).update(content)
-
-    def hex(self) -> str:
-        """The checksum of all columns."""
-        parts = [(name, part.hexdigest()) for name, part in sorted(self._parts.items())]
-        return xxh3_128(repr(parts).encode()).hexdigest()
+def _filled(values: pa.Array) -> np.ndarray:
+    kind = values.type
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        lengths = pc.binary_length(values)  # pyright: ignore
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        lengths = pc.list_value_length(values)  # pyright: ignore
+    else:
+        return np.asarray(values.is_valid())
+    return np.asarray(pc.fill_null(pc.greater(lengths, 0), False))  # pyright: ignore

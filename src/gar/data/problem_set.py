@@ -6,7 +6,7 @@ The file has no name, or loses it when all ranks have opened it. So nothing is l
 import hashlib
 import mmap
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
@@ -15,13 +15,13 @@ from typing import Any, overload
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from datasets import Dataset, Features, List, Value
 from pydantic_core import to_json
 
-from gar.data.columns import column_of, filled, first_empty, may_repeat
 from gar.data.problems import check_ids, problem_of, problems_of
 from gar.data.prompts import Renderer, as_messages
-from gar.data.reading import Reading
+from gar.data.reading import Reading, may_repeat
 from gar.data.rows import Row
 from gar.data.schemas import SCHEMAS, ColumnSchema, choose_schema, column_value
 from gar.errors import DataError
@@ -99,14 +99,22 @@ class ProblemSet(Sequence[Problem]):
 
     def _check_rows(self) -> None:
         """Check what can be seen of a user's rows without reading them all."""
-        ids = column_of(self.rows, self.schema.id)
-        if ids is not None and may_repeat(ids):
-            check_ids((f"row {n}", str(id)) for n, id in enumerate(ids.to_pylist(), 1) if id is not None)
+        if may_repeat(self._ids()):
+            check_ids((f"row {number}", id) for number, id in enumerate(self._ids(), start=1))
         for name, fault in ((self.schema.prompt, "the prompt is empty"), (self.schema.answer, self.schema.no_answer)):
-            number = None if self.is_own else first_empty(self.rows, name)
-            if number is not None:
-                raise DataError(f"row {number + 1}: {fault}. Leave out such rows.")
+            empty = None if self.is_own else _seen(self.rows, name, pa.ChunkedArray.is_null)
+            if empty is not None and empty.any():
+                raise DataError(f"row {int(empty.argmax()) + 1}: {fault}. Leave out such rows.")
         _ = self.sample
+
+    def _ids(self) -> Iterator[str]:
+        """The ids of a user's rows. A row without one has its place."""
+        name, rows = self.schema.id, self.rows
+        if rows.format["type"] == "custom" or not isinstance(rows.features.get(name), Value):
+            return
+        batches: Any = rows.select_columns([name]).with_format(None).iter(_BATCH)
+        for number, id in enumerate((id for batch in batches for id in batch[name]), start=1):
+            yield f"row {number}" if id is None else str(id)
 
     @property
     def is_own(self) -> bool:
@@ -153,7 +161,8 @@ class ProblemSet(Sequence[Problem]):
 
         If a transform of the user may make the column, all.
         """
-        known = [found for field in self.schema.anchors if (found := filled(self.rows, field)) is not None]
+        seen = [_seen(self.rows, field, _is_filled) for field in self.schema.anchors]
+        known = [each for each in seen if each is not None]
         if not known:
             there = any(field.partition(".")[0] in self.rows[0] for field in self.schema.anchors)
             return np.full(len(self), there)
@@ -162,8 +171,8 @@ class ProblemSet(Sequence[Problem]):
     @property
     def with_messages(self) -> str | None:
         """The id of the first problem in our own columns with chat messages as its prompt. None if all are text."""
-        number = first_empty(self.rows, "prompt")
-        return None if number is None else self.rows[number]["id"]
+        others = _seen(self.rows, "prompt", pa.ChunkedArray.is_null)
+        return self[int(others.argmax())].id if others is not None and others.any() else None
 
     def anchored_sample(self) -> tuple[list[Problem], bool]:
         """Up to `SAMPLE` problems with an expert solution, and whether there are no others.
@@ -175,6 +184,27 @@ class ProblemSet(Sequence[Problem]):
         owners = np.flatnonzero(self.anchored)
         step = max(1, -(-len(owners) // SAMPLE))
         return [self[int(i)] for i in owners[::step]], len(owners) <= SAMPLE
+
+
+def _seen(rows: Dataset, name: str, see: Callable[[Any], Any]) -> np.ndarray | None:
+    """What `see` makes of a column of Arrow, [rows]. None if a transform may make the column, or there is none."""
+    flat = rows.flatten()  # a field of objects is a column
+    if rows.format["type"] == "custom" or name not in flat.column_names:
+        return None
+    values = see(flat.data.column(name)).to_numpy()
+    return values if flat._indices is None else values[flat._indices.column(0).to_numpy()]
+
+
+def _is_filled(values: Any) -> Any:
+    """Which values are not null, "" or an empty list. It reads offsets, no text."""
+    kind = values.type
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        lengths = pc.binary_length(values)  # pyright: ignore
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        lengths = pc.list_value_length(values)  # pyright: ignore
+    else:
+        return values.is_valid()
+    return pc.fill_null(pc.greater(lengths, 0), False)  # pyright: ignore
 
 
 def has_own_columns(names: Mapping[str, Any]) -> bool:

@@ -2,7 +2,7 @@
 
 from array import array
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 
 import numpy as np
@@ -40,7 +40,7 @@ class Reading:
             yield problem
         if not self._ids:
             raise no_problems(self._source, self._options, self._dropped)
-        if hashes_repeat(np.array(self._ids)):  # rare: the places are found in a second pass
+        if _repeats(np.array(self._ids)):  # rare: the places are found in a second pass
             again = islice(iter_problems(self._source, self._options), self._most)
             check_ids((place, problem.id) for place, problem in again)
 
@@ -61,7 +61,11 @@ class Reading:
         return notes
 
 
-def hashes_repeat(hashes: np.ndarray) -> bool:
-    """Whether two of some numbers are equal. Sorts them."""
+def may_repeat(ids: Iterable[str]) -> bool:
+    """Whether two ids may be equal. Certain for False: hashes are compared, which are smaller than a set of ids."""
+    return _repeats(np.fromiter(map(hash, ids), dtype=np.int64))
+
+
+def _repeats(hashes: np.ndarray) -> bool:
     hashes.sort()
     return bool((hashes[1:] == hashes[:-1]).any())

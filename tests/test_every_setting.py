@@ -10,7 +10,7 @@ from torch import nn
 
 from gar.config import RunConfig, make_config, merge, with_template
 from gar.data.arithmetic import load_arithmetic
-from gar.data.load import load_problems
+from gar.data.problem_set import load_problems
 from gar.errors import CollapseError, DataError, PreflightError
 from gar.evaluation.engines import TransformersEngine, evaluation_sampling, sample
 from gar.evaluation.grade import grade
@@ -43,7 +43,7 @@ def problems(config: RunConfig) -> Any:
     """The problems as the policy sees them, for training and evaluation."""
     config = with_template(config)
     inputs = RunInputs(config, *grpo_arguments(config), print)
-    return inputs.problems.data_hash(), {name: list(each) for name, each in inputs.evaluation_sets.items()}
+    return list(inputs.problems), {name: list(each) for name, each in inputs.evaluation_sets.items()}
 
 
 def policy(config: RunConfig) -> Any:

@@ -3,7 +3,7 @@ import pytest
 
 from gar.cli.data import main
 from gar.data import iter_rows
-from gar.data.load import load_problems
+from gar.data.problem_set import load_problems
 from gar.errors import ConfigError, DataError, UsageError
 from tests.support.errors import raises
 

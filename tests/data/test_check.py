@@ -3,7 +3,7 @@ import re
 import pytest
 
 from gar.data.check import check_problems
-from gar.data.load import load_problems
+from gar.data.problem_set import load_problems
 from gar.errors import DataError
 from gar.settings import SourceSettings
 from gar.types import Status

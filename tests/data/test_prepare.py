@@ -5,8 +5,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from gar.data.load import load_problems
 from gar.data.prepare import draw_subset, write_problems
+from gar.data.problem_set import load_problems
 from gar.errors import DataError, RecordError
 from gar.types import Anchor, Problem
 from tests.support.errors import raises

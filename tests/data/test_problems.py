@@ -6,7 +6,7 @@ import pytest
 from datasets import Dataset
 
 from gar.data.arithmetic import load_arithmetic
-from gar.data.load import load_problems
+from gar.data.problem_set import load_problems
 from gar.data.problems import (
     evaluation_data,
     iter_problems,

@@ -92,7 +92,7 @@ def test_what_comes_before_damage_is_read(tmp_path: Path):
     (tmp_path / "a" / "train-0.jsonl").write_text("".join(lines))
     (tmp_path / "a" / "train-1.jsonl").write_text("".join(lines) + "{")
     seen = {name: seen_of(str(tmp_path / name)) for name in ("a.parquet", "a.csv", "a", "b")}
-    assert {name: len(each) for name, each in seen.items()} == {"a.parquet": 15, "a.csv": 41, "a": 41, "b": 55}
+    assert {name: len(each) for name, each in seen.items()} == {"a.parquet": 15, "a.csv": 41, "a": 81, "b": 55}
     assert all("cannot be read" in str(each[-1]) or "train-1.jsonl:41" in str(each[-1]) for each in seen.values())
 
 
@@ -166,7 +166,7 @@ def test_files_of_a_folder_of_parquet_may_be_listed_twice_or_differ(tmp_path: Pa
     texts = [str(i) for i in range(20)]
     table = pa.table({"prompt": texts, "answer": texts})
     assert answers(README, a=table, b=table) == 4 * texts
-    assert answers(DECLARED, a=table, b=table) == 2 * list(range(20))
+    assert answers(DECLARED, a=table, b=table) == 2 * texts  # as the files have them
     assert answers("", a=table, b=table.select(["prompt"])) == texts + 20 * [None]
     gc.collect()
 
@@ -184,6 +184,23 @@ def test_a_damaged_file_of_a_folder_of_parquet_is_named_though_an_earlier_one_ca
     seen = seen_of(str(tmp_path))
     assert len(seen) == 21
     assert "train-1.parquet row 1: cannot be read as Parquet" in str(seen[-1])
+
+
+OPTIONS = "---\nconfigs:\n- config_name: default\n  data_files: '*.csv'\n  sep: ';'\n---\n"
+
+
+@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # of `datasets`
+def test_values_of_a_folder_keep_their_types_and_options_of_its_readme_count(tmp_path: Path):
+    for name, sign in (("a", ","), ("b", ";")):
+        (tmp_path / f"{name}.csv").write_text(f"prompt{sign}answer\n1?{sign}007\n")
+    assert [row for _, row in rows.iter_rows(str(tmp_path))] == [
+        {"prompt": "1?", "answer": "007"},
+        {"prompt;answer": "1?;007"},
+    ]
+    (tmp_path / "a.csv").unlink()
+    (tmp_path / "README.md").write_text(OPTIONS)
+    assert [row for _, row in rows.iter_rows(str(tmp_path))] == [{"prompt": "1?", "answer": 7}]
+    gc.collect()
 
 
 def test_a_column_of_experts_that_no_row_has_is_an_error_after_those_of_the_rows(write_rows: Callable[..., str]):

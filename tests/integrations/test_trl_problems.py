@@ -9,11 +9,10 @@ import pytest
 from accelerate import Accelerator
 from datasets import Dataset, IterableDataset
 
-from gar.data import table
+from gar.data import problem_set
+from gar.data.problem_set import ProblemSet
 from gar.data.problems import problem_of, problems_of
-from gar.data.table import DatasetProblems
 from gar.errors import ConfigError, DataError
-from gar.integrations.trl import problems
 from gar.integrations.trl.problems import PROBLEM, ProblemRows
 from gar.integrations.trl.ranks import TrlRanks
 from gar.models.embedded import load_embedded
@@ -33,8 +32,7 @@ def row(number: int, **columns) -> dict:
 
 def test_a_large_data_set_is_read_row_by_row(policy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     read = []
-    for module in (table, problems):
-        monkeypatch.setattr(module, "problem_of", lambda *a, **k: (read.append(k["place"]), problem_of(*a, **k))[1])
+    monkeypatch.setattr(problem_set, "problem_of", lambda *a, **k: (read.append(k["place"]), problem_of(*a, **k))[1])
     rows = Dataset.from_list([row(i) for i in range(5000)]).shuffle(seed=3)
     held_out = {"test": Dataset.from_list([row(i) for i in range(5000)])}
     data = {"train_dataset": rows, "eval_dataset": held_out, "args": {"max_steps": 2}}
@@ -76,15 +74,15 @@ def test_problems_of_a_data_set_are_checked_in_arrow(monkeypatch: pytest.MonkeyP
         rows = many.copy()
         rows[301] = row(301, **{column: value})
         with pytest.raises(DataError, match=text):
-            DatasetProblems(Dataset.from_list(rows), SourceSettings())
+            ProblemSet.of(Dataset.from_list(rows))
         without = Dataset.from_list(rows).select([i for i in range(500) if i != 301])
-        assert len(DatasetProblems(without, SourceSettings())) == 499
+        assert len(ProblemSet.of(without)) == 499
     rows = Dataset.from_list([row(i, answer="" if i == 301 else "7") for i in range(500)])  # not in the sample
-    found = DatasetProblems(rows, SourceSettings())  # a text is read with its row
+    found = ProblemSet.of(rows)  # a text is read with its row
     with pytest.raises(DataError, match="row 302: the answer is empty"):
         found[301]
     with pytest.raises(DataError, match="row 3: the problem id 'p-1' was already used at row 2"):
-        DatasetProblems(Dataset.from_list(many).select([0, 1, 1]), SourceSettings())
+        ProblemSet.of(Dataset.from_list(many).select([0, 1, 1]))
 
 
 @pytest.mark.parametrize("nothing", [None, "", []])
@@ -93,16 +91,16 @@ def test_anchored_problems_are_found_in_arrow(nothing):
     rows = Dataset.from_list([row(i, expert_solution=full if i % 3 else nothing) for i in range(90)])
     chosen = rows.select([5, 3, 3, 7, 80])
     options = SourceSettings(answer_field="answer", expert_fields=("expert_solution",))
-    assert DatasetProblems(rows, options).anchored.tolist() == [i % 3 > 0 for i in range(90)]
+    assert ProblemSet.of(rows, options).anchored.tolist() == [i % 3 > 0 for i in range(90)]
     unnamed = chosen.remove_columns("id")
-    found = DatasetProblems(unnamed, options)
+    found = ProblemSet.of(unnamed, options)
     assert found.anchored.tolist() == [bool(problem.anchors) for problem in found] == [True, False, False, True, True]
     assert [problem.id for problem in found[1:3]] == ["row 2", "row 3"]
     nested = Dataset.from_list([{**row(0), "teacher": {"text": "7"}}, {**row(1), "teacher": {"text": nothing or None}}])
     options = SourceSettings(expert_fields=("teacher.text",))
-    assert DatasetProblems(nested, options).anchored.tolist() == [True, False]
+    assert ProblemSet.of(nested, options).anchored.tolist() == [True, False]
     made = rows.with_transform(lambda batch: {**batch, "expert_solution": ["9"] * len(batch["id"])})
-    assert DatasetProblems(made, SourceSettings()).anchored.tolist() == [True] * 90
+    assert ProblemSet.of(made).anchored.tolist() == [True] * 90
 
 
 def test_rows_without_an_expert_solution_are_counted_in_the_sample(policy: Path, tmp_path: Path):

@@ -2,8 +2,8 @@
 
 from gar.data import iter_rows
 from gar.data.arithmetic import load_arithmetic
-from gar.data.load import load_problems
 from gar.data.prepare import write_problems
+from gar.data.problem_set import load_problems
 from gar.types import Anchor, Problem, Tags
 from paper.tasks.guide import guide_problems, main, split_solution
 

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from gar.data.load import load_problems
+from gar.data.problem_set import load_problems
 from gar.settings import VerifySettings
 from gar.verify import Verifier
 from paper.tasks.__main__ import write_task

@@ -111,7 +111,8 @@ class _Prompts(_Files):
 
     def load(self) -> Sequence[Problem]:
         """All problems. Prints how many there are."""
-        from gar.data.load import load_problems  # with pyarrow.compute, which the other commands do without
+        _do_without_torch()
+        from gar.data.problem_set import load_problems  # with `datasets`, which other commands do without
 
         loaded = load_problems(self.source, options=self)
         for note in loaded.notes:

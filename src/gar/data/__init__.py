@@ -7,8 +7,8 @@ from gar.data.arithmetic import load_arithmetic
 from gar.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from gar.data.load import load_problems
     from gar.data.prepare import write_problems
+    from gar.data.problem_set import load_problems
     from gar.data.problems import prompt_text
     from gar.data.prompts import render_problems
     from gar.data.rows import iter_rows

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gar.data.problems import iter_problems, no_problems, prompt_hash, repeated_id
+from gar.data.problems import check_ids, iter_problems, no_problems, prompt_hash
 from gar.data.sources import check_suffix
 from gar.settings import DEFAULT_SOURCE, SourceSettings
 from gar.types import Problem
@@ -63,8 +63,7 @@ def draw_subset(
         raise no_problems(source, options, dropped)
     drawn.sort(reverse=True)
     problems = [problem for *_, problem in drawn]
-    if len({problem.id for problem in problems}) < len(problems):
-        raise repeated_id((place, problem.id) for _, place, problem in drawn)
+    check_ids((place, problem.id) for _, place, problem in drawn)
     return Subset(problems=problems, num_usable=len(ranks), dropped=dropped)
 
 

@@ -113,8 +113,8 @@ def problems_of(rows: Iterable[Problem | Mapping[str, Any]], options: SourceSett
         expect(item.answer, str, f"row {number}: answer", "a text", error=DataError)
         expect_members(item.anchors, Anchor, f"row {number}: anchors", "a gar.Anchor", error=DataError)
         found.append(item)
-    if schema and len({problem.id for problem in found}) < len(found):
-        raise repeated_id((f"row {number}", problem.id) for number, problem in enumerate(found, start=1))
+    if schema:
+        check_ids((f"row {number}", problem.id) for number, problem in enumerate(found, start=1))
     return found
 
 
@@ -126,17 +126,16 @@ def problem_of(row: Mapping[str, Any], schema: ColumnSchema, *, place: str, defa
     return item
 
 
-def repeated_id(found: Iterable[tuple[str, str]]) -> DataError:
-    """The error for the first id that is used twice among places and ids."""
+def check_ids(found: Iterable[tuple[str, str]]) -> None:
+    """Raise a `DataError` for the first id that is used twice among places and ids."""
     places: dict[str, str] = {}
     for place, id in found:
         if id in places:
-            return DataError(
+            raise DataError(
                 f"{place}: the problem id {id!r} was already used at {places[id]}. Ids name problems in the records, "
                 "so they must be unique. Were two files joined?"
             )
         places[id] = place
-    raise ValueError("no id is used twice")
 
 
 def no_problems(source: str, options: SourceSettings, reasons: Counter[str]) -> DataError:

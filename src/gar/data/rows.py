@@ -1,12 +1,13 @@
 """Rows of a data source: a file, a data set on the Hub or its folder on disk.
 
 Memory holds the current row, of Parquet up to 512 rows, of Parquet on the Hub a row group, of one JSON array all. Every
-row keeps its number in the source, so that an error can name `anchors.jsonl:412`.
+row keeps its number in the source, so that an error can name `anchors.jsonl:412`. Values keep the types of their file.
 """
 
 import csv
 import json
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,6 @@ from gar.data.sources import FILE_SUFFIXES, check_source, row_place
 from gar.errors import DataError
 
 if TYPE_CHECKING:
-    import datasets
     import pyarrow as pa
 
 Row = dict[str, Any]
@@ -57,14 +57,16 @@ def _numbered_rows(
     source: str, split: str, subset: str | None, revision: str | None, torn_ids: Collection[str]
 ) -> Iterator[Numbered]:
     check_source(source)
-    if source.endswith((".jsonl", ".json")):
-        yield from _json_rows(Path(source), source)
-    elif source.endswith(".parquet"):
-        yield from _parquet_rows(source, source, 0)
-    elif source.endswith(".csv"):
-        yield from _csv_rows(Path(source), source, torn_ids)
+    if source.endswith(FILE_SUFFIXES):
+        yield from _file_rows(source, torn_ids)
     else:
-        yield from _dataset_rows(source, split=split, subset=subset, revision=revision)
+        yield from _dataset_rows(source, split, subset, revision)
+
+
+def _file_rows(path: str, torn_ids: Collection[str] = ()) -> Iterator[Numbered]:
+    if path.endswith(".parquet"):
+        return _parquet_rows(path)
+    return _csv_rows(Path(path), path, torn_ids) if path.endswith(".csv") else _json_rows(Path(path), path)
 
 
 def _json_rows(path: Path, source: str) -> Iterator[Numbered]:
@@ -131,12 +133,11 @@ def _csv_rows(path: Path, source: str, torn_ids: Collection[str]) -> Iterator[Nu
         ) from error
 
 
-def _parquet_rows(path: str, source: str, before: int) -> Iterator[Numbered]:
-    """The rows of a Parquet file, which follow so many rows of the source."""
+def _parquet_rows(path: str) -> Iterator[Numbered]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    number = before
+    number = 0
     try:
         # By default the whole file would be kept in memory.
         with pq.ParquetFile(path, pre_buffer=False, buffer_size=2**16) as file:
@@ -145,36 +146,32 @@ def _parquet_rows(path: str, source: str, before: int) -> Iterator[Numbered]:
             longest = max((group.total_byte_size // group.num_rows for group in groups), default=0)
             size = max(1, min(_ROWS, _BYTES // max(longest, 1)))
             for batch in file.iter_batches(size, use_threads=False):
-                yield from _rows_of(batch, number + 1, source)
+                yield from _rows_of(batch, number + 1, path)
                 number += len(batch)
     except (pa.ArrowException, OSError) as error:
-        raise _not_parquet(path, number - before, error) from error
+        raise _not_parquet(path, number, error) from error
     # If a damaged file has two numbers of rows, the larger one is expected.
-    if number - before < max(about.num_rows, sum(group.num_rows for group in groups)):
-        raise _not_parquet(path, number - before, "the file ends before this row")
+    if number < max(about.num_rows, sum(group.num_rows for group in groups)):
+        raise _not_parquet(path, number, "the file ends before this row")
 
 
 def _not_parquet(path: str, index: int, reason: object) -> DataError:
     return DataError(f"{row_place(path, index + 1)}: cannot be read as Parquet: {reason}")
 
 
-def _rows_of(found: "pa.RecordBatch | pa.Table", number: int, source: str) -> Iterator[Numbered]:
+def _rows_of(found: "pa.RecordBatch", number: int, source: str) -> Iterator[Numbered]:
     json_types = {field.name: field.type for field in found.schema if "arrow.json" in str(field.type)}
-    size = max(1, min(_ROWS, len(found) * _BYTES // max(found.nbytes, 1)))
-    for start in range(0, len(found), size):
-        some = found.slice(start, size)
+    try:
+        rows: list[Row] | None = found.to_pylist()
+    except Exception:
+        rows = None  # one by one, to find it
+    for i in range(len(found)):
         try:
-            rows: list[Row] | None = some.to_pylist()
-        except Exception:
-            rows = None  # one by one, to find it
-        for i in range(len(some)):
-            place = number + start + i
-            try:
-                row = rows[i] if rows else some.slice(i, 1).to_pylist()[0]
-                row |= {name: _without_json(row[name], kind) for name, kind in json_types.items()}
-            except Exception as error:  # such as text that is not UTF-8
-                row = DataError(f"{row_place(source, place)}: a value cannot be read: {error}")
-            yield place, row
+            row = rows[i] if rows else found.slice(i, 1).to_pylist()[0]
+            row |= {name: _without_json(row[name], kind) for name, kind in json_types.items()}
+        except Exception as error:  # such as text that is not UTF-8
+            row = DataError(f"{row_place(source, number + i)}: a value cannot be read: {error}")
+        yield number + i, row
 
 
 def _without_json(value: Any, kind: "pa.DataType") -> Any:
@@ -190,52 +187,17 @@ def _without_json(value: Any, kind: "pa.DataType") -> Any:
     return json.loads(value) if isinstance(kind, pa.JsonType) else value
 
 
-def _tables(rows: "datasets.IterableDataset") -> "Iterator[pa.Table]":
-    rows, number = rows.with_format("arrow"), 0
-    try:
-        for table in rows.iter(_ROWS):
-            yield table
-            number += len(table)
-    except Exception:  # also for tables whose columns differ, which it joins before it casts them
-        yield from _like_tables(rows.skip(number).iter(1))
-
-
-def _like_tables(tables: "Iterator[pa.Table]") -> "Iterator[pa.Table]":
-    """Joins tables of one row whose columns are alike."""
-    import pyarrow as pa
-
-    found: list[pa.Table] = []
-    try:
-        for table in tables:
-            if len(found) == _ROWS or (found and found[0].schema != table.schema):
-                yield pa.concat_tables(found)
-                found = []
-            found.append(table)
-    except Exception:
-        if found:
-            yield pa.concat_tables(found)
-        raise
-    if found:
-        yield pa.concat_tables(found)
-
-
-def _dataset_rows(source: str, *, split: str, subset: str | None, revision: str | None) -> Iterator[Numbered]:
+def _dataset_rows(source: str, split: str, subset: str | None, revision: str | None) -> Iterator[Numbered]:
+    """The rows of a data set on the Hub, or of a folder: of its files, or as `datasets` reads them."""
     import datasets
 
-    number = 0
     try:
-        if files := _parquet_files(source, split, subset):
-            for path in files:
-                before = number
-                for number, row in _parquet_rows(path, source, before):
-                    yield number, row
-            return
+        if files := _plain_files(source, split, subset):
+            return (yield from _one_after_another(files))
         rows = datasets.load_dataset(source, name=subset, split=split, revision=revision, streaming=True)
         if rows.features:
             rows = rows.decode(False)  # images and sound stay bytes: nothing reads them
-        for table in _tables(rows):
-            yield from _rows_of(table, number + 1, source)
-            number += len(table)
+        yield from enumerate(map(dict, rows), start=1)
     except DataError:
         raise
     except ConnectionError as error:
@@ -244,40 +206,37 @@ def _dataset_rows(source: str, *, split: str, subset: str | None, revision: str 
             "is set, or there is no network), give a local .jsonl or .parquet file or a downloaded folder."
         ) from error
     except (OSError, ValueError, TypeError, RuntimeError) as error:  # the last one: all files are empty
-        _read_each_file(Path(source))
         raise DataError(
             f"{source}: cannot be loaded with split={split!r}, subset={subset!r}, revision={revision!r}: {error}"
         ) from error
 
 
-def _parquet_files(source: str, split: str, subset: str | None) -> list[str]:
-    """The files of a folder's split, if it is Parquet that `datasets` would only read, with whole row groups in memory.
+def _one_after_another(files: Iterable[str]) -> Iterator[Numbered]:
+    """The rows of files, numbered through all of them."""
+    before = 0
+    for path in files:
+        number = 0
+        for number, row in _file_rows(path):
+            yield before + number, row
+        before += number
 
-    It would change more where its README chooses columns or types, or the types of files differ.
+
+def _plain_files(source: str, split: str, subset: str | None) -> list[str]:
+    """The files of a folder's split, if each is of a kind that we read, and its README has no options for them.
+
+    `datasets` would guess the types of their values, and keep whole row groups in memory.
     """
     import datasets
-    import pyarrow as pa
-    import pyarrow.parquet as pq
 
-    if not any(Path(source).rglob("*.parquet")):
+    if not Path(source).is_dir():
         return []
-    builder = datasets.load_dataset_builder(source, name=subset)
-    files = list(map(str, (builder.config.data_files or {}).get(split, ())))
-    chosen = [getattr(builder.config, name, None) for name in ("columns", "filters", "on_bad_files")]
-    if builder.name != "parquet" or any(each not in (None, "error") for each in chosen):
+    config = datasets.load_dataset_builder(source, name=subset).config
+    plain = {field.name: field.default for field in fields(config) if field.name not in _WHICH}
+    files = list(map(str, (config.data_files or {}).get(split, ())))
+    if any(getattr(config, name) != default for name, default in plain.items()):
         return []
-    try:
-        schemas = [pq.read_schema(path) for path in files]
-    except (pa.ArrowException, OSError):
-        return []
-    if builder.info.features:
-        schemas.append(builder.info.features.arrow_schema)
-    return files if all(schema == schemas[0] for schema in schemas) else []
+    return files if all(path.endswith(FILE_SUFFIXES) for path in files) else []
 
 
-def _read_each_file(folder: Path) -> None:
-    """Raise a `DataError` with the file and the line for which `datasets` rejected the folder."""
-    for path in sorted(folder.rglob("*")):
-        if path.suffix in FILE_SUFFIXES and path.is_file():
-            for _ in iter_rows(str(path)):
-                pass
+_WHICH = ("name", "version", "data_dir", "data_files", "description")
+"""What a configuration of `datasets` has to say which files are read, not how."""

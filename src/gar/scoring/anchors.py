@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from gar.data.table import anchored_sample
+from gar.data.problem_set import ProblemSet
 from gar.errors import DataError
 from gar.reader import Reader
 from gar.response import SignalStatus
@@ -16,7 +16,7 @@ _FAULTS = {
 
 
 def check_anchors(problems: Sequence[Problem], reader: Reader, *, whole: bool = True) -> str:
-    """Read the anchors of a sample of problems (`anchored_sample`).
+    """Read the anchors of a sample of problems (`ProblemSet.anchored_sample`).
 
     Args:
         problems: The problems.
@@ -29,7 +29,7 @@ def check_anchors(problems: Sequence[Problem], reader: Reader, *, whole: bool = 
     Raises:
         DataError: The sample has all problems with anchors, and none of these can be scored.
     """
-    sample, complete = anchored_sample(problems)
+    sample, complete = ProblemSet.of(problems).anchored_sample()
     read = [reader.anchors(reader.encode(each.prompt), [anchor.text for anchor in each.anchors]) for each in sample]
     faults = Counter(fault.status for anchors in read for fault in anchors.faults)
     if not faults:

@@ -5,9 +5,9 @@ import tempfile
 from pathlib import Path
 
 from gar.config import RunConfig, with_template
-from gar.data.load import load_problems
 from gar.data.problems import evaluation_data
 from gar.data.prompts import edited, format_instruction
+from gar.data.reading import Reading
 from gar.data.sources import check_source
 from gar.errors import ConfigError, DataError, GarError, ModelError, RecordError
 from gar.integrations.trl.fields import (
@@ -77,7 +77,7 @@ def _loses_updates(config: RunConfig) -> bool:
 
 
 def _check_sources(config: RunConfig) -> None:
-    """Whether the problems are there, and the first of each file can be used. `RunInputs` reads all."""
+    """Whether the problems are there, and the first of each file can be used. `RunInputs` reads all, once."""
     evaluated = [evaluation_data(config.data, source) for source in config.evaluate.sources]
     for settings in (config.data, *evaluated):
         source = settings.source
@@ -87,11 +87,9 @@ def _check_sources(config: RunConfig) -> None:
         except DataError as error:
             raise DataError(_with_hint(error, source)) from None
         if Path(source).is_file():
-            limit = min(settings.max_problems or _FIRST_PROBLEMS, _FIRST_PROBLEMS)
-            problems = load_problems(source, options=settings, max_problems=limit)
+            first = next(iter(Reading(source, settings)))
             if settings is config.data and with_template(config).data.template != "plain":
-                for problem in problems:
-                    edited(problem.prompt, str)  # raises if no message is the user's
+                edited(first.prompt, str)  # raises if no message is the user's
 
 
 def _check_verifier(config: RunConfig) -> None:
@@ -145,9 +143,6 @@ def _check_instruction(config: RunConfig) -> None:
             code="data.max_prompt_tokens",
         )
 
-
-_FIRST_PROBLEMS = 2000
-"""Problems of a file that are read before anything is loaded."""
 
 _MADE_WITH = {
     "numina-10k.jsonl": "gar data prepare AI-MO/NuminaMath-CoT {} --num-problems 10000 --seed 0",

@@ -3,8 +3,10 @@
 The preflight and the evaluations need only these inputs and are here too. `gar.train.run` has the steps of a run.
 """
 
+import contextlib
 import json
 import os
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
@@ -19,18 +21,18 @@ from rich.markup import escape
 from trl import GRPOConfig
 
 from gar.config import RunConfig, foreign_problems
-from gar.data.load import ProblemTable, fitting, prompt_lengths, store_problems
+from gar.data.lengths import fitting, prompt_lengths
+from gar.data.problem_set import ProblemSet, StoredProblems, problem_file, read_problems
 from gar.data.problems import evaluation_data
 from gar.data.prompts import Renderer
 from gar.data.sources import source_name
-from gar.data.table import sample as sampled_rows
 from gar.data.traps import trap_note
 from gar.errors import ConfigError, printable
 from gar.evaluation.engines import TransformersEngine, evaluation_sampling, sample
 from gar.evaluation.grade import grade, judged_groups, pass_rates
 from gar.evaluation.preflight import preflight, render
 from gar.integrations.trl.arguments import check_problems, sampling_of
-from gar.integrations.trl.ranks import is_main, on_main
+from gar.integrations.trl.ranks import on_main
 from gar.integrations.trl.sampling import VllmSample, mean_ratio
 from gar.integrations.watchdog import ratio_fault
 from gar.methods import METHODS
@@ -85,10 +87,10 @@ class RunInputs:
             source_name(source): evaluation_data(config.data, source).model_copy(update={"max_problems": limit})
             for source in config.evaluate.sources
         }
-        problems, *others = self._stored([config.data, *evaluated.values()])  # first: a bad row is found sooner
+        problems, *others = self._read([config.data, *evaluated.values()])  # first: a bad row is found sooner
         if method.trainer is None:
             check_problems(arguments, method, problems)
-        if note := on_main(lambda: trap_note(sampled_rows(problems))):
+        if note := on_main(lambda: trap_note(problems.sample)):
             say(f"[yellow]{escape(note)}[/]")
         say(f"Problems: {len(problems):,} from {config.data.source}. Loading {config.model.path} ...")
         if note := foreign_problems(config):
@@ -166,7 +168,7 @@ class RunInputs:
         """Evaluate the policy, and write numbers and samples to `evaluation/`, unless the same evaluation is there."""
         if not self.evaluation_sets:
             return
-        hashes = [problems.data_hash() for problems in self.evaluation_sets.values()]
+        hashes = [problems.data_hash for problems in self.evaluation_sets.values()]
         identity = canonical_hash([step, self.config.model_dump(mode="json"), *hashes])
         if self._is_evaluated(folder, moment, identity):
             return
@@ -219,37 +221,33 @@ class RunInputs:
                 return False
         return json.loads(manifest.read(numbers)).get("identity") == identity
 
-    def _stored(self, wanted: list[DataSettings]) -> list[ProblemTable]:
-        """The problems of the sources, read by the main process for all."""
+    def _read(self, wanted: list[DataSettings]) -> list[ProblemSet]:
+        """The problems of the sources. The main process reads them, and the others open its files."""
+        with contextlib.ExitStack() as files:  # at its end they are gone
+            stored = on_main(lambda: [self._stored(data, files) for data in wanted])
+            found = [each.open() for each in stored]
+            PartialState().wait_for_everyone()
+        return found
 
-        def read() -> list[ProblemTable]:
-            found = []
-            for data in wanted:
-                table = store_problems(
-                    data.source, options=data, max_problems=data.max_problems, folder=self._shared_folder()
-                )
-                found.append(table)
-                for note in table.notes:
-                    self.say(f"[yellow]{escape(note)}[/]")
-            return found
-
-        tables = on_main(read)
-        PartialState().wait_for_everyone()
-        if is_main():
-            for table in tables:
-                table.path.unlink()
-        return tables
+    def _stored(self, data: DataSettings, files: contextlib.ExitStack) -> StoredProblems:
+        file = files.enter_context(problem_file(self._shared_folder()))
+        stored = read_problems(data.source, file, options=data, max_problems=data.max_problems)
+        for note in stored.notes:
+            self.say(f"[yellow]{escape(note)}[/]")
+        return stored
 
     def _shared_folder(self) -> Path | None:
-        """Where all ranks see a file. None for the folder of temporary files."""
+        """Where all ranks see a file. None for one process."""
         ranks = os.environ.get("WORLD_SIZE", "1")
-        if os.environ.get("LOCAL_WORLD_SIZE", ranks) == ranks:
+        if ranks == "1":
             return None
+        if os.environ.get("LOCAL_WORLD_SIZE", ranks) == ranks:
+            return Path(tempfile.gettempdir())
         folder = Path(self.config.records.output_dir)
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 
-    def _rendered(self, problems: ProblemTable, settings: DataSettings) -> ProblemTable:
+    def _rendered(self, problems: ProblemSet, settings: DataSettings) -> ProblemSet:
         """The problems as the policy sees them, without prompts that are too long."""
         assert settings.template != "auto"  # `with_template` has decided
         render = Renderer.of(settings.template, self.tokenizer, self._tags, with_messages=problems.with_messages)
@@ -258,7 +256,7 @@ class RunInputs:
             problems = problems.chosen(kept)
         return problems.rendered(render)
 
-    def _fitting(self, problems: ProblemTable, render: Renderer, most: int | None) -> np.ndarray | None:
+    def _fitting(self, problems: ProblemSet, render: Renderer, most: int | None) -> np.ndarray | None:
         """The positions of the prompts of at most `most` tokens, None for all. They must fit into the context."""
         context = context_of(self.model.config)
         fits = float("inf") if context is None else context - self._max_new_tokens

@@ -171,7 +171,7 @@ class _Run:
 
     def resume(self, folder: RunFolder, *, allow_config_change: bool) -> RunFolder:
         """Run from the last whole checkpoint of an interrupted run."""
-        config, data_hash = self.config.model_dump(mode="json"), self.inputs.problems.data_hash()
+        config, data_hash = self.config.model_dump(mode="json"), self.inputs.problems.data_hash
         num_ranks = PartialState().num_processes
         find = partial(resume_point, data_hash=data_hash, num_ranks=num_ranks, allow_config_change=allow_config_change)
         with _writer_lock(folder):
@@ -207,7 +207,7 @@ class _Run:
 
     def _record_start(self, folder: RunFolder, command: Sequence[str]) -> None:
         check_free(folder.path)  # another process may have been faster
-        config, data_hash = self.config.model_dump(mode="json"), self.inputs.problems.data_hash()
+        config, data_hash = self.config.model_dump(mode="json"), self.inputs.problems.data_hash
         folder.write_run(seed=self.config.seed, command=command, config=config, data_hash=data_hash)
 
     def _run(self, folder: RunFolder, found: FoundCheckpoint | None) -> RunFolder:

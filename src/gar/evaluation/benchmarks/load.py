@@ -10,8 +10,8 @@ from typing import Any, NamedTuple, cast
 
 from gar import __version__
 from gar.data.arithmetic import Split, load_arithmetic
-from gar.data.load import load_problems
 from gar.data.prompts import render_prompt
+from gar.data.reading import Reading
 from gar.data.rows import iter_rows
 from gar.data.schemas import SCHEMAS, read_problem
 from gar.data.sources import FILE_SUFFIXES, row_place, source_name
@@ -125,8 +125,9 @@ def load_benchmark(spec: str, *, limit: int | None = None, fields: SourceSetting
     benchmark, notes = BENCHMARKS.get(name), list[str]()
     own = file if equals and benchmark is None else named if not equals else ""
     if own.endswith(FILE_SUFFIXES):
-        benchmark, read = Benchmark(name=source_name(named), num_problems=0), load_problems(own, options=fields)
-        source, problems, notes = own, list(read), [note for note in read.notes if "no expert solution" not in note]
+        benchmark, reading = Benchmark(name=source_name(named), num_problems=0), Reading(own, fields)
+        source, problems = own, list(reading)
+        notes = [note for note in reading.notes() if "no expert solution" not in note]
         if near := did_you_mean(name, BENCHMARKS, cutoff=_CLOSE) if equals else "":
             notes.insert(0, f"{name} is no published benchmark, so {own} is read as your own file.{near}")
     elif benchmark is None:

@@ -6,7 +6,7 @@ A field of the method that the user sets to a different value is an error.
 import copy
 import dataclasses
 import tempfile
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast, get_args, get_type_hints
@@ -18,7 +18,7 @@ from trl import GRPOConfig
 
 from gar import rules
 from gar.config import RunConfig
-from gar.data.table import anchored_sample
+from gar.data.problem_set import ProblemSet
 from gar.errors import ConfigError, DataError
 from gar.methods import METHODS, Engine, Method
 from gar.methods.base import Estimator, Need
@@ -26,7 +26,7 @@ from gar.reader import Reader
 from gar.records import RolloutRecord
 from gar.settings import section_name
 from gar.step import Shaping, plan_shaping
-from gar.types import Problem, ResponseVerifier
+from gar.types import ResponseVerifier
 
 DEFAULTS: dict[str, Any] = {
     # slime's defaults, the paper's stack: per-sequence mean, no KL, group-normalized (docs/how-it-works.md).
@@ -71,7 +71,7 @@ class RunParts:
 
     model: Any
     tokenizer: Any
-    problems: Sequence[Problem]
+    problems: ProblemSet
     reader: Reader
     verifier: ResponseVerifier
     settings: RunConfig
@@ -216,10 +216,10 @@ def check_batch(args: Any, num_problems: int) -> None:
         )
 
 
-def check_problems(args: Any, method: Method, problems: Sequence[Problem]) -> None:
+def check_problems(args: Any, method: Method, problems: ProblemSet) -> None:
     """Raise a `DataError` if there are too few problems for a batch, or no expert solutions for the method."""
     check_batch(args, len(problems))
-    if method.alignment is not None and not anchored_sample(problems)[0]:
+    if method.alignment is not None and not problems.anchored_sample()[0]:
         raise DataError(
             f"{method.name} needs expert solutions, and none of the {len(problems):,} problems has one. Name their "
             "column with expert_fields (--data.expert_fields), or train with grpo.",

@@ -1,22 +1,19 @@
 """Convert TRL's rows to GAR's problems. A row is read when its group is sampled."""
 
 import copy
-import dataclasses
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
-from itertools import chain
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import numpy as np
 from accelerate import PartialState
 from datasets import Dataset, IterableDataset
 from xxhash import xxh3_64_hexdigest
 
+from gar.data.problem_set import SAMPLE, ProblemSet, has_own_columns, own_problem
 from gar.data.problems import problem_of, problems_of
-from gar.data.prompts import as_messages
 from gar.data.schemas import ColumnSchema, choose_schema, column_value
-from gar.data.table import SAMPLE, DatasetProblems, LazyProblems, anchored, anchored_sample, sample
 from gar.data.traps import trap_note
 from gar.errors import ConfigError, DataError
 from gar.integrations.trl.arguments import check_problems
@@ -36,8 +33,6 @@ _GRADED = 8
 """How many expert solutions are graded when the trainer is made."""
 PROBLEM = "gar_problem"
 """The column that holds a row's number (None in a stream) and its problem."""
-NUMBER = "gar_number"
-"""The only stored column, if the data set was made from a list of problems."""
 
 Row = dict[str, Any]
 
@@ -78,11 +73,11 @@ class ReadRows(Dataset):
 class ProblemRows:
     """The problems of a data set, and the data set that TRL reads, with the columns `prompt` and `PROBLEM`.
 
-    `rows` are a `datasets.Dataset` or `IterableDataset`, or a list of rows or problems. `columns` are fields of
-    `SourceSettings`.
+    `rows` are a `datasets.Dataset` or `IterableDataset`, a `ProblemSet`, or a list of rows or problems. `columns` are
+    fields of `SourceSettings`.
 
     Raises:
-        DataError: There are no rows, `rows` has a different type, or `DatasetProblems` raises it.
+        DataError: As `ProblemSet.of`, or `rows` are something else.
     """
 
     def __init__(self, rows: Any, columns: Mapping[str, Any]):
@@ -93,16 +88,16 @@ class ProblemRows:
                 "columns prompt, answer and expert_solution, or a list of rows.",
                 code="dataset-type",
             )
-        self._streams = isinstance(rows, IterableDataset)  # then `all` has only the first rows
-        self._partners: np.ndarray | None = None  # the problem that lends its anchors, by problem
+        self._streams = isinstance(rows, IterableDataset)  # `all` are only the first rows
+        self._was_read = isinstance(rows, ProblemSet) or _are_problems(rows)  # what they lack was seen then
+        self._partners: np.ndarray | None = None  # of each problem, its own number if it has no anchors
         self._read_anchors = lru_cache(_KEPT)(_read_anchors)
         self.all, self.training = self._readable(rows)
         """The problems, and TRL's training data."""
-        self._read_before = _holds_problems(rows)  # missing solutions were reported when they were read
 
     def check(self, args: Any, method: Method) -> None:
-        """Check what the method needs of the data set, or of the first rows of a stream. Warn of traps in a sample."""
-        if note := trap_note(sample(self.all)):
+        """Check what a method needs of the data set, as far as a stream shows it, and warn of traps in a sample."""
+        if note := trap_note(self.all.sample):
             warnings.warn(note, stacklevel=4)
         if not self._streams:
             return check_problems(args, method, self.all)
@@ -120,7 +115,7 @@ class ProblemRows:
 
     def check_prompts(self, model: Any, reader: Reader, max_new_tokens: int) -> None:
         """Raise a `DataError` for prompts in a sample that do not fit into the context with their response."""
-        prompts = [reader.encode(each.prompt) for each in sample(self.all)]
+        prompts = [reader.encode(each.prompt) for each in self.all.sample]
         lengths = np.array([len(ids) for ids in prompts])
         check_prompt_lengths(model, lengths, max_new_tokens, lambda i: reader.prompt_text(prompts[i][:24]))
 
@@ -134,7 +129,7 @@ class ProblemRows:
         """
         if method.alignment is None:
             return
-        read = [] if self._read_before else sample(self.all)
+        read = [] if self._was_read else self.all.sample
         if lacking := sum(not problem.anchors for problem in read):
             warnings.warn(
                 f"{lacking} of {len(read)} rows read have no expert solution: their responses earn no bonus.",
@@ -146,7 +141,7 @@ class ProblemRows:
             self._check_answers(verifier)
 
     def _check_answers(self, verifier: ResponseVerifier) -> None:
-        some = anchored_sample(self.all)[0][:_GRADED]
+        some = self.all.anchored_sample()[0][:_GRADED]
         judged = judge(verifier, [Response(text=problem.anchors[0].text) for problem in some], some)
         failed = [
             (problem, response.verdict)
@@ -164,7 +159,7 @@ class ProblemRows:
 
     def shuffle_anchors(self, seed: int) -> None:
         """Swap anchors between the problems that have some. The same seed gives the same order on all ranks."""
-        self._partners = shuffled_partners(anchored(self.all), seed=seed)
+        self._partners = shuffled_partners(self.all.anchored, seed=seed)
 
     def anchors(
         self, reader: Reader, numbers: Sequence[int], problems: Sequence[Problem], prompt_ids: Sequence[Sequence[int]]
@@ -200,12 +195,8 @@ class ProblemRows:
             ConfigError: Rows without a number, under a method that shuffles the data set's expert solutions.
             DataError: A row gives no problem, a group has several, or texts and chat messages are mixed.
         """
-        rows = list(inputs)
-        numbers, problems = [], []
-        for row in rows:
-            number, problem = row.get(PROBLEM) or self._read(row)
-            numbers.append(number)
-            problems.append(problem)
+        rows = [row if PROBLEM in row else self._completed(row) for row in inputs]
+        numbers, problems = map(list, zip(*(row[PROBLEM] for row in rows), strict=True))
         if None in numbers:
             if self._partners is not None:
                 raise ConfigError(
@@ -215,53 +206,27 @@ class ProblemRows:
                 )
             numbers = _repeated(problems, ranks, group_size)
         _check_forms(problems)
-        return [_given(row, problem) for row, problem in zip(rows, problems, strict=True)], numbers, problems
+        given = [{name: value for name, value in row.items() if name != PROBLEM} for row in rows]
+        return given, numbers, problems
 
-    def _read(self, row: Row) -> tuple[int | None, Problem]:
-        """Number and problem of a row that was not completed, because `trainer.train_dataset` was replaced."""
-        if NUMBER in row:
-            return row[NUMBER], self.all[row[NUMBER]]
-        schema = choose_schema(row, self._columns, source="the rows of train_dataset")
-        return _completed(schema, row)[PROBLEM]
+    def _completed(self, row: Row) -> Row:
+        """A row of a data set that has taken the place of ours: `trainer.train_dataset` was replaced."""
+        if not has_own_columns(row):
+            return _stream_row(choose_schema(row, self._columns, source="the rows of train_dataset"), row)
+        problem, render = own_problem(row), self.all.render
+        return _row_of(problem if render is None else render(problem), None)
 
-    def _readable(self, rows: Any) -> tuple[Sequence[Problem], Any]:
+    def _readable(self, rows: Any) -> tuple[ProblemSet, Any]:
         """The problems of a data set, and the data set as TRL reads it."""
         if isinstance(rows, IterableDataset):
             rows = rows.with_format(None)  # another one would turn the numbers of a row into tensors
             first = list(rows.take(SAMPLE))
-            problems = problems_of(_some(first), self._columns)
-            complete = partial(_completed, choose_schema(first[0], self._columns, source="the rows"))
-            return problems, rows.map(complete)
-        if isinstance(rows, LazyProblems):
-            problems = _some(rows)
-        elif isinstance(rows, Dataset):
-            problems = DatasetProblems(_some(rows), self._columns)
-        else:
-            rows = _some(list(rows))
-            problems = _of_one_form(problems_of(rows, self._columns))
-        if _holds_problems(rows):
-            numbers = Dataset.from_dict({NUMBER: np.arange(len(problems))})
-            return problems, ReadRows.of(numbers, lambda _, i: _row_of(problems[i], i))
-        rows = cast(Any, rows)
-        schema = choose_schema(rows[0], self._columns, source="the rows")
-        if not isinstance(rows, Dataset):
-            forms = {type(column_value(row, schema.prompt)) for row in rows}
-            if len(forms) > 1:  # which Arrow does not store
-                rows = [{**row, schema.prompt: each.prompt} for row, each in zip(rows, problems, strict=True)]
-            rows = _all_columns(rows)
-        return problems, ReadRows.of(rows, partial(_completed, schema))
-
-
-def _all_columns(rows: Sequence[Mapping[str, Any]]) -> Dataset:
-    """As `Dataset.from_list`, which drops what the first row lacks."""
-    return Dataset.from_dict({name: [row.get(name) for row in rows] for name in dict.fromkeys(chain(*rows))})
-
-
-def _of_one_form(problems: list[Problem]) -> list[Problem]:
-    """Turn all prompts into chat messages if some are: TRL looks only at the first of a batch."""
-    if all(isinstance(each.prompt, str) for each in problems):
-        return problems
-    return [dataclasses.replace(each, prompt=as_messages(each.prompt)) for each in problems]
+            problems = ProblemSet.of(problems_of(first, self._columns))
+            _check_name(first[0])
+            return problems, rows.map(partial(_stream_row, choose_schema(first[0], self._columns, source="the rows")))
+        problems = ProblemSet.of(rows, self._columns)
+        _check_name(problems.rows.features)
+        return problems, ReadRows.of(problems.rows, partial(_table_row, problems))
 
 
 def _check_forms(problems: Sequence[Problem]) -> None:
@@ -287,40 +252,36 @@ def _repeated(problems: Sequence[Problem], ranks: StepRanks, group_size: int) ->
     return [(first + i) // group_size for i in range(len(problems))]
 
 
-def _given(row: Row, problem: Problem) -> Row:
-    """The row that TRL and reward functions receive."""
-    added: Row = {"answer": problem.answer} if NUMBER in row else {}
-    added["prompt"] = row["prompt"] if "prompt" in row else copy.deepcopy(problem.prompt)
-    return {name: value for name, value in row.items() if name not in (PROBLEM, NUMBER)} | added
-
-
-def _some(rows: Any) -> Any:
-    """Check that there are rows, and that no column has our name."""
-    if not len(rows):
-        raise DataError("the data set is empty: it has no rows.", code="no-rows")
-    if isinstance(rows[0], Mapping) and PROBLEM in rows[0]:
+def _check_name(columns: Mapping[str, Any]) -> None:
+    """Raise a `DataError` for a column of our name."""
+    if PROBLEM in columns:
         raise DataError(f"the data set has a column '{PROBLEM}', which GARTrainer adds.", code="reserved-column")
-    return rows
 
 
 def _read_anchors(reader: Reader, prompt_ids: tuple[int, ...], texts: tuple[str, ...]) -> Anchors:
     return reader.anchors(prompt_ids, texts)
 
 
-def _holds_problems(rows: Any) -> bool:
-    return isinstance(rows, LazyProblems) or (isinstance(rows, list) and isinstance(rows[0], Problem))
+def _are_problems(rows: Any) -> bool:
+    return isinstance(rows, list) and bool(rows) and isinstance(rows[0], Problem)
 
 
-def _completed(schema: ColumnSchema, row: Row, number: int | None = None) -> Row:
-    """Add prompt and problem to a row. A row of a stream has no number, because shards and processes repeat them."""
+def _table_row(problems: ProblemSet, row: Row, number: int) -> Row:
+    """A row of a data set with its prompt and problem."""
+    problem = problems.problem(row, number)
+    if problems.is_own:
+        return _row_of(problem, number)
+    return {**row, "prompt": column_value(row, problems.schema.prompt), PROBLEM: (number, problem)}
+
+
+def _stream_row(schema: ColumnSchema, row: Row) -> Row:
+    """A row with its prompt and problem. It has no number: those of shards and processes repeat."""
     prompt = column_value(row, schema.prompt)
-    if number is None:
-        id = f"prompt-{xxh3_64_hexdigest(str(prompt).encode())}"
-        problem = problem_of(row, schema, place="a row of the stream", default_id=id)
-    else:
-        problem = problem_of(row, schema, place=f"row {number + 1}")
-    return {**row, "prompt": prompt, PROBLEM: (number, problem)}
+    id = f"prompt-{xxh3_64_hexdigest(str(prompt).encode())}"
+    problem = problem_of(row, schema, place="a row of the stream", default_id=id)
+    return {**row, "prompt": prompt, PROBLEM: (None, problem)}
 
 
-def _row_of(problem: Problem, number: int) -> Row:
+def _row_of(problem: Problem, number: int | None) -> Row:
+    """A problem as TRL and reward functions get it."""
     return {"answer": problem.answer, "prompt": copy.deepcopy(problem.prompt), PROBLEM: (number, problem)}

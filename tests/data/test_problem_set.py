@@ -1,26 +1,29 @@
-"""Problems in an Arrow file, and the lengths of their prompts."""
+"""Problems as a data set, and the lengths of their prompts."""
 
-import os
+import hashlib
+import json
 import pickle
-import sys
-import time
+import tempfile
 
 import numpy as np
-import pyarrow as pa
 import pytest
+from datasets import Dataset
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
-from gar.data import load, table
-from gar.data.load import ProblemTable, fitting, load_problems, prompt_lengths, store_problems
+from gar.data import problem_set
+from gar.data.lengths import fitting, prompt_lengths
+from gar.data.problem_set import FEATURES, ProblemSet, load_problems, problem_file, read_problems
 from gar.data.problems import iter_problems
 from gar.data.prompts import Renderer
+from gar.data.reading import may_repeat
 from gar.errors import DataError, RecordError
 from gar.models import load_embedded
 from gar.reader import Reader, SpanRule
 from gar.settings import SignalSettings
+from gar.types import Anchor, Problem
 from tests.support.errors import raises
-from tests.support.processes import running
+from tests.support.files import full_disk
 
 PLAIN = Renderer(template="plain", chat=False)
 TALK = [{"role": "user", "content": "3+4="}, {"role": "assistant", "content": ""}]
@@ -28,12 +31,6 @@ TALK = [{"role": "user", "content": "3+4="}, {"role": "assistant", "content": ""
 
 def row(number: int, **changes: object) -> dict[str, object]:
     return {"id": f"p-{number}", "prompt": f"{number}+1=", "answer": "7", "expert_solution": "so é"} | changes
-
-
-def stored(source: str) -> ProblemTable:
-    table = store_problems(source)
-    table.path.unlink()
-    return table
 
 
 def byte_tokenizer(*, nfc: bool = True, template: str | None = None) -> PreTrainedTokenizerFast:
@@ -53,49 +50,86 @@ def reader_of(tokenizer) -> Reader:
     return Reader(tokenizer, rule)
 
 
-def test_a_table_gives_the_problems_that_its_source_has(write_rows, monkeypatch: pytest.MonkeyPatch):
+def test_a_set_gives_the_problems_that_its_source_has(write_rows, monkeypatch: pytest.MonkeyPatch):
     rows = [
         row(0), row(1, expert_solution=None), row(2, prompt=TALK), row(3, expert_solution=["a", "b"]),
         row(4, answer=1.5, source="x"),
     ]  # fmt: skip
     source = write_rows(*rows)
     expected = [problem for _, problem in iter_problems(source)]
-    monkeypatch.setattr(load, "_BATCH", 2)
-    table = stored(source)
-    assert list(table) == expected == list(load_problems(source))
-    assert [table[i] for i in range(-5, 5)] == 2 * expected
-    assert table[1:3] == expected[1:3]
-    assert table.anchored.tolist() == [True, False, True, True, True]
-    assert table.with_messages == "p-2"
-    some = table.chosen(np.array([1, 2, 4]))
+    monkeypatch.setattr(problem_set, "_BATCH", 2)
+    found = load_problems(source)
+    assert list(found) == expected
+    assert [found[i] for i in range(-5, 5)] == 2 * expected
+    assert found[1:3] == expected[1:3]
+    assert found.anchored.tolist() == [True, False, True, True, True]
+    assert found.with_messages == "p-2"
+    some = found.chosen(np.array([1, 2, 4]))
     assert list(some) == [expected[i] for i in (1, 2, 4)]
     assert some[-1] == expected[4]
     assert some.anchored.tolist() == [False, True, True]
+    assert some.with_messages == "p-2"
     assert list(some.chosen(np.array([0, 2]))) == [expected[1], expected[4]]
     shown = some.rendered(Renderer(template="boxed", chat=True, all_messages=True))
     assert shown[0].prompt[0]["content"].endswith("boxed{}.")
     assert shown[0].question == "1+1="
     with pytest.raises(IndexError):
-        table[5]
+        found[5]
 
 
-def test_another_process_opens_the_file_which_is_gone_for_later_ones(write_rows):
-    table = store_problems(write_rows(row(0), row(1)))
-    held = pickle.dumps(table)
-    other = pickle.loads(held)
-    table.path.unlink()
-    assert list(other) == list(table)
-    assert other.data_hash() == table.data_hash()
+def test_its_rows_are_a_data_set_in_our_columns(write_rows):
+    found = load_problems(write_rows(row(0), row(1, prompt=TALK, expert_solution=None)))
+    assert isinstance(found.rows, Dataset)
+    assert found.rows.features == FEATURES
+    assert list(ProblemSet.of(found.rows)) == list(found)
+    assert list(ProblemSet.of(list(found)).rendered(None)) == list(found)
+
+
+def test_problems_of_python_users_stay_as_they_are():
+    given = [
+        Problem(id="a", prompt=" 3+4=\n", answer=" 7 ", anchors=(Anchor(text=" so\n"), Anchor(text=""))),
+        Problem(id="b", prompt="?", answer="", source="s", choices=("1", "2"), question="Which?"),
+    ]
+    assert list(ProblemSet.of(given)) == given
+    assert list(ProblemSet.of(given).chosen(np.array([1]))) == given[1:]
+
+
+def test_another_process_opens_the_file_which_is_gone_for_later_ones(write_rows, tmp_path):
+    with problem_file(tmp_path) as file:
+        held = pickle.dumps(read_problems(write_rows(row(0), row(1), name="a.jsonl"), file))
+        found, other = pickle.loads(held).open(), pickle.loads(held).open()
+        assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".gar-problems-")]
+    assert list(other) == list(found)
+    assert other.data_hash == found.data_hash
     with pytest.raises(RecordError, match="No such file"):
-        pickle.loads(held)
+        pickle.loads(held).open()
+
+
+def test_a_file_for_one_process_has_no_name(write_rows, tmp_path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "files"))
+    (tmp_path / "files").mkdir()
+    with problem_file() as file:
+        stored = read_problems(write_rows(row(0)), file)
+        assert list((tmp_path / "files").iterdir()) == []
+    assert stored.data_hash == load_problems(write_rows(row(0))).data_hash
+
+
+def test_a_changed_file_is_read_anew(write_rows):
+    hashes, read = [], []
+    for answer in ("7", "8", "7"):
+        found = load_problems(write_rows(row(0, answer=answer)))
+        hashes.append(found.data_hash)
+        read.append(found[0].answer)
+    assert read == ["7", "8", "7"]
+    assert hashes[0] == hashes[2] != hashes[1]
 
 
 def test_the_hash_does_not_depend_on_batches_and_changes_with_any_text(write_rows, monkeypatch: pytest.MonkeyPatch):
     rows = [row(0), row(1, prompt=TALK), row(2, expert_solution=["", "b"]), row(3, expert_solution=None)]
-    whole = stored(write_rows(*rows)).data_hash()
+    whole = load_problems(write_rows(*rows)).data_hash
     for size in (1, 2, 3):
-        monkeypatch.setattr(load, "_BATCH", size)
-        assert stored(write_rows(*rows)).data_hash() == whole
+        monkeypatch.setattr(problem_set, "_BATCH", size)
+        assert load_problems(write_rows(*rows)).data_hash == whole
     changed = [
         [row(0, prompt="0+1=0"), *rows[1:]],
         [row(0), row(1, prompt=TALK[:1]), *rows[2:]],
@@ -103,40 +137,34 @@ def test_the_hash_does_not_depend_on_batches_and_changes_with_any_text(write_row
         [*rows[:3], row(3, expert_solution="")],
         rows[:3],
     ]
-    hashes = [stored(write_rows(*each)).data_hash() for each in changed]
+    hashes = [load_problems(write_rows(*each)).data_hash for each in changed]
     assert hashes[3] == whole  # no anchor either way
     assert len({whole, *hashes}) == 5
-    table = stored(write_rows(*rows))
-    assert len({table.data_hash(), table.rendered(PLAIN).data_hash(), table.chosen(np.arange(3)).data_hash()}) == 3
 
 
-def test_a_failure_leaves_no_file(write_rows, tmp_path, monkeypatch: pytest.MonkeyPatch):
+def test_the_hash_is_that_of_the_rows_as_json_lines(write_rows):
+    found = load_problems(write_rows(row(0), row(1, prompt=TALK)))
+    lines = [json.dumps(each, ensure_ascii=False, separators=(",", ":")) + "\n" for each in found.rows]
+    assert found.data_hash == hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def test_a_failure_leaves_no_file(write_rows, tmp_path):
     folder = tmp_path / "files"
     folder.mkdir()
     source = write_rows(row(0), row(1), row(2, id="p-0"))
-    with pytest.raises(DataError, match=r":3: the problem id 'p-0' was already used at .*:1"):
-        store_problems(source, folder=folder)
-    with raises(DataError):
-        store_problems(write_rows(row(0, answer="")), folder=folder)
-    monkeypatch.setattr(load.pa, "OSFile", lambda *_: os.open(tmp_path / "no" / "such", os.O_RDONLY))
-    with raises(RecordError):
-        store_problems(write_rows(row(0)), folder=folder)
+    with (
+        pytest.raises(DataError, match=r":3: the problem id 'p-0' was already used at .*:1"),
+        problem_file(folder) as file,
+    ):
+        read_problems(source, file)
+    with raises(DataError), problem_file(folder) as file:
+        read_problems(write_rows(row(0, answer="")), file)
+    large = write_rows(*(row(i, prompt="x" * 500) for i in range(1000)))
+    with raises(RecordError), problem_file(folder) as file, full_disk():
+        read_problems(large, file)
     assert list(folder.iterdir()) == []
-
-
-def test_the_next_run_removes_the_file_of_a_killed_one_and_no_other(write_rows, tmp_path):
-    source, folder = write_rows(row(0)), tmp_path / "files"
-    folder.mkdir()
-    code = "import sys, time; from gar.data import load; load.batch_of = lambda *_: time.sleep(600)"
-    reading = f"{code}; load.store_problems(sys.argv[1], folder=load.Path(sys.argv[2]))"
-    with running([sys.executable, "-c", reading, source, str(folder)]) as process:
-        while not (left := list(folder.iterdir())) and process.poll() is None:
-            time.sleep(0.05)
-        process.kill()
-    assert len(left) == 1
-    first = store_problems(source, folder=folder)
-    second = store_problems(source, folder=folder)
-    assert set(folder.iterdir()) == {first.path, second.path}
+    with raises(RecordError), problem_file(tmp_path / "nowhere"):
+        pass
 
 
 TEMPLATES = {
@@ -152,7 +180,9 @@ def test_prompts_are_encoded_only_if_they_may_be_too_long(write_rows, monkeypatc
     tokenizer = byte_tokenizer(nfc=nfc, template=TEMPLATES[kind])
     reader = reader_of(tokenizer)
     # U+0958 becomes two characters and six bytes under NFC
-    table = stored(write_rows(*(row(i, prompt=text) for i, text in enumerate(("a" * 9, "b" * 40, "\u0958" * 4, "é")))))
+    table = load_problems(
+        write_rows(*(row(i, prompt=text) for i, text in enumerate(("a" * 9, "b" * 40, "\u0958" * 4, "é"))))
+    )
     render = PLAIN if kind == "plain" else Renderer(template="boxed", chat=True)
     exact = [len(reader.encode(problem.prompt)) for problem in table.rendered(render)]
     encoded: list[object] = []
@@ -178,7 +208,7 @@ def test_what_is_known_of_lengths_depends_on_what_a_tokenizer_adds_to_a_text():
 
 def test_prompts_over_the_limit_are_left_out(write_rows):
     reader = reader_of(byte_tokenizer())
-    table = stored(write_rows(*(row(i, prompt="w" * length) for i, length in enumerate((3, 5, 4, 9)))))
+    table = load_problems(write_rows(*(row(i, prompt="w" * length) for i, length in enumerate((3, 5, 4, 9)))))
     lengths = prompt_lengths(table, PLAIN, reader, enough=0)
     assert lengths.tolist() == [5, 7, 6, 11]  # a space and a special token before the text
     assert fitting(lengths, 6).tolist() == [0, 2]
@@ -201,6 +231,5 @@ def test_faults_are_named_in_the_order_of_their_rows(write_rows):
 
 def test_ids_that_repeat_are_never_missed_and_others_rarely_suspected():
     names = [f"p-{i}" for i in range(3000)] + ["", "é", "p", "0" * 300, "1" * 300]
-    for ids in (pa.chunked_array([names[:7], [], names[7:]]), pa.chunked_array([pa.array(["x", *names])[1:]])):
-        assert not table._may_repeat(ids)
-        assert all(table._may_repeat(pa.chunked_array([*ids.chunks, [name]])) for name in names[::500] + names[-5:])
+    assert not may_repeat(names)
+    assert all(may_repeat([*names, name]) for name in names[::500] + names[-5:])

@@ -9,7 +9,6 @@ checkpoint and with its evaluations. A difference is an error: no number takes i
 """
 
 import math
-from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -144,13 +143,11 @@ class Run:
 
     def _tables(self, names: Sequence[str], steps: Collection[int] | None = None) -> Iterator[pa.Table]:
         """These columns, a table for each file with one of these steps. None for all steps."""
-        asked = sorted(steps or ())
         for file, (first, last) in self._rollout_files.items():
-            wanted = None if steps is None else asked[bisect_left(asked, first) : bisect_right(asked, last)]
-            if wanted != []:
+            if steps is None or any(first <= step <= last for step in steps):
                 table = self._read_rollouts(file, {*names, "step"})
-                if wanted is not None:
-                    table = table.filter(_compute.is_in(table["step"], pa.array(wanted, pa.int64())))
+                if steps is not None:
+                    table = table.filter(_compute.is_in(table["step"], pa.array([*steps], pa.int64())))
                 yield table.select(names)
 
     def _read_rollouts(self, file: str, names: Collection[str]) -> pa.Table:

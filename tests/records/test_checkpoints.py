@@ -1,6 +1,7 @@
 """Which checkpoints count, the faults of others, and the order of removal."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -112,6 +113,10 @@ def test_checksums_that_end_at_any_byte_are_found(run: RunFolder):
     for size in range(len(whole)):
         (path / SUMS).write_bytes(whole[:size])
         assert checkpoint_fault(run, path, num_ranks=1) is not None, size
+    for records, fault in ((0, None), (1, "is not listed"), (2, None)):  # none, metrics, and rollouts as well
+        (path / SUMS).write_bytes(b"".join(whole.splitlines(keepends=True)[:records]))
+        with raises(RecordError, "damage", fault) if fault else nullcontext():
+            open_run(run.path)
     (path / SUMS).write_bytes(whole)
     assert checkpoint_fault(run, path, num_ranks=1) is None
 

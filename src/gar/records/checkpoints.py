@@ -13,9 +13,9 @@ from pathlib import Path
 from gar.errors import RecordError
 from gar.records.files import remove_file, sync_tree
 from gar.records.metrics import METRICS, beginning
-from gar.records.rollout_files import rollout_files
+from gar.records.rollout_files import file_steps, rollout_files
 from gar.records.run_folder import RUN, RunFolder, checkpoint_name, finished_sums, sealed_sums
-from gar.records.sums import SUMS, check_sum, file_sum, files_below, write_sums
+from gar.records.sums import SUMS, check_listed, check_sum, file_sum, files_below, write_sums
 
 _INTERRUPT = "interrupt"
 """An empty file in the checkpoint of an interrupted step. It stays only as long as it is the newest checkpoint."""
@@ -93,13 +93,10 @@ def find_checkpoint(run: RunFolder, *, num_ranks: int | None) -> FoundCheckpoint
 
 def checkpoint_fault(run: RunFolder, path: Path, *, num_ranks: int | None) -> str | None:
     """The fault of a marked checkpoint, or of the records up to its step, as a sentence. None if there is none."""
-    step = _step(path)
     try:
-        sums = sealed_sums(run.path, step)
-        check_metrics(run.path, step, sums)
-        rollouts = (name for name, (first, _) in rollout_files(run.path).items() if first <= step)
-        own = (f"{checkpoint_name(step)}/{name}" for name in files_below(path))
-        for name in dict.fromkeys([*rollouts, *own, *sums]):
+        sums = sealed_sums(run.path, _step(path))
+        own = (f"{checkpoint_name(_step(path))}/{name}" for name in files_below(path))
+        for name in dict.fromkeys([*check_records(run.path, _step(path), sums), *own, *sums]):
             if name != METRICS:
                 check_sum(run.path, name, sums)
     except RecordError as error:
@@ -107,11 +104,20 @@ def checkpoint_fault(run: RunFolder, path: Path, *, num_ranks: int | None) -> st
     return _other_ranks(path, num_ranks)
 
 
-def check_metrics(run: Path, step: int, sums: dict[str, str]) -> None:
-    """Raise a `RecordError` unless the lines of `metrics.jsonl` up to a step are those that a checkpoint lists."""
+def check_records(run: Path, step: int, sums: dict[str, str]) -> list[str]:
+    """The files of rollouts up to the step of a checkpoint, which are not read yet.
+
+    Raises:
+        RecordError: One is missing or not listed, or the lines of metrics up to that step are not what was written.
+    """
     if beginning(run / METRICS, step)[1] != sums.get(METRICS):
         text = f"the lines up to step {step} are not what was written: their checksum in {SUMS} differs."
         raise RecordError(f"{run / METRICS}: {text}", code="damage")
+    there = [name for name, (first, _) in rollout_files(run).items() if first <= step]
+    names = list(dict.fromkeys([*there, *filter(file_steps, sums)]))
+    for name in names:
+        check_listed(run, name, sums)
+    return names
 
 
 def check_saved_model(path: str | Path) -> None:

@@ -21,7 +21,7 @@ import pyarrow.compute
 
 from gar.config import RunConfig, make_config
 from gar.errors import ConfigError, RecordError, printable
-from gar.records.checkpoints import check_metrics
+from gar.records.checkpoints import check_records
 from gar.records.evaluations import NUMBERS, SAMPLES, SET, EvaluatedSet, check_evaluation, read_set
 from gar.records.files import checked, json_object, read_bytes, read_parquet
 from gar.records.metrics import METRICS, read_metrics
@@ -37,7 +37,7 @@ from gar.records.run_folder import (
     read_record,
     sealed_sums,
 )
-from gar.records.sums import check_sum, files_below, read_sums
+from gar.records.sums import check_listed, check_sum, files_below, read_sums
 
 MOMENTS = ("before", "after")
 _RECORDS = (RUN, CONFIG, METRICS, "rollouts", f"{EVALUATION}/")
@@ -228,10 +228,10 @@ def _check_finished(path: Path, sums: Mapping[str, str], *, is_recorded: bool) -
 
     Without `is_recorded` the run was killed before `run.json` recorded its end, and all else is as it is listed.
     """
-    names = (name for name in (*sums, *files_below(path)) if name.startswith(_RECORDS))
-    for name in dict.fromkeys(names):
-        is_there = file_steps(name) and name in sums and (path / name).is_file()
-        if not is_there and (is_recorded or name != RUN):
+    for name in dict.fromkeys((*sums, *files_below(path))):
+        if file_steps(name):
+            check_listed(path, name, sums)
+        elif name.startswith(_RECORDS) and (is_recorded or name != RUN):
             check_sum(path, name, sums)
 
 
@@ -240,19 +240,13 @@ def _unfinished_sums(path: Path) -> dict[str, str]:
 
     Raises a `RecordError` if one of these files is missing or changed. Rollouts are compared when they are read.
     """
-    evaluations = {f"{EVALUATION}/{name}": digest for name, digest in read_sums(path / EVALUATION).items()}
-    for name in evaluations:
-        check_sum(path, name, evaluations)
-    marked = [step for step in RunFolder(path).checkpoint_steps() if sealed_sums(path, step)]
-    if not marked:
-        return evaluations
-    sealed = sealed_sums(path, marked[-1])
-    check_metrics(path, marked[-1], sealed)
-    rollouts = {name: digest for name, digest in sealed.items() if file_steps(name)}
-    for name in rollouts:
-        if not (path / name).is_file():
-            check_sum(path, name, rollouts)
-    return evaluations | rollouts
+    sums = {f"{EVALUATION}/{name}": digest for name, digest in read_sums(path / EVALUATION).items()}
+    for name in sums:
+        check_sum(path, name, sums)
+    marked = [(step, sealed) for step in RunFolder(path).checkpoint_steps() if (sealed := sealed_sums(path, step))]
+    for step, sealed in marked[-1:]:
+        sums |= {name: sealed[name] for name in check_records(path, step, sealed)}
+    return sums
 
 
 def _evaluated_sets(path: Path, moment: str, sums: Mapping[str, str]) -> Mapping[str, EvaluatedSet]:

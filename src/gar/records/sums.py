@@ -53,14 +53,19 @@ def read_sums(folder: Path) -> dict[str, str]:
 
 def check_sum(folder: Path, name: str, sums: Mapping[str, str]) -> None:
     """Raise a `RecordError` with code "damage" if a file is missing, not listed, or not what was written."""
-    path = folder / name
-    if not path.is_file():
-        fault = "is missing"
-    elif name not in sums:
-        fault = f"is not listed in {SUMS}"
-    elif file_sum(path) != sums[name]:
-        fault = f"is not what was written: its checksum in {SUMS} differs"
-    else:
-        return
+    check_listed(folder, name, sums)
+    if file_sum(folder / name) != sums[name]:
+        raise _damage(folder / name, f"is not what was written: its checksum in {SUMS} differs")
+
+
+def check_listed(folder: Path, name: str, sums: Mapping[str, str]) -> None:
+    """As `check_sum`, without reading the file."""
+    if not (folder / name).is_file():
+        raise _damage(folder / name, "is missing")
+    if name not in sums:
+        raise _damage(folder / name, f"is not listed in {SUMS}")
+
+
+def _damage(path: Path, fault: str) -> RecordError:
     ways = "Was it edited, cut off or copied here? Put it back, or make it again."
-    raise RecordError(f"{path}: {fault}. {ways}", code="damage")
+    return RecordError(f"{path}: {fault}. {ways}", code="damage")

@@ -5,7 +5,7 @@
 Writes rollouts, metrics and small checkpoints as `gar train` does, two of which stay. The run ends half of
 `--save-steps` after its last checkpoint, as if it was killed. Prints for each number of steps:
 
-    files       number of files, megabytes of all, megabytes of manifest.jsonl
+    files       number of files, megabytes of all, megabytes of the newest checkpoint's SHA256SUMS
     written in  CPU seconds for rollouts and metrics, for `seal_checkpoint` and `rotate_checkpoints`, and for these two
                 in the last tenth of the run
     open_run    CPU seconds and peak memory
@@ -129,13 +129,13 @@ def main() -> None:
             sizes = {
                 "number": len(files),
                 "bytes": sum(path.stat().st_size for path in files),
-                "manifest_bytes": (folder / "run/manifest.jsonl").stat().st_size,
+                "checksum_bytes": max(path.stat().st_size for path in files if path.name == "SHA256SUMS"),
             }
             readings = {name: in_a_process(measured, name, folder / "run") for name in READINGS}
         results[str(steps)] = {"files": sizes, "seconds": seconds, "readings": readings}
         print(f"{steps:,} steps of {arguments.responses} responses, a checkpoint every {arguments.save_steps}")
         print(f"  files       {sizes['number']:,}, {sizes['bytes'] / 1e6:,.0f} MB", end=", ")
-        print(f"manifest {sizes['manifest_bytes'] / 1e6:,.1f} MB")
+        print(f"checksums {sizes['checksum_bytes'] / 1e6:,.1f} MB")
         print("  written in  " + ", ".join(f"{name} {spent:.2f} s" for name, spent in seconds.items()))
         for name, used in readings.items():
             print(f"  {name:11} {used['cpu_seconds']:.2f} s, {used['peak_bytes'] / 1e6:,.0f} MB", flush=True)

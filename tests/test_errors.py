@@ -15,7 +15,6 @@ import gar
 from gar import errors
 from gar.errors import DataError, GarError, RecordError
 from gar.records.files import system_errors
-from gar.records.manifest import DamageError, Fault
 from gar.verify.workers import WorkerError
 from tests.support.errors import raises
 
@@ -23,7 +22,7 @@ CLASSES = [value for value in vars(errors).values() if isinstance(value, type) a
 
 
 def test_each_class_has_a_code_of_its_own():
-    codes = [kind.code for kind in (*CLASSES, DamageError, WorkerError)]
+    codes = [kind.code for kind in (*CLASSES, WorkerError)]
     assert len(set(codes)) == len(codes)
 
 
@@ -41,8 +40,6 @@ def _all_classes() -> list[type[Exception]]:
 
 
 def _made(kind: type[Exception], text: str) -> Exception:
-    if kind is DamageError:
-        return DamageError(Path("runs/a"), Fault(kind="changed", file="a.json", text=text))
     return kind(text)
 
 
@@ -72,7 +69,7 @@ def test_every_error_can_be_pickled_and_copied(kind: type[Exception], way: str):
 
 
 def test_all_classes_of_errors_are_found():
-    assert {*CLASSES, DamageError, WorkerError} - {GarError} <= {*_all_classes()} - {GarError}
+    assert {*CLASSES, WorkerError} - {GarError} <= {*_all_classes()} - {GarError}
 
 
 def test_an_error_of_records_keeps_the_errno_of_the_system():

@@ -112,7 +112,7 @@ def load_policy_of(
     Raises:
         GarError: The folder, the model or the problems cannot be read.
     """
-    run = open_run(subject, strict=False) if is_run_folder(subject) else None
+    run = open_run(subject) if is_run_folder(subject) else None
     notes: list[str] = []
     config = run.config if run and run.config else RunConfig(data=DataSettings(template="plain"))
     if settings:

@@ -15,7 +15,7 @@ def test_summary_shows_what_was_recorded_and_charges_a_share_where_there_is_a_si
     run = begun_run(tmp_path)
     run.append_metrics({"step": 1, "time/step_seconds": 0.5, "time/gar_seconds": 0.1, "gar/scored_fraction": scored})
     part = {"num_samples": 8, "problems": [], "pass_at": {"1": 0.625}}
-    run.write_json("evaluation/after.json", {"step": 1, "sets": {"test": part}})
+    run.write_numbers("after", {"step": 1, "sets": {"test": part}})
     summary = summarize(open_run(run.path))
     texts = summary_texts(summary)
     assert (texts["test pass@1"], texts["seconds per step"]) == ("– → 0.625", "0.50")

@@ -56,7 +56,7 @@ def test_the_page_about_an_evaluation_shows_what_the_terminal_shows(finished, tm
 
 def test_eval_run_writes_every_sample_and_its_verdict(finished):
     assert sorted(path.name for path in finished.iterdir()) == [
-        "manifest.jsonl", "metrics.json", "problems.jsonl", "responses.jsonl", "samples.parquet", "set.json",
+        "SHA256SUMS", "metrics.json", "problems.jsonl", "responses.jsonl", "samples.parquet", "set.json",
     ]  # fmt: skip
     run = open_run(finished)
     assert run.settings["sampling"] == {

@@ -13,10 +13,10 @@ import gar.train.run
 from gar import __version__
 from gar.cli.main import COMMANDS, main
 from gar.errors import RecordError
-from gar.records import RunFolder
 from tests.evaluation.test_benchmark_table import write_evaluation
 from tests.report.runs import make_run
 from tests.support.processes import completed
+from tests.support.runs import begun_run
 
 HELPS = (
     "", *(name for name in COMMANDS if name != "data"), "train --preset demo", "train --help-all",
@@ -122,7 +122,7 @@ def test_main_sends_no_telemetry_unless_asked(monkeypatch, capsys):
 
 def test_names_from_a_foreign_run_reach_the_terminal_as_text(tmp_path, capsys):
     name = "run \x1b]0;title\x07\x1b[2J\udcff"
-    folder = RunFolder.create(tmp_path, name)
+    folder = begun_run(tmp_path, name)
     folder.append_metrics({"step": 1})
     for command, status in (
         (["report", str(folder.path), "--out", str(tmp_path / "page.html")], 0),

@@ -49,7 +49,7 @@ def write_run(
         }
         for name, counts in (num_correct or {"test": [1, 2]}).items()
     }
-    folder.write_json("evaluation/after.json", {"step": 4, "sets": sets})
+    folder.write_numbers("after", {"step": 4, "sets": sets})
     folder.update_run(status="finished", summary={"steps": 4})
     return folder
 

@@ -26,11 +26,11 @@ def test_a_run_of_two_ranks_is_killed_with_its_comparison_and_goes_on_though_it_
     values["base"]["trl"] |= {"max_steps": 6, "per_device_train_batch_size": 8, "use_cpu": True}
     (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(values))
     command = [sys.executable, "-m", "gar", "compare", "tiny.yaml", "--launch", ACCELERATE]
-    manifests = "runs/compare/gar-grpo-seed-0-*/manifest.jsonl"
+    sealed = "runs/compare/gar-grpo-seed-0-*/checkpoints/checkpoint-1/SHA256SUMS"
 
     def is_saved() -> bool:
         assert process.poll() is None, "".join(path.read_text() for path in tmp_path.glob("runs/compare/*.log"))
-        return any("checkpoints/checkpoint-1/" in path.read_text() for path in tmp_path.glob(manifests))
+        return any(tmp_path.glob(sealed))
 
     with running(command, cwd=tmp_path, stdout=subprocess.DEVNULL) as process:
         assert wait_until(is_saved)

@@ -6,10 +6,11 @@ import pytest
 
 from gar.comparison.result import _prompts_hash, collected_result, finished_result, step_times, thinned, write_result
 from gar.errors import RecordError
-from gar.records import RunFolder, open_run
+from gar.records import open_run
 from tests.comparison.finished import result, rollouts, write_run
 from tests.support.damage import damages
 from tests.support.errors import raises
+from tests.support.runs import begun_run, relist
 
 
 def step(seconds: float, generation: float | None = None, gar: float = 0.0) -> dict:
@@ -38,11 +39,11 @@ def test_thinned_keeps_what_is_short_and_averages_what_is_long():
 
 def test_prompts_hash_tells_other_problems_order_and_steps_apart(tmp_path):
     def hashed(name: str, *steps: tuple[int, list[str]]) -> str:
-        folder = RunFolder.create(tmp_path, name)
+        folder = begun_run(tmp_path, name)
         folder.append_metrics({"step": 1})
         for number, ids in steps:
             folder.write_rollouts(rollouts(number, ids))
-        return _prompts_hash(open_run(folder.path, strict=False))
+        return _prompts_hash(open_run(folder.path))
 
     usual = (1, ["p", "q"]), (3, ["r", "r"])
     others = [
@@ -108,8 +109,10 @@ def test_a_run_that_was_changed_on_the_way_has_no_result(plan):
     settings = planned.config.model_dump(mode="json")
     changed = settings | {"reward": settings["reward"] | {"correct_reward": 3.0}}
     folder.record_override({"reward.correct_reward": [1.0, 3.0]}, step=2, config=changed, data_hash="d")
+    relist(folder.path)
     with raises(RecordError, "other-settings", f"{planned.folder}: ", "reward.correct_reward was 3.0, is 1.0"):
         collected_result(planned)
     folder.record_override({"reward.correct_reward": [3.0, 1.0]}, step=3, config=settings, data_hash="d")
+    relist(folder.path)
     with raises(RecordError, "other-settings", "they were changed while it ran"):
         collected_result(planned)

@@ -147,8 +147,8 @@ def test_a_finished_run_gets_its_result_without_its_cost_and_is_not_trained_agai
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    """Less locks and the manifest, which grows."""
-    return contents(folder, ".lock", "manifest.jsonl")
+    """Less locks and the checksums, which a result is added to."""
+    return contents(folder, ".lock", "SHA256SUMS")
 
 
 @pytest.mark.parametrize(

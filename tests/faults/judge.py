@@ -10,13 +10,12 @@ from gar.errors import GarError
 from gar.records import open_run
 
 VOLATILE = {
-    "manifest",
     "start_time", "end_time", "resume_times", "resumed", "seconds", "step_seconds", "step_time", "tokens_per_second",
     "gar_time_fraction", "wall_seconds", "cpu_seconds", "peak_memory_bytes", "seconds_per_step", "shares_of_step",
 }  # fmt: skip
 """Fields of JSON files that are times, like all metrics under `time/`."""
 
-_NOT_COMPARED = {"manifest.jsonl", "scores.manifest.jsonl", "table.md", "README.md"}
+_NOT_COMPARED = {"SHA256SUMS", "table.md", "README.md"}
 """Hashes of files with times in them, tables of times, and the model cards that TRL writes."""
 
 
@@ -50,17 +49,17 @@ def differences(expected: Mapping[str, str], there: Mapping[str, str]) -> list[s
 
 
 def acknowledged(root: Path) -> dict[str, str]:
-    """Hashes of the files that a command must leave alone if it rejects its work: all but `run.json`, and its line."""
+    """Hashes of the files that a command must leave alone if it rejects its work: all but `run.json`."""
     return {
         str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in root.rglob("*")
-        if path.is_file() and path.name not in ("run.json", "manifest.jsonl") and not path.name.startswith(".")
+        if path.is_file() and path.name != "run.json" and not path.name.startswith(".")
     }
 
 
 def _hash(path: Path) -> str:
     if path.parent.name == "rollouts":
-        value = open_run(path.parents[1], strict=False).rollouts().to_pylist()
+        value = open_run(path.parents[1]).rollouts().to_pylist()
     elif path.suffix == ".jsonl":
         value = [_without_times(json.loads(line)) for line in path.read_text().splitlines()]
     elif path.suffix == ".json":

@@ -15,9 +15,10 @@ from gar.errors import ConfigError
 from gar.integrations.trl.arguments import DEFAULTS, TRL, grpo_arguments, in_folder, trl_flags, with_method
 from gar.integrations.trl.callbacks import RunCallback
 from gar.methods import METHODS
-from gar.records import RunFolder, open_run
+from gar.records import open_run
 from gar.step import plan_shaping
 from tests.support.errors import raises
+from tests.support.runs import begun_run
 
 CPU = {"use_cpu": True, "bf16": False}
 UPDATES = {"maspo": {"num_iterations": 2}}
@@ -93,7 +94,7 @@ def test_an_evaluation_goes_to_the_run_folder_and_to_report_to(tmp_path: Path):
         on_step_end=lambda *_, **__: None,
         on_log=lambda args, state, control, *, logs, **_: rows.append((state.global_step, logs)),
     )
-    folder = RunFolder.create(tmp_path, "run")
+    folder = begun_run(tmp_path)
     ours = RunCallback(folder, evaluate=lambda step: {"pass@1": step / 8}, evaluate_every=2)
     handler: Any = CallbackHandler([ours, reporter], SimpleNamespace(), None, None, None)
     ours.trainer = SimpleNamespace(callback_handler=handler)
@@ -102,7 +103,7 @@ def test_an_evaluation_goes_to_the_run_folder_and_to_report_to(tmp_path: Path):
         control = handler.on_step_end(args, TrainerState(global_step=step), TrainerControl(should_log=True))
         assert control.should_log  # the step's own row is still to come
     assert rows == [(2, {"pass@1": 0.25}), (4, {"pass@1": 0.5})]
-    assert open_run(folder.path, strict=False).metrics == [{"step": 2, "pass@1": 0.25}, {"step": 4, "pass@1": 0.5}]
+    assert open_run(folder.path).metrics == [{"step": 2, "pass@1": 0.25}, {"step": 4, "pass@1": 0.5}]
 
 
 def test_a_reporter_gets_the_name_of_the_run_folder(tmp_path: Path):
@@ -118,7 +119,7 @@ def test_a_reporter_gets_the_name_of_the_run_folder(tmp_path: Path):
 
 
 def test_without_a_terminal_each_logged_step_is_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    ours: Any = RunCallback(RunFolder.create(tmp_path, "run"))
+    ours: Any = RunCallback(begun_run(tmp_path))
     state = TrainerState(global_step=2, max_steps=4, is_world_process_zero=True)
     ours.on_train_begin(None, state, None)
     for step in (3, 4):

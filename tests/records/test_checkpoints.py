@@ -1,12 +1,13 @@
 """Which checkpoints count, the faults of others, and the order of removal."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from gar.errors import RecordError
-from gar.records import RunFolder, manifest, open_run
+from gar.records import RunFolder, open_run
 from gar.records.checkpoints import (
     checkpoint_fault,
     find_checkpoint,
@@ -16,19 +17,18 @@ from gar.records.checkpoints import (
     seal_checkpoint,
 )
 from gar.records.files import atomic_folder
-from gar.records.manifest import MANIFEST, DamageError
-from gar.records.manifest_lines import parse_line
+from gar.records.sums import SUMS
 from tests.support.damage import edit
 from tests.support.errors import raises
 from tests.support.rows import rollout
-from tests.support.runs import begun_run
+from tests.support.runs import begun_run, sha256sum
 
 STATE = ("model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth", "trainer_state.json")
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> RunFolder:
-    return RunFolder.create(tmp_path, "run")
+    return begun_run(tmp_path)
 
 
 def write(run: RunFolder, step: int, names: tuple[str, ...] = STATE) -> Path:
@@ -67,14 +67,16 @@ def test_newest_marked_checkpoint_is_found_whatever_else_lies_there(run: RunFold
 
 
 DAMAGES: dict[str, Callable[[Path], object]] = {
-    "optimizer.pt is missing": lambda path: (path / "optimizer.pt").unlink(),
-    "model.safetensors is not what was written": lambda path: (path / "model.safetensors").write_text("other"),
-    "scaler.pt is not listed": lambda path: (path / "scaler.pt").write_text("stray"),
-    "metrics.jsonl is not what was written": lambda path: edit(path.parents[1] / "metrics.jsonl", "2", "3"),
-    "rollouts/steps-000001-000002.parquet is missing": lambda path: rollouts(path, "1-000002").unlink(),
-    "rollouts/steps-000002-000003.parquet is not listed": lambda path: rollouts(path, "2-000003").write_bytes(b"stray"),
-    "manifest.jsonl:5 is damaged": lambda path: damage_line(path.parents[1] / MANIFEST, -1),
-    "has lost lines: it does not list rollouts.arrows": lambda path: lose_manifest(path.parents[1]),
+    "optimizer.pt: is missing": lambda path: (path / "optimizer.pt").unlink(),
+    "model.safetensors: is not what was written": lambda path: (path / "model.safetensors").write_text("other"),
+    "scaler.pt: is not listed": lambda path: (path / "scaler.pt").write_text("stray"),
+    "metrics.jsonl: the lines up to step 2": lambda path: edit(path.parents[1] / "metrics.jsonl", "0.5", "0.6"),
+    "steps-000001-000002.parquet: is missing": lambda path: rollouts(path, "1-000002").unlink(),
+    "steps-000001-000002.parquet: is not what was written": lambda path: rollouts(path, "1-000002").write_bytes(
+        b"PAR1"
+    ),
+    "steps-000002-000003.parquet: is not listed": lambda path: rollouts(path, "2-000003").write_bytes(b"stray"),
+    "SHA256SUMS: not a file of checksums": lambda path: (path / SUMS).write_bytes((path / SUMS).read_bytes()[:300]),
 }
 
 
@@ -82,83 +84,58 @@ def rollouts(path: Path, steps: str) -> Path:
     return path.parents[1] / f"rollouts/steps-00000{steps}.parquet"
 
 
-def lose_manifest(path: Path) -> None:
-    """After two steps more."""
-    for step in (3, 4):
-        RunFolder(path).write_rollouts([rollout(step)])
-    (path / MANIFEST).unlink()
-
-
-def damage_line(path: Path, number: int) -> None:
-    """Change one digit of a line of the manifest."""
-    lines = path.read_bytes().splitlines(keepends=True)
-    place = next(place for place, byte in enumerate(lines[number]) if place > 60 and chr(byte).isdigit())
-    line = bytearray(lines[number])
-    line[place] ^= 1
-    path.write_bytes(b"".join([*lines[:number], line, *lines[number:][1:]]))
-
-
 @pytest.mark.parametrize("words", DAMAGES)
-def test_damage_of_any_file_is_found(run: RunFolder, words: str):
+def test_damage_of_any_file_is_found_by_a_resume_and_by_a_reader(run: RunFolder, words: str):
     for step in (1, 2):
         run.write_rollouts([rollout(step)])
-    (path,) = sealed(run, 2)
+        run.append_metrics({"step": step, "reward": 0.5})
+    path = write(run, 2)
+    seal_checkpoint(run, 2)
+    assert sha256sum(path) == ""
     assert checkpoint_fault(run, path, num_ranks=1) is None
+    run.write_rollouts([rollout(3)])
+    run.append_metrics({"step": 3})
+    assert open_run(run.path).rollouts().num_rows == 3
     DAMAGES[words](path)
     with raises(RecordError, "no-checkpoint", words):
         find_checkpoint(run, num_ranks=1)
+    if "checkpoint-2" not in words and not any(name in words for name in (*STATE, "scaler.pt", "000003")):
+        with raises(RecordError, "damage", words):
+            open_run(run.path).rollouts()
 
 
-def test_one_damaged_line_of_the_manifest_loses_one_checkpoint_at_most(run: RunFolder):
-    run.write_run(seed=0, command=[], config={}, data_hash=None)
-    run.write_json("first.json", {})
+def test_checksums_that_end_at_any_byte_are_found(run: RunFolder):
+    """The records come first, so that whichever lines are lost, a file of the checkpoint is not listed."""
+    for step in (1, 2):
+        run.write_rollouts([rollout(step)])
+    (path,) = sealed(run, 2)
+    whole = (path / SUMS).read_bytes()
+    for size in range(len(whole)):
+        (path / SUMS).write_bytes(whole[:size])
+        assert checkpoint_fault(run, path, num_ranks=1) is not None, size
+    for records, fault in ((0, None), (1, "is not listed"), (2, None)):  # none, metrics, and rollouts as well
+        (path / SUMS).write_bytes(b"".join(whole.splitlines(keepends=True)[:records]))
+        with raises(RecordError, "damage", fault) if fault else nullcontext():
+            open_run(run.path)
+    (path / SUMS).write_bytes(whole)
+    assert checkpoint_fault(run, path, num_ranks=1) is None
+
+
+def test_damage_of_a_checkpoint_loses_one_at_most(run: RunFolder):
     for step in (1, 2, 3, 4):
         run.write_rollouts([rollout(step)])
-        run.append_metrics({"step": step})
+        run.append_metrics({"step": step, "reward": step / 8})
         if step % 2 == 0:
             write(run, step)
             seal_checkpoint(run, step)
-    run.write_rollouts([rollout(5)])
-    whole = run.manifest.path.read_bytes()
-    lines = whole.splitlines()
-    for number, line in enumerate(lines):
-        damage_line(run.manifest.path, number)
-        found = find_checkpoint(run, num_ranks=1)
-        assert found.step == (2 if b"checkpoint-4/" in line else 4), line
-        assert found.notes[0] == f"manifest.jsonl:{number + 1} is damaged."
-        run.manifest.path.write_bytes(whole)
-    damage_line(run.manifest.path, 1)
-    with raises(DamageError, "damage", MANIFEST):
-        open_run(run.path)
-    run.cut(4)  # as a resume does
-    assert [fault.file for fault in run.manifest.faults()] == []
-    assert find_checkpoint(run, num_ranks=1).notes == ()
-
-
-def test_a_resume_reads_the_manifest_once_and_believes_nothing_that_changes_meanwhile(run: RunFolder, monkeypatch):
-    run.write_run(seed=0, command=[], config={}, data_hash=None)
-    sealed(run, 1, 2)
-    run.append_metrics({"step": 3})
-    lines = run.manifest.path.read_bytes().splitlines()
-    parsed = []
-    monkeypatch.setattr(manifest, "parse_line", lambda text: parsed.append(text) or parse_line(text))
-    again = RunFolder.open(run.path)
-    found = find_checkpoint(again, num_ranks=1)
-    again.cut(found.step)
-    again.update_run(status="running")
-    rotate_checkpoints(again, 2)
-    assert (found.step, parsed) == (2, lines)
-    assert [row["step"] for row in open_run(run.path).metrics] == [1, 2]
-    assert again.manifest.faults() == RunFolder(run.path).manifest.faults() == []
-    assert again.manifest.entries == RunFolder(run.path).manifest.entries
-
-    for name in ("checkpoints/checkpoint-2/optimizer.pt", MANIFEST):
-        path = run.path / name
-        opened, whole = RunFolder.open(run.path), path.read_bytes()
-        assert find_checkpoint(opened, num_ranks=1).notes == ()
-        damage_line(path, 0) if name == MANIFEST else path.write_bytes(whole.replace(b"2", b"3"))
-        assert name.rpartition("/")[2] in find_checkpoint(opened, num_ranks=1).notes[0]
-        path.write_bytes(whole)
+    edit(run.path / "metrics.jsonl", "0.375", "0.475")
+    found = find_checkpoint(run, num_ranks=1)
+    assert (found.step, "metrics.jsonl: the lines up to step 4" in found.notes[0]) == (2, True)
+    run.cut(2)
+    assert [path.name for path in marked_checkpoints(run)] == ["checkpoint-2"]
+    assert [path.name for path in sorted(run.path.glob("rollouts*/*"))] == ["steps-000001-000002.parquet"]
+    seal_checkpoint(run, 2)  # a second time
+    assert find_checkpoint(run, num_ranks=1).notes == ("checkpoint-4 was not written completely, and does not count.",)
 
 
 def test_the_random_state_of_other_ranks_is_a_fault(run: RunFolder):
@@ -187,19 +164,6 @@ def test_rotation_keeps_the_newest_and_removes_leftovers(run: RunFolder):
     run.cut(12)  # resumed from it
     rotate_checkpoints(run, 2)
     assert names(run) == {"checkpoint-11", "checkpoint-12"}
-
-
-def test_rotation_does_not_walk_over_the_files_of_the_whole_run(run: RunFolder):
-    class NotWalked(dict):
-        def __iter__(self):
-            raise AssertionError("a run of 100,000 steps would walk over as many names at each checkpoint")
-
-    sealed(run, 1, 2, 3)
-    run.manifest._now.files = NotWalked(run.manifest.entries)
-    rotate_checkpoints(run, 2)
-    assert names(run) == {"checkpoint-2", "checkpoint-3"}
-    assert find_checkpoint(RunFolder(run.path), num_ranks=1).step == 3
-    assert not RunFolder(run.path).manifest.listed_below("checkpoints/checkpoint-1")
 
 
 def test_a_checkpoint_of_an_interrupt_stays_until_there_is_a_newer_one(run: RunFolder):

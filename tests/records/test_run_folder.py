@@ -5,6 +5,7 @@ import json
 import math
 import os
 import random
+import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -19,16 +20,15 @@ from gar.records import (
     RolloutRecord,
     RunFolder,
     canonical_hash,
-    metrics,
     open_run,
-    rollout_files,
 )
 from gar.records.rollouts import read_prompt
 from gar.types import Status
+from tests.support.damage import edit, flip
 from tests.support.errors import raises
 from tests.support.files import full_disk
 from tests.support.rows import rollout
-from tests.support.runs import contents
+from tests.support.runs import contents, sha256sum
 
 RECORD = rollout(12, index=3, problem_id="train-17", bonus=0.0625, reward=1.0625, advantage=0.5, signal_norm=0.001)
 NOT_SCORED = replace(RECORD, response_index=4, answer=None, alignment=None, signal_norm=None, status=Status.TIMEOUT)
@@ -50,12 +50,14 @@ def run(tmp_path: Path) -> RunFolder:
 def test_a_run_folder_has_a_plain_name_and_a_record(tmp_path, run):
     paths = [RunFolder.create(tmp_path / "runs", "demo", numbered=True).path.name for _ in range(3)]
     assert paths == ["demo", "demo-2", "demo-3"]
-    for leftover in ((), (".lock", "config.yaml", ".run.json.partial")):  # of a run killed before its run.json
+    for leftover in ((), (".lock", ".run.json.partial")):  # of a run killed before its run.json
         for name in leftover:
             (tmp_path / "runs" / "demo" / name).touch()
         assert RunFolder.create(tmp_path / "runs", "demo").path.name == "demo"
     (tmp_path / "runs" / "demo-2" / "config.yaml").touch()  # a user's own
-    for path in (tmp_path / "runs" / "demo-2", run.path):
+    (tmp_path / "runs" / "demo-3" / ".git").touch()
+    (tmp_path / "runs" / "file").touch()
+    for path in (*(tmp_path / "runs" / name for name in ("demo-2", "demo-3", "file")), run.path):
         with raises(RecordError, "taken"):
             RunFolder.create(path.parent, path.name)
     for name in ("", ".", "..", ".hidden", "a/b", "/a", "a\0b"):
@@ -64,29 +66,15 @@ def test_a_run_folder_has_a_plain_name_and_a_record(tmp_path, run):
     for path in (tmp_path / "nowhere", tmp_path):
         with raises(RecordError, None, str(path)):
             RunFolder.open(path)
-    for text, name in (('{"status": ', "run.json"), ('{"seed": 1}', "manifest")):
+    whole = (run.path / "run.json").read_text()
+    for text, words in (
+        ('{"status": ', "not valid JSON"),
+        ('{"seed": 1}', "status"),
+        (whole.replace("0.5", "0.6"), "config_hash"),
+    ):
         (run.path / "run.json").write_text(text)
-        with raises(RecordError, "damage", "run.json"):
+        with raises(RecordError, "record", words):
             RunFolder.open(run.path)
-        run.manifest.add("run.json")
-        with raises(RecordError, "record", name):
-            RunFolder.open(run.path)
-
-
-def test_a_run_is_begun_once_run_json_or_anything_else_of_it_is_there(run):
-    path, whole = run.path / "run.json", run.manifest.path.read_bytes().splitlines(keepends=True)
-    assert run.is_begun()
-    content = path.read_bytes()
-    path.unlink()
-    for count in range(len(whole) + 1):  # killed while it was made
-        run.manifest.path.write_bytes(b"".join(whole[:count]))
-        assert not run.is_begun()
-    run.append_metrics({"step": 1})
-    assert run.is_begun()
-    run.manifest.path.write_bytes(b"damaged\n")
-    assert run.is_begun()
-    path.write_bytes(content)
-    assert run.is_begun()
 
 
 def test_run_json_records_how_the_run_came_about_and_changes_only_where_told(run):
@@ -124,78 +112,91 @@ def test_canonical_hash_is_the_sha256_of_sorted_json():
 def test_metrics_are_objects_with_null_for_what_is_no_number_wherever_a_kill_cuts_the_file(run):
     run.append_metrics({"step": 1, "loss": math.nan, "reward": np.float32(0.5), "n": np.int64(3)})
     run.append_metrics({"step": 2, "loss": -math.inf, "reward": 1.0, "sizes": [1, math.nan]})
-    run.append_metrics({"step": 3, "loss": 0.25})
+    run.append_metrics({"step": 3, "eval/pass@1": 0.25, "text": "no number", "large": 2**70, "flag": True})
     whole = (run.path / "metrics.jsonl").read_bytes()
-    lines = whole.decode().splitlines()
-    assert lines[0] == '{"step": 1, "loss": null, "reward": 0.5, "n": 3}'
+    lines = whole.splitlines(keepends=True)
+    assert lines[0].decode() == '{"step": 1, "loss": null, "reward": 0.5, "n": 3}\n'
     assert json.loads(lines[1]) == {"step": 2, "loss": None, "reward": 1.0, "sizes": [1, None]}
-    rows = [json.loads(lines[0]), {"step": 2, "loss": None, "reward": 1.0}, {"step": 3, "loss": 0.25}]
-    listed = run.manifest.path.read_bytes().splitlines(keepends=True)
-    for kept in range(4):
-        start = len("".join(line + "\n" for line in lines[:kept]))
-        end = start + len(lines[kept]) + 1 if kept < 3 else start
-        before = b"".join(listed[: len(listed) - 3 + kept])
-        torn = [(size, before) for size in range(start, end + 1)]
-        torn += [(end, before + after[:size]) for after in listed[len(listed) - 3 + kept :][:1] for size in (1, 90)]
-        for size, manifest in torn:  # the line of metrics is written first
-            (run.path / "metrics.jsonl").write_bytes(whole[:size])
-            run.manifest.path.write_bytes(manifest)
-            assert open_run(run.path).metrics == rows[:kept]
-            run.append_metrics({"step": 9})
-            assert open_run(run.path).metrics == [*rows[:kept], {"step": 9}]
+    rows = [json.loads(lines[0]), {"step": 2, "loss": None, "reward": 1.0}, {"step": 3, "eval/pass@1": 0.25}]
+    for size in range(len(whole) + 1):
+        (run.path / "metrics.jsonl").write_bytes(whole[:size])
+        num_whole = whole[:size].count(b"\n")
+        assert open_run(run.path).metrics == rows[:num_whole]
+        run.cut(2)
+        assert (run.path / "metrics.jsonl").read_bytes() == b"".join(lines[: min(num_whole, 2)])
+    for line in (b"{}\n", b'{"step": -1}\n', b'{"step": 2.5}\n', b'{"step": 1}\n', bytes(9) + b"\n", b"[2]\n"):
+        (run.path / "metrics.jsonl").write_bytes(b"".join([*lines[:2], line]))
+        with raises(RecordError, "record", "metrics.jsonl:3"):
+            _ = open_run(run.path).metrics
+        if line != b'{"step": 1}\n':
+            run.cut(2)
+            assert open_run(run.path).metrics == rows[:2]
 
 
-def test_metrics_since_the_last_checkpoint_are_what_was_logged_in_a_killed_run_too(run):
-    for step in (1, 2, 3):
-        run.append_metrics({"step": step, "reward": 0.5})
-    run.write_rollouts([replace(RECORD, step=1)])
-    whole = (run.path / "metrics.jsonl").read_bytes()
-    first, second, third = whole.splitlines(keepends=True)
-    for lines in ([first, second, third.replace(b"5", b"9")], [first, second, second, third], [first, third], [first]):
-        (run.path / "metrics.jsonl").write_bytes(b"".join(lines))
-        with raises(RecordError, "damage", "metrics.jsonl"):
-            open_run(run.path)
-        damaged = open_run(run.path, strict=False)
-        assert (damaged.metrics, [fault.file for fault in damaged.faults]) == ([], ["metrics.jsonl"])
-    (run.path / "metrics.jsonl").write_bytes(whole + b'{"step": 99, "reward": 1.0}\n')  # no line lists it
-    assert [row["step"] for row in open_run(run.path).metrics] == [1, 2, 3]
+FINISHED_DAMAGE = {
+    "an edited metric": lambda path: edit(path / "metrics.jsonl", "0.5", "0.6"),
+    "a metric more": lambda path: edit(path / "metrics.jsonl", "\n", '\n{"step": 13}\n'),
+    "a torn line": lambda path: edit(path / "metrics.jsonl", "\n", '\n{"st'),
+    "no metrics": lambda path: (path / "metrics.jsonl").unlink(),
+    "edited settings": lambda path: edit(path / "config.yaml", "7", "8"),
+    "an edited record": lambda path: edit(path / "run.json", '"data_hash": "d1"', '"data_hash": "d2"'),
+    "another status": lambda path: (
+        edit(path / "run.json", '"finished"', '"running"'),
+        edit(path / "metrics.jsonl", "0.5", "0.6"),
+    ),
+    "rollouts": lambda path: flip(path / "rollouts/steps-000012-000012.parquet"),
+    "no rollouts": lambda path: (path / "rollouts/steps-000012-000012.parquet").unlink(),
+    "rollouts too much": lambda path: shutil.copy(
+        path / "rollouts/steps-000012-000012.parquet", path / "rollouts/steps-000013-000013.parquet"
+    ),
+    "a stream too much": lambda path: (path / "rollouts.arrows").write_bytes(b""),
+    "another evaluation": lambda path: shutil.copy(path / "evaluation/before.json", path / "evaluation/after.json"),
+    "an evaluation too much": lambda path: shutil.copy(
+        path / "evaluation/before.json", path / "evaluation/before.parquet"
+    ),
+    "no evaluation": lambda path: (path / "evaluation/after.json").unlink(),
+    "no checksums": lambda path: (path / "SHA256SUMS").unlink(),
+    "empty checksums": lambda path: (path / "SHA256SUMS").write_bytes(b""),
+    "half of the checksums": lambda path: edit(path / "SHA256SUMS", (path / "SHA256SUMS").read_text()[300:], ""),
+    "no checksums of rollouts": lambda path: edit(
+        path / "SHA256SUMS", (path / "SHA256SUMS").read_text().splitlines(keepends=True)[-2], ""
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FINISHED_DAMAGE)
+def test_no_damage_of_a_finished_run_becomes_a_number(run, name):
+    run.append_metrics({"step": 12, "reward": 0.5})
+    run.write_rollouts([RECORD])
+    for moment, step in (("before", 0), ("after", 12)):
+        run.write_numbers(moment, {"step": step, "sets": {}})
+    with run.new_folder("model") as staged:
+        (staged / "weights").write_text("1")
     run.update_run(status="finished")
-    assert (run.path / "metrics.jsonl").read_bytes() == whole
-    (run.path / "metrics.jsonl").write_bytes(whole + b'{"step": 99, "reward": 1.0}\n')
-    with raises(RecordError, "damage", "metrics.jsonl"):
-        open_run(run.path)
+    assert sha256sum(run.path) == ""
+    assert "model/weights" in (run.path / "SHA256SUMS").read_text()
+    assert open_run(run.path).rollouts().num_rows == 1
+    FINISHED_DAMAGE[name](run.path)
+    with raises(RecordError, "damage"):
+        open_run(run.path).rollouts()
 
 
-def test_metrics_are_parsed_when_they_are_used_and_checked_once_more(run, monkeypatch):
-    """A run of 100,000 steps has 240 MB of them, and not every reader of its rollouts asks."""
-    run.append_metrics({"step": 1, "reward": 0.5})
-    parsed = []
-    monkeypatch.setattr(metrics, "json_object", lambda text, place: parsed.append(text) or json.loads(text))
-    opened, other, lenient = open_run(run.path), open_run(run.path), open_run(run.path, strict=False)
-    assert parsed == []
-    assert opened.metrics is opened.metrics
-    assert (opened.metrics, len(parsed)) == ([{"step": 1, "reward": 0.5}], 1)
-    (run.path / "metrics.jsonl").write_bytes((run.path / "metrics.jsonl").read_bytes().replace(b"5", b"9"))
-    with raises(RecordError, "damage", "metrics.jsonl"):
-        _ = other.metrics
-    assert (lenient.metrics, [fault.file for fault in lenient.faults]) == ([], ["metrics.jsonl"])
+def test_a_kill_between_checksums_and_run_json_leaves_a_run_to_resume(run, monkeypatch):
+    run.append_metrics({"step": 1})
+    with monkeypatch.context() as patch:
+        patch.setattr(RunFolder, "_write_run", lambda *_: pytest.exit("killed"))
+        with pytest.raises(pytest.exit.Exception):
+            run.update_run(status="finished")
+    assert (open_run(run.path).status, (run.path / "SHA256SUMS").exists()) == ("running", True)
+    run.update_run(status="running")
+    assert not (run.path / "SHA256SUMS").exists()
 
 
-def test_rows_of_metrics_share_their_names(run):
-    """A long run has as many rows as steps. As dicts they would take four times the memory."""
-    for step in (1, 2):
-        run.append_metrics({"step": step, "reward": None, "tokens": 2**60 + 1})
-    run.append_metrics({"step": 2, "eval/pass@1": 0.5, "text": "no number", "large": 2**70, "flag": True})
-    first, second, third = rows = open_run(run.path).metrics
-    assert rows == [
-        {"step": 1, "reward": None, "tokens": 2**60 + 1},
-        {"step": 2, "reward": None, "tokens": 2**60 + 1},
-        {"step": 2, "eval/pass@1": 0.5},
-    ]
-    assert first._places is second._places
-    assert ("reward" in second, "reward" in third, third.get("reward", 3.0)) == (True, False, 3.0)
-    with pytest.raises(KeyError):
-        _ = third["reward"]
+def test_a_result_of_a_finished_run_is_listed(run):
+    run.update_run(status="finished")
+    run.add_result("result.json", {"a": 1})
+    assert sha256sum(run.path) == ""
+    assert "result.json" in open_run(run.path).sums
 
 
 def test_rollouts_come_back_whole_in_the_steps_asked_for(run):
@@ -229,39 +230,39 @@ def test_rollouts_come_back_whole_in_the_steps_asked_for(run):
             each.rollouts(steps=[14])
 
 
-def test_rollouts_are_read_whole_while_a_file_is_made_of_them(run, monkeypatch):
-    for step in (1, 2):
+def test_whole_batches_of_the_stream_count_wherever_a_kill_cuts_it(run):
+    stream, ends = run.path / "rollouts.arrows", []
+    for step in (12, 13, 14):
         run.write_rollouts([replace(RECORD, step=step)])
-    read, opened = rollout_files._read_stream, open_run(run.path)
+        ends.append(stream.stat().st_size)
+    whole = stream.read_bytes()
+    for size in range(0, len(whole) + 1, 7):
+        stream.write_bytes(whole[:size])
+        assert open_run(run.path).steps == [step for step, end in zip((12, 13, 14), ends, strict=True) if end <= size]
+    with raises(RecordError, "record", "rollouts.arrows"):
+        run.close_rollouts()  # what was written is there, or it is not closed
+    for content in (b"no stream", b""):
+        stream.write_bytes(content)
+        assert open_run(run.path).steps == []
+    stream.write_bytes(ROLLOUT_SCHEMA.remove(0).serialize().to_pybytes())
+    with raises(RecordError, "record", "other columns"):
+        open_run(run.path).rollouts()
 
-    def made_meanwhile(manifest):
-        monkeypatch.setattr(rollout_files, "_read_stream", read)
-        run.close_rollouts()
-        run.write_rollouts([replace(RECORD, step=3)])
-        return read(manifest)
 
-    monkeypatch.setattr(rollout_files, "_read_stream", made_meanwhile)
-    assert opened.steps == [1, 2, 3]
-
-
-def test_rollouts_since_the_last_file_are_left_out_if_they_are_damaged(run):
+def test_steps_of_a_file_count_once_if_a_kill_left_the_stream_too(run):
     run.write_rollouts([RECORD])
+    stream = (run.path / "rollouts.arrows").read_bytes()
     run.close_rollouts()
-    run.write_rollouts([replace(RECORD, step=13)])
-    path = run.path / "rollouts.arrows"
-    whole = path.read_bytes()
-    for content in (b"", whole[:-1], whole[:-9] + b"X" + whole[-8:], None):
-        path.unlink() if content is None else path.write_bytes(content)
-        with raises(RecordError, "damage", "rollouts.arrows"):
-            open_run(run.path).rollouts()
-        damaged = open_run(run.path, strict=False)
-        assert damaged.steps == [12]
-        assert [fault.file for fault in damaged.faults] == ["rollouts.arrows"]
-    for content in (b"no stream", ROLLOUT_SCHEMA.remove(0).serialize().to_pybytes()):
-        path.write_bytes(content)
-        run.manifest.add(path)
-        with raises(RecordError, None, "rollouts.arrows"):
-            open_run(run.path).rollouts()
+    (run.path / "rollouts.arrows").write_bytes(stream)
+    assert open_run(run.path).num_rows == {12: 1}
+
+
+def test_a_step_of_several_generations_lies_in_one_file(run, monkeypatch):
+    monkeypatch.setattr("gar.records.rollout_files.FILE_BYTES", 1)
+    for step in (1, 1, 2, 2, 2):
+        run.write_rollouts([replace(RECORD, step=step)])
+    run.close_rollouts()
+    assert open_run(run.path).num_rows == {1: 2, 2: 3}
 
 
 def test_records_that_are_wrong_are_not_written(run):
@@ -280,7 +281,7 @@ def test_run_folder_on_a_full_disk_keeps_what_was_written(run):
         (lambda: run.write_rollouts([replace(RECORD, step=2, response=noise)]), "rollouts.arrows"),
         (lambda: run.close_rollouts(), "000001-000001.parquet"),
         (lambda: run.update_run(summary={"text": noise}), "run.json"),
-        (lambda: run.write_json("evaluation/before.json", {"text": noise}), "before.json"),
+        (lambda: run.write_numbers("before", {"text": noise}), "before.json"),
         (lambda: [run.append_metrics({"step": i, "text": noise[:3000]}) for i in range(2, 99)], "metrics.jsonl"),
     ):
         with raises(RecordError, "record", f"{name}: ", "What was written before is intact.") as caught, full_disk():
@@ -289,8 +290,6 @@ def test_run_folder_on_a_full_disk_keeps_what_was_written(run):
     after = contents(run.path)
     metrics = after.pop("metrics.jsonl")
     assert metrics.startswith(before.pop("metrics.jsonl"))
-    assert after.pop("manifest.jsonl").startswith(before.pop("manifest.jsonl"))
-    assert run.manifest.faults() == []
     assert after == before
     assert metrics.endswith(b"\n")
     rows = open_run(run.path).metrics
@@ -299,15 +298,16 @@ def test_run_folder_on_a_full_disk_keeps_what_was_written(run):
 
 
 def test_a_pipe_in_place_of_a_file_is_an_error_and_hangs_nobody(run):
+    run.append_metrics({"step": 12})
     run.write_rollouts([RECORD])
     run.close_rollouts()
     run.write_rollouts([replace(RECORD, step=13)])
-    for name in ("run.json", "manifest.jsonl", "rollouts/steps-000012-000012.parquet", "rollouts.arrows"):
+    for name in ("run.json", "metrics.jsonl", "rollouts/steps-000012-000012.parquet", "rollouts.arrows"):
         path = run.path / name
         whole = path.read_bytes()
         path.unlink()
         os.mkfifo(path)
         with raises(RecordError, None, name):
-            open_run(run.path).rollouts()
+            _ = open_run(run.path).rollouts(), open_run(run.path).metrics
         path.unlink()
         path.write_bytes(whole)

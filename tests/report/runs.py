@@ -84,7 +84,7 @@ def make_run(
     for records in (rollouts or {}).values():
         folder.write_rollouts(records)
     for moment, num_correct in evaluations.items():
-        folder.write_json(f"evaluation/{moment}.json", evaluation(num_correct))
+        folder.write_numbers(moment, evaluation(num_correct))
     if status != "running":
         folder.update_run(status=status)
     return folder.path

@@ -15,6 +15,7 @@ from gar.report import ReportOptions
 from gar.report.build import write_report
 from gar.types import Status
 from tests.report.runs import PROBLEMS, make_run, rollout, sample, wrong
+from tests.support.runs import relist
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed: pip install selenium")
 from selenium.webdriver.common.by import By  # noqa: E402 - skipped above without selenium
@@ -67,6 +68,7 @@ def page(tmp_path_factory) -> Path:
     wrong_before = {"status": Status.WRONG, "verified": False, "response": "2+2=5"}
     RunFolder(runs[0]).write_samples("before", [sample(p, i, **wrong_before) for p in (0, 1) for i in (0, 1)])
     RunFolder(runs[0]).write_samples("after", [sample(p, i) for p in (0, 1) for i in (0, 1)])
+    relist(runs[0])
     write_report(runs, folder / "page.html")
     return folder / "page.html"
 
@@ -202,7 +204,7 @@ def test_the_policy_stops_injected_scripts(browser, page):
 def test_token_shares_are_shaded_and_the_numbers_of_one_run_fit_a_phone(browser, tmp_path):
     run = make_run(tmp_path, rollouts={1: [rollout(1, 0, 0)]})
     shutil.copytree(embedded_path(), run / "model")
-    RunFolder(run).manifest.add_folder("model")
+    relist(run)
     write_report([run], tmp_path / "page.html", ReportOptions(token_shares=True))
     browser.get((tmp_path / "page.html").as_uri())
     go(browser, "rollouts")

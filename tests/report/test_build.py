@@ -15,7 +15,7 @@ from gar.cli.main import main
 from gar.data.arithmetic import load_arithmetic
 from gar.errors import ConfigError
 from gar.models.embedded import embedded_path
-from gar.records import RunFolder
+from gar.records import RunFolder, open_run
 from gar.records.rollout_files import append_rollouts
 from gar.records.rollouts import record_table
 from gar.report import ReportOptions
@@ -23,10 +23,10 @@ from gar.report.build import make_report, write_report
 from gar.report.definitions import DEFINITIONS
 from gar.report.page import MAX_BYTES, SCRIPTS, _asset
 from gar.report.rollouts import browser_rollouts
-from gar.report.runs import read_run
 from gar.types import Status
 from tests.report.runs import PROBLEMS, make_run, rollout, sample, wrong
 from tests.support.errors import raises
+from tests.support.runs import relist
 
 HOSTILE = (
     "</script ></script><script>alert(1)</script><!-- </textarea><img src=x onerror=alert(2)> \u2028 \u202e & \x00"
@@ -77,7 +77,9 @@ def test_equal_runs_give_equal_pages(tmp_path):
     first, second = (make_run(tmp_path / name) for name in ("a", "b"))
     for path in (first, second):
         folder = RunFolder(path)
-        folder._write_run(replace(folder.read_run(), start_time="t", end_time="t"))
+        record = replace(folder.read_run(), start_time="t", end_time="t")
+        folder._write_sums(record)
+        folder._write_run(record)
     assert write(tmp_path / "a", first)[1] == write(tmp_path / "b", second)[1]
 
 
@@ -90,8 +92,8 @@ def test_100_000_rollouts_stay_small_and_say_what_was_drawn(tmp_path):
         table = record_table(rows)
         at, column = table.schema.get_field_index("group_index"), table.schema.field("group_index")
         parts = [table.set_column(at, column, pa.array([group] * 10)) for group in range(100)]
-        append_rollouts(run.manifest, pa.concat_tables(parts))
-    run.close_rollouts()
+        append_rollouts(run.path, pa.concat_tables(parts))
+    relist(run.path)
     report, page = write(tmp_path, run.path, max_rollouts=50_000)
     shown = sum(len(group.responses) for group in report.groups)
     assert len(page.encode()) < MAX_BYTES
@@ -111,7 +113,7 @@ def test_markup_in_responses_counts_with_the_bytes_of_its_escapes(tmp_path, monk
 
 def test_groups_are_drawn_whole_whatever_they_hold(tmp_path):
     rows = {step: [(rollout, wrong)[i % 2](step, g, i) for g in range(5) for i in range(4)] for step in range(1, 11)}
-    run = read_run(make_run(tmp_path, steps=10, rollouts=rows))
+    run = open_run(make_run(tmp_path, steps=10, rollouts=rows))
     drawn, again, one = (browser_rollouts([run], ReportOptions(max_rollouts=most), 10**6)[0] for most in (60, 60, 1))
     assert [len(group.responses) for group in drawn] == [4] * 15
     assert drawn == again
@@ -129,19 +131,13 @@ def test_runs_with_no_right_response_or_almost_nothing_make_a_page(tmp_path):
     assert report.rollout_notes[0] == "No rollouts were recorded."
 
 
-def test_a_resumed_run_that_drops_its_rollouts_meanwhile_makes_a_page(tmp_path):
-    for most in (1, 100):
-        read = read_run(make_run(tmp_path, f"run-{most}"))
-        shutil.rmtree(read.path / "rollouts")
-        assert make_report([read], ReportOptions(max_rollouts=most)).groups == []
-
-
 def test_every_number_on_the_page_has_a_definition(tmp_path):
     runs = [
         make_run(tmp_path, f"r{i}", seed=i // 2, settings={"method": ("grpo", "gar-grpo")[i % 2]}) for i in range(4)
     ]
     RunFolder(runs[0]).append_metrics({"step": 7, "eval/test/pass@1": 0.5})
-    several, one = (make_report([read_run(run) for run in some], ReportOptions()) for some in (runs, runs[:1]))
+    relist(runs[0])
+    several, one = (make_report([open_run(run) for run in some], ReportOptions()) for some in (runs, runs[:1]))
     labels = {label for report in (several, one) for table in report.tables.values() for label in table.columns}
     labels |= {*one.all_runs.columns, *(chart.title for chart in several.charts)}
     labels -= {"run", "runs", "on", "status", "method", "model", "data", "start", "wrong"}
@@ -152,7 +148,7 @@ def test_every_number_on_the_page_has_a_definition(tmp_path):
 
 
 def test_curves_of_seeds_are_means_with_the_range_of_seeds_and_long_ones_keep_their_ends(tmp_path):
-    runs = [read_run(make_run(tmp_path, f"s{seed}", seed=seed, steps=3 + seed)) for seed in (0, 1)]
+    runs = [open_run(make_run(tmp_path, f"s{seed}", seed=seed, steps=3 + seed)) for seed in (0, 1)]
     for run, factor in zip(runs, (1, 3), strict=True):
         run.metrics = [{**row, "reward": factor * row["step"]} for row in run.metrics]
     (line,) = make_report(runs, ReportOptions()).charts[0].series
@@ -188,12 +184,13 @@ def test_expert_solutions_come_from_the_runs_own_source_or_the_named_one(tmp_pat
 def test_token_shares_sum_to_the_alignment_under_the_named_weights(tmp_path):
     run = make_run(tmp_path, rollouts={1: [rollout(1, 0, 0)]}, settings={"evaluate": {"sources": ("test",)}})
     RunFolder(run).write_samples("after", [sample(0, 0)])
+    relist(run)
     report, _ = write(tmp_path, run, token_shares=True)
     assert any("no token shares, since it has no final model" in note for note in report.rollout_notes)
     shutil.copytree(embedded_path(), run / "model")
     report, _ = write(tmp_path, run, token_shares=True)
-    assert any("is not listed in manifest.jsonl" in note for note in report.rollout_notes)
-    RunFolder(run).manifest.add_folder("model")
+    assert any("is not listed in SHA256SUMS" in note for note in report.rollout_notes)
+    relist(run)
     report, _ = write(tmp_path, run, token_shares=True)
     assert any("token shares are under the final weights" in note for note in report.rollout_notes)
     shares, of_sample = (group.responses[0].shares for group in report.groups)
@@ -228,6 +225,7 @@ def test_samples_of_evaluations_are_shown_whole_before_and_after(tmp_path):
     for moment, status in (("before", Status.WRONG), ("after", Status.OK)):
         rows = [sample(p, i, status=status, verified=status == Status.OK) for p in range(50) for i in range(4)]
         RunFolder(run).write_samples(moment, rows)
+    relist(run)
     report, _ = write(tmp_path, run, max_rollouts=40)
     shown = [group for group in report.groups if group.moment]
     assert report.rollout_notes[1] == "Drawn: 40 of 400 samples of evaluations."
@@ -241,7 +239,7 @@ def test_samples_of_evaluations_are_shown_whole_before_and_after(tmp_path):
 
 def test_a_run_without_an_end_says_how_far_it_came_and_why_it_ended(tmp_path):
     run = make_run(tmp_path, steps=2, status="failed", evaluations={})
-    read, error = read_run(run), {"text": "ValueError: no such rate", "place": "gar/train/run.py:1 in train"}
+    read, error = open_run(run), {"text": "ValueError: no such rate", "place": "gar/train/run.py:1 in train"}
     report = make_report([replace(read, record={**read.record, "error": error})], ReportOptions())
     assert report.headline.startswith("No verdict: run: the run failed before its end")
     assert "(ValueError: no such rate; gar/train/run.py:1 in train)" in report.headline

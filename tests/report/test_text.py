@@ -7,6 +7,7 @@ import pytest
 from gar.cli.main import main
 from gar.records import RunFolder
 from tests.report.runs import make_run, rollout, sample, wrong
+from tests.support.runs import relist
 
 
 def printed(capsys, *arguments) -> str:
@@ -64,6 +65,7 @@ def test_samples_of_an_evaluation_are_printed_too(tmp_path, capsys):
     run = make_run(tmp_path, rollouts={})
     rows = [sample(0, 0, response="wrong way", verified=False), sample(0, 1, response="right way")]
     RunFolder(run).write_samples("after", rows)
+    relist(run)
     out = printed(capsys, run)
     assert "responses, right ones first" in out
     assert "test, after training" in out

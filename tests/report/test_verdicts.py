@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 from gar.evaluation.statistics import paired_t_p_value, sign_flip_p_value
-from gar.records import RunFolder
+from gar.records import RunFolder, open_run
 from gar.records.evaluations import ProblemCount
-from gar.report.runs import differing_settings, group_runs, read_run
+from gar.report.runs import differing_settings, group_runs
 from gar.report.verdicts import changes, contests, contrast_table, headline, scope
 from tests.report.runs import EVALUATION, evaluation, make_run, rollout
+from tests.support.runs import relist
 
 BEFORE, AFTER = (np.array(EVALUATION[moment]) for moment in ("before", "after"))
 
@@ -27,7 +28,7 @@ def groups_of(tmp_path, *runs):
     evaluations = [EVALUATION | {"after": list(after)} for *_, after in runs]
     return group_runs(
         [
-            read_run(make_run(tmp_path, f"{method}-{seed}", seed=seed, settings={"method": method}, evaluations=each))
+            open_run(make_run(tmp_path, f"{method}-{seed}", seed=seed, settings={"method": method}, evaluations=each))
             for (method, seed, _), each in zip(runs, evaluations, strict=True)
         ]
     )
@@ -74,8 +75,9 @@ def test_contests_use_the_problems_that_both_were_measured_on(tmp_path):
     evaluated = {"grpo": ([1, 2, 0, 3, 4, 4], 4), "gar-grpo": ([8, 8, 8, 8], 8)}
     runs = [make_run(tmp_path, name, settings={"method": name}, steps=1, evaluations={}) for name in evaluated]
     for run, counts in zip(runs, evaluated.values(), strict=True):
-        RunFolder(run).write_json("evaluation/after.json", evaluation(*counts))
-    groups = group_runs([read_run(run) for run in runs])
+        RunFolder(run).write_numbers("after", evaluation(*counts))
+        relist(run)
+    groups = group_runs([open_run(run) for run in runs])
     contrast = only(contests(groups, []))
     assert (contrast.num_problems, contrast.difference) == (4, pytest.approx(1 - 6 / 16))
     sets = groups["gar-grpo"][0].evaluations["after"]
@@ -91,7 +93,7 @@ def test_runs_on_other_training_problems_are_not_compared(tmp_path):
         make_run(tmp_path, name, settings={"method": method}, rollouts={1: [rollout(1, g, 0) for g in order]})
         for name, method, order in (("a", "grpo", (0, 1)), ("b", "gar-grpo", (0, 1)), ("c", "gar-grpo", (1, 0)))
     ]
-    first, same, reordered = (read_run(run) for run in runs)
+    first, same, reordered = (open_run(run) for run in runs)
     same.record["data_hash"] = "other"
     for second in (same, reordered):
         notes: list[str] = []
@@ -101,8 +103,8 @@ def test_runs_on_other_training_problems_are_not_compared(tmp_path):
 
 def test_group_runs_joins_seeds_and_parts_settings_and_the_same_seed(tmp_path):
     beta = make_run(tmp_path, "beta", settings={"reward": {"bonus_weight": 0.25}})
-    runs = [read_run(make_run(tmp_path, f"seed-{seed}", seed=seed)) for seed in (0, 1)] + [read_run(beta)]
+    runs = [open_run(make_run(tmp_path, f"seed-{seed}", seed=seed)) for seed in (0, 1)] + [open_run(beta)]
     sizes = {label: len(members) for label, members in group_runs(runs).items()}
     assert sizes == {"gar-grpo, reward.bonus_weight 0.5": 2, "gar-grpo, reward.bonus_weight 0.25": 1}
     assert differing_settings(runs).to_numpy().tolist() == [["reward.bonus_weight", "0.5", "0.5", "0.25"]]
-    assert [*group_runs([runs[0], read_run(make_run(tmp_path, "again"))])] == ["gar-grpo", "gar-grpo again"]
+    assert [*group_runs([runs[0], open_run(make_run(tmp_path, "again"))])] == ["gar-grpo", "gar-grpo again"]

@@ -1,5 +1,6 @@
 """Run folders that have begun, what is in them, and whether two are equal."""
 
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,19 @@ def begun_run(folder: Path, name: str = "run", config: Mapping[str, Any] | None 
     run = RunFolder.create(folder, name)
     run.write_run(seed=0, command=["gar"], config=dict(config or {}), data_hash=None)
     return run
+
+
+def relist(run: Path) -> None:
+    """List what a test has added to a finished run."""
+    RunFolder(run).update_run(status="finished")
+
+
+def sha256sum(folder: Path) -> str:
+    """What coreutils finds wrong with a folder that has a `SHA256SUMS`. Empty if nothing."""
+    command = ["sha256sum", "--check", "--strict", "--quiet", "SHA256SUMS"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600)
+    assert bool(done.returncode) == bool(done.stdout + done.stderr)
+    return done.stdout + done.stderr
 
 
 def contents(folder: Path, *but: str) -> dict[str, bytes]:

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from gar.config import RunConfig, make_config
+from gar.errors import RecordError
 from gar.models.load import load_policy
 from gar.records import RunFolder, open_run
-from gar.records.manifest import DamageError
 from gar.settings import ModelSettings
 from gar.train.run import resume, train
 from tests.support.damage import flip
@@ -44,14 +44,14 @@ SAID: list[str] = []
 def test_an_adapter_or_its_base_with_a_flipped_byte_is_not_loaded(finished: RunFolder, tmp_path: Path):
     run = Path(shutil.copytree(finished.path, tmp_path / "run"))
     flip(run / "adapter" / "adapter_model.safetensors", -5)
-    with raises(DamageError, "damage", "adapter/adapter_model.safetensors"):
+    with raises(RecordError, "damage", "adapter/adapter_model.safetensors"):
         load_policy(ModelSettings(path=str(run / "adapter")))
     adapter = Path(shutil.copytree(finished.path / "adapter", tmp_path / "adapter"))
     settings = json.loads((adapter / "adapter_config.json").read_text())
     (adapter / "adapter_config.json").write_text(json.dumps(settings | {"base_model_name_or_path": str(run / "model")}))
     load_policy(ModelSettings(path=str(adapter)))
     (run / "model" / "config.json").write_text((run / "model" / "config.json").read_text() + " ")
-    with raises(DamageError, "damage", "model/config.json"):
+    with raises(RecordError, "damage", "model/config.json"):
         load_policy(ModelSettings(path=str(adapter)))
 
 
@@ -75,7 +75,7 @@ def test_run_leaves_the_adapter_and_a_merged_model(finished: RunFolder):
     assert f"Adapter         {finished.path / 'adapter'}" in SAID
     # Evaluation uses the adapter: the same random numbers, but different responses.
     before, after = (
-        open_run(finished.path).manifest.read_json(f"evaluation/{name}.json")["sets"]["test"]
+        json.loads((finished.path / f"evaluation/{name}.json").read_text())["sets"]["test"]
         for name in ("before", "after")
     )
     assert after["problems"] != before["problems"]

@@ -29,8 +29,6 @@ from gar.models.embedded import load_embedded
 from gar.models.load import load_policy
 from gar.records import RunFolder, open_run
 from gar.records.checkpoints import find_checkpoint, seal_checkpoint
-from gar.records.files import write_atomic
-from gar.records.manifest import DamageError, Manifest
 from gar.response import Response
 from gar.settings import ModelSettings
 from gar.train.inputs import RunInputs, show
@@ -39,7 +37,7 @@ from gar.train.run import dry_run
 from tests.support.damage import edit, flip
 from tests.support.errors import raises
 from tests.support.files import write_jsonl
-from tests.support.runs import assert_equal_runs, begun_run, contents
+from tests.support.runs import assert_equal_runs, begun_run, contents, sha256sum
 from tests.train.conftest import FAST, under
 
 
@@ -53,7 +51,7 @@ def test_run_leaves_what_the_docs_promise(finished: RunFolder):
     state = json.loads((finished.path / "checkpoints" / "checkpoint-4" / "trainer_state.json").read_text())
     assert [row["step"] for row in state["log_history"]] == [4]  # the others are in metrics.jsonl
     for name in ("before", "after"):
-        sets = open_run(finished.path).manifest.read_json(f"evaluation/{name}.json")["sets"]
+        sets = json.loads((finished.path / f"evaluation/{name}.json").read_text())["sets"]
         assert set(sets) == {"test", "harder"}
         assert set(sets["test"]["pass_at"]) == {"1", "4"}
         correct = Counter(
@@ -77,7 +75,7 @@ def test_a_saved_model_with_a_flipped_byte_gives_no_number(finished: RunFolder, 
             lambda path=path: load_policy(ModelSettings(path=str(path))),
             lambda path=path: load_policy(ModelSettings(path=f"{path}/../../{path.parent.name}/{path.name}/")),
         ):
-            with raises(DamageError, "damage", f"{name}/model.safetensors"):
+            with raises(RecordError, "damage", f"{name}/model.safetensors"):
                 use()
     model, out = str(run.path / "model"), str(tmp_path / "out")
     for command in (
@@ -86,12 +84,12 @@ def test_a_saved_model_with_a_flipped_byte_gives_no_number(finished: RunFolder, 
     ):
         capsys.readouterr()
         assert main(command) == 1
-        assert "model/model.safetensors is not what was written" in " ".join(capsys.readouterr().err.split())
+        assert "model/model.safetensors: is not what was written" in " ".join(capsys.readouterr().err.split())
     assert main(["report", str(run.path), "--token-shares", "--out", str(tmp_path / "page.html")]) == 0
     assert "no further token shares" in (tmp_path / "page.html").read_text()
     shutil.copy(run.path / "model" / "config.json", run.path / "model" / "generation_config.json.new")
     (run.path / "model" / "model.safetensors").write_bytes((finished.path / "model" / "model.safetensors").read_bytes())
-    with raises(DamageError, "damage", "model/generation_config.json.new is not listed"):
+    with raises(RecordError, "damage", "model/generation_config.json.new: is not listed"):
         load_policy(ModelSettings(path=model))
 
 
@@ -185,7 +183,7 @@ def test_a_failed_run_says_why_and_where(tmp_path):
     assert record.status == "failed"
     assert record.error["text"] == "ValueError: Invalid learning rate: -1"
     assert re.search(r"gar.train.resume:\d+ in status_of, torch.optim.\w+:\d+ in __init__", record.error["place"])
-    (sentence,) = open_run(folder.path, strict=False).unfinished
+    (sentence,) = open_run(folder.path).unfinished
     assert f"(ValueError: Invalid learning rate: -1; {record.error['place']})" in sentence
     with pytest.raises(LostRankError), status_of(folder, print):
         raise LostRankError("rank 0 of 2 has lost another rank")
@@ -225,21 +223,23 @@ def test_records_stay_until_the_checkpoint_is_loaded(trained, capsys):
     (newest / "rng_state.pth").write_bytes(b"no random state")
     (newest / "optimizer.pt").write_bytes(b"no optimizer")
     seal_checkpoint(trained, 4)
-    ended = ("run.json", "manifest.jsonl")  # they say how the run ended
-    before = contents(trained.path, *ended)
+    before = contents(trained.path, "run.json")  # which says how the run ended
     status, said = resumed(trained, capsys)
     assert (status, "checkpoint-4: cannot be loaded: " in said) == (1, True)
-    assert contents(trained.path, *ended) == before
+    assert contents(trained.path, "run.json") == before
 
 
 def test_a_resume_without_room_for_its_first_write_cuts_nothing(trained, capsys, monkeypatch):
     trained.append_metrics({"step": 5, "reward": 0.5})
-    ended = ("run.json", "manifest.jsonl")
-    before = contents(trained.path, *ended)
-    monkeypatch.setattr(Manifest, "replace", lambda *_: write_atomic("/proc/none/run.json", b""))
+    before = contents(trained.path, "run.json")
+
+    def full(*_: object) -> None:
+        raise RecordError("run.json: cannot be written. What was written before is intact.")
+
+    monkeypatch.setattr(RunFolder, "_write_run", full)
     status, said = resumed(trained, capsys)
     assert (status, "What was written before is intact." in said) == (1, True)
-    assert contents(trained.path, *ended) == before
+    assert contents(trained.path, "run.json") == before
 
 
 def test_a_line_of_progress_is_one_line_of_a_file(capsys: pytest.CaptureFixture[str]):
@@ -258,7 +258,7 @@ def test_the_last_step_is_logged_whatever_the_interval(tmp_path: Path, capsys: p
     assert "on `arithmetic` for 3 steps" in card
     assert "trl.max_steps: 3" in card
     assert find_checkpoint(run, num_ranks=1).step == 3
-    assert run.manifest.faults() == []
+    assert sha256sum(run.path) == ""
 
 
 @pytest.mark.slow

@@ -75,12 +75,13 @@ def main(arguments: list[str]) -> int:
 def _print_groups(settings: _Report) -> int:
     if settings.out or settings.watch or settings.token_shares:
         raise UsageError("--text writes no page. Leave out --out, --watch and --token-shares.")
+    from gar.records import open_run
     from gar.report.page import MAX_BYTES
     from gar.report.rollouts import browser_rollouts
-    from gar.report.runs import find_runs, read_run
+    from gar.report.runs import find_runs
     from gar.report.text import chosen_groups, group_table
 
-    runs = [read_run(path) for path in find_runs(settings.runs)]
+    runs = [open_run(path) for path in find_runs(settings.runs)]
     groups, notes = browser_rollouts(runs, settings, MAX_BYTES)
     for group in chosen_groups(groups, step=settings.step, skip=settings.skip, most=settings.groups):
         show(group_table(group, runs[group.run].name))

@@ -15,9 +15,9 @@ from gar.errors import RecordError
 from gar.methods import find_method
 from gar.records import EvaluatedSet, Run, RunFolder, canonical_hash, open_run
 from gar.records.dotted import changes_in_words, differences
-from gar.records.files import checked, json_text
-from gar.records.manifest import Manifest
+from gar.records.files import checked, json_object, read_bytes
 from gar.records.run_folder import RUN
+from gar.records.sums import check_sum, read_sums
 
 CURVES = (
     "reward",
@@ -31,7 +31,7 @@ CURVES = (
 
 _DIGITS = 5
 RESULT = "result.json"
-"""File in the run folder: the cell is finished."""
+"""File in the run folder, listed in its checksums: the cell is finished."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -89,10 +89,11 @@ def finished_results(cells: Sequence[PlannedRun]) -> dict[tuple[str, int], RunRe
 
 def finished_result(cell: PlannedRun) -> RunResult | None:
     """The result of a cell. None if it is not finished. A `RecordError` if it is not what was written."""
-    path = cell.folder / RESULT
-    if not os.path.lexists(path):
+    path, sums = cell.folder / RESULT, read_sums(cell.folder)
+    if RESULT not in sums or not os.path.lexists(path):
         return None
-    result = checked(RunResult, Manifest(cell.folder).read_json(RESULT), str(path))
+    check_sum(cell.folder, RESULT, sums)
+    result = checked(RunResult, json_object(read_bytes(path), str(path)), str(path))
     if (result.seed, result.settings_hash) != (cell.seed, canonical_hash(cell.settings)):
         raise RecordError(
             f"{path}: made under other settings than {cell.title}. Remove the folder, and run it again.",
@@ -103,8 +104,9 @@ def finished_result(cell: PlannedRun) -> RunResult | None:
 
 def collected_result(cell: PlannedRun, usage: Usage | None = None) -> RunResult | None:
     """As `finished_result`, but if the run is finished and has no result yet, write it."""
-    if os.path.lexists(cell.folder / RESULT) or not os.path.lexists(cell.folder / RUN):
-        return finished_result(cell)
+    result = finished_result(cell)
+    if result is not None or not os.path.lexists(cell.folder / RUN):
+        return result
     if RunFolder(cell.folder).read_run().status != "finished":
         return None
     write_result(cell, usage)
@@ -148,7 +150,7 @@ def write_result(cell: PlannedRun, usage: Usage | None = None) -> None:
         curves={name: curve for name in CURVES if (curve := thinned(run.metrics, name))},
         **asdict(usage or Usage()),
     )
-    run.manifest.replace(RESULT, json_text(asdict(result)).encode() + b"\n")
+    RunFolder(cell.folder).add_result(RESULT, asdict(result))
 
 
 def _prompts_hash(run: Run) -> str:

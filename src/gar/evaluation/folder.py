@@ -7,20 +7,21 @@ from typing import Any
 
 from gar.errors import RecordError
 from gar.records.evaluations import NUMBERS, PROBLEMS, SAMPLES, SET, read_set
-from gar.records.files import json_object, json_text, system_errors, write_atomic, write_parquet
+from gar.records.files import json_object, json_text, read_bytes, system_errors, write_atomic, write_parquet
 from gar.records.lock import writer_lock
-from gar.records.manifest import Manifest
 from gar.records.resumable import Line, ResumableOutput
 from gar.records.rollouts import SAMPLE_SCHEMA, SampleRecord, record_table
+from gar.records.sums import SUMS, check_sum, file_sum, files_below, read_sums, write_sums
 from gar.types import Problem
 
 # The origin of problems and model may differ: hashes identify their content.
 _INDIFFERENT = ("benchmark.source", "benchmark.notes", "model.path", "model.revision")
 _RESPONSES = "responses.jsonl"
+_RESULTS = (NUMBERS, SAMPLES)
 
 
 class EvaluationFolder:
-    """Reads and writes one such folder, which need not exist. What it reads is checked against the folder's manifest.
+    """Reads and writes one such folder, which need not exist. What has checksums is compared with them.
 
     Raises:
         RecordError: From any method, when the system reports an error or a file is not what was written.
@@ -28,8 +29,7 @@ class EvaluationFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.manifest = Manifest(path)
-        self.output = ResumableOutput(self.manifest, SET, _RESPONSES, (NUMBERS, SAMPLES), ignored=_INDIFFERENT)
+        self.output = ResumableOutput(path, SET, _RESPONSES, (SUMS, *_RESULTS), ignored=_INDIFFERENT)
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -46,38 +46,46 @@ class EvaluationFolder:
             names = ("id", "prompt", "answer", "question")
             lines = [{name: getattr(each, name) for name in names} for each in problems]
             write_atomic(self.path / PROBLEMS, "".join(json_text(line) + "\n" for line in lines))
-            self.manifest.add(PROBLEMS)
 
         if overwrite:
             self.output.remove()
+        self._check_sampled()
         self.output.begin(identity, overwrite=overwrite, prepare=prepare)
 
     def identity(self) -> dict[str, Any]:
         """The content of `set.json`."""
-        return read_set(self.manifest)
+        self._check_sampled()
+        return read_set(self.path)
 
     def problems(self) -> list[Problem]:
         """The problems with their prompts."""
-        lines, place = self.manifest.read(PROBLEMS).splitlines(), str(self.path / PROBLEMS)
+        lines, place = read_bytes(self.path / PROBLEMS).splitlines(), str(self.path / PROBLEMS)
         return [Problem(**json_object(line, place)) for line in lines]
 
     def all_responses(self, problems: Sequence[Problem], num_samples: int) -> list[list[Line]]:
-        """The responses to each problem, in the order of the samples. Closes the file once all are there."""
+        """The responses to each problem, in the order of the samples."""
         found = {(line["problem"], line["sample"]): line for line in self.output.finished()}
         if len(found) < (expected := num_samples * len(problems)):
             raise RecordError(
                 f"{self.path}: {len(found):,} of {expected:,} responses are there. Run the same `gar eval run` again "
                 "for the rest."
             )
-        if self.manifest.entries[_RESPONSES].grows:
-            self.manifest.close(_RESPONSES)
         return [[found[problem.id, number] for number in range(num_samples)] for problem in problems]
 
     def write_result(self, samples: Sequence[SampleRecord], metrics: Mapping[str, Any]) -> None:
-        """Write every sample with its verdict, and the numbers, in place of earlier ones."""
+        """Write every sample with its verdict, the numbers, and checksums of all files, in place of earlier ones."""
+        sampled = [name for name in files_below(self.path) if name not in _RESULTS]
+        sums = {name: file_sum(self.path / name) for name in sampled}
+        write_sums(self.path, sums)  # earlier results do not count while they are replaced
         write_parquet(self.path / SAMPLES, record_table(samples, SAMPLE_SCHEMA))
         write_atomic(self.path / NUMBERS, json_text(metrics, indent=1) + "\n")
-        self.manifest.add(SAMPLES, NUMBERS)
+        write_sums(self.path, sums | {name: file_sum(self.path / name) for name in _RESULTS})
+
+    def _check_sampled(self) -> None:
+        """Raise a `RecordError` if what was sampled has checksums, and is not what was written."""
+        sums = read_sums(self.path)
+        for name in sums.keys() - {*_RESULTS}:
+            check_sum(self.path, name, sums)
 
 
 def evaluation_folders(path: Path) -> list[EvaluationFolder]:

@@ -4,7 +4,6 @@ from gar.records.checkpoints import find_checkpoint, marked_checkpoints, rotate_
 from gar.records.dotted import leaves
 from gar.records.evaluations import EvaluatedSet, ProblemCount
 from gar.records.files import atomic_file, canonical_hash, write_atomic, write_parquet
-from gar.records.manifest import Fault, Manifest
 from gar.records.rollouts import ROLLOUT_SCHEMA, RolloutRecord, record_table
 from gar.records.run import Run, is_run_folder, open_run
 from gar.records.run_folder import RunFolder
@@ -13,8 +12,6 @@ from gar.records.run_record import RunRecord, RunStatus
 __all__ = [
     "ROLLOUT_SCHEMA",
     "EvaluatedSet",
-    "Fault",
-    "Manifest",
     "ProblemCount",
     "RolloutRecord",
     "Run",

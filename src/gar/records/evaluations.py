@@ -8,18 +8,19 @@
       responses.jsonl   a line for each response: text, tokens, stop reason, seed (append-only)
       samples.parquet   every response with its verdict, see `gar.records.rollouts`
       metrics.json      the numbers, and the counts of each problem
-      manifest.jsonl    the finished files, with size and checksum, see `gar.records.manifest`
+      SHA256SUMS        checksums of all of these, once they are complete
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field
 
 from gar.records.dotted import leaves
-from gar.records.files import checked
-from gar.records.manifest import Manifest
+from gar.records.files import checked, json_object, read_bytes
+from gar.records.sums import check_sum, read_sums
 from gar.types import ResponseFormat
 
 SET, PROBLEMS, NUMBERS, SAMPLES = "set.json", "problems.jsonl", "metrics.json", "samples.parquet"
@@ -98,10 +99,18 @@ _READ: Mapping[str, Any] = {
 }  # fmt: skip # what is read of set.json
 
 
-def read_set(manifest: Manifest) -> dict[str, Any]:
-    """The content of `set.json`."""
-    values = manifest.read_json(SET)
+def read_set(path: Path) -> dict[str, Any]:
+    """The content of `set.json` of an evaluation."""
+    values = json_object(read_bytes(path / SET), str(path / SET))
     there = dict(leaves(values))
     for name, kind in _READ.items():
-        checked(kind, there.get(name), f"{manifest.folder / SET}: {name}")
+        checked(kind, there.get(name), f"{path / SET}: {name}")
     return values
+
+
+def check_evaluation(path: Path) -> dict[str, str]:
+    """The checksums of a complete evaluation. A `RecordError` if it is not complete, or a file is not what it was."""
+    sums = read_sums(path)
+    for name in dict.fromkeys((*sums, SET, PROBLEMS, SAMPLES, NUMBERS)):
+        check_sum(path, name, sums)
+    return sums

@@ -190,28 +190,29 @@ def library_errors() -> Iterator[None]:
         raise
 
 
-def append_bytes(path: Path, content: bytes, *, at: int) -> None:
-    """Write content to the disk after the first `at` bytes of a file, in place of what follows: all of it, or none."""
+def append_bytes(path: Path, content: bytes) -> None:
+    """Write content at the end of a file, to the disk: all of it, or none."""
     with system_errors(path, "written"):
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("ab", buffering=0) as file:
-            file.truncate(at)
+            size = file.tell()
             try:
                 rest = memoryview(content)
                 while rest:
                     rest = rest[file.write(rest) :]
                 os.fsync(file.fileno())
-            except OSError:
-                file.truncate(at)
+            except BaseException:
+                file.truncate(size)
                 raise
-    if at == 0:
+    if size == 0:
         sync(path.parent)
 
 
 def truncate(path: Path, size: int) -> None:
-    """Cut a file off after its first `size` bytes."""
+    """Cut a file off after its first `size` bytes, unless it has no more."""
     with system_errors(path, "written"):
-        os.truncate(path, size)
+        if path.stat().st_size > size:
+            os.truncate(path, size)
 
 
 def regular(path: str | Path) -> Path:
@@ -226,6 +227,13 @@ def read_bytes(path: str | Path) -> bytes:
     """The content of a file."""
     with system_errors(path, "read"):
         return regular(path).read_bytes()
+
+
+def whole_lines(path: Path) -> Iterator[bytes]:
+    """The lines of a file but for a torn last one, in bounded memory. None if there is no such file."""
+    if os.path.lexists(path):
+        with system_errors(path, "read"), regular(path).open("rb") as file:
+            yield from (line for line in file if line.endswith(b"\n"))
 
 
 def json_object(text: bytes, place: str) -> dict[str, Any]:

@@ -1,66 +1,64 @@
-"""The rows of `metrics.jsonl`, compact: a long run has as many as it has steps, each with the same names."""
+"""`metrics.jsonl`: one object of numbers for each logged step, in ascending order of `step`.
 
+A kill leaves a torn last line at most, which does not count. A resume cuts the file by its steps.
+"""
+
+import hashlib
 import reprlib
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeGuard
 
 from gar.errors import RecordError
-from gar.records.files import json_object
-from gar.records.manifest import Manifest
+from gar.records.files import append_bytes, json_object, json_text, whole_lines
 
-Number = float | int | None
-
-
-class MetricsRow(Mapping[str, Number]):
-    """Numbers by name. Rows of the same names share these: a dict would take four times the memory."""
-
-    __slots__ = ("_places", "_values")
-
-    def __init__(self, places: Mapping[str, int], values: tuple[Number, ...]) -> None:
-        self._places, self._values = places, values
-
-    def __getitem__(self, name: str) -> Number:
-        return self._values[self._places[name]]
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._places
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._places)
-
-    def __len__(self) -> int:
-        return len(self._values)
-
-    def __repr__(self) -> str:
-        return repr(dict(self))
+METRICS = "metrics.jsonl"
 
 
-def read_metrics(manifest: Manifest, name: str) -> Sequence[MetricsRow]:
-    """The rows, in ascending order of steps, without values that are not numbers. Empty if there is no such file.
+def append_metrics(path: Path, metrics: Mapping[str, Any]) -> None:
+    """Add a line. It survives a kill as soon as this returns. NaN and infinity become null."""
+    append_bytes(path, json_text(metrics).encode() + b"\n")
+
+
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """The rows, without values that are not numbers. Empty if there is no such file.
 
     Raises:
-        RecordError: The file is not what was written, or a line has no step, or a smaller one than that before.
+        RecordError: A line is no JSON object, has no step, or a smaller one than the line before.
     """
-    path, rows = manifest.folder / name, list[MetricsRow]()
-    shared: dict[tuple[str, ...], dict[str, int]] = {}
-    last = 0
-    for number, text in enumerate(manifest.lines(name), start=1):
+    rows, last = list[dict[str, Any]](), 0
+    for number, line in enumerate(whole_lines(path), start=1):
         place = f"{path}:{number}"
-        row = json_object(text, place)
-        for key in [key for key, value in row.items() if type(value) is not float and not _is_number(value)]:
-            del row[key]
+        row = json_object(line, place)
         step = row.get("step")
-        if type(step) is not int or not 0 <= step < 2**63:
+        if not _is_step(step):
             raise RecordError(f"{place}: 'step' must be a whole number, got {reprlib.repr(step)}.")
         if step < last:
             raise RecordError(f"{place}: step {step} comes after step {last}.")
         last = step
-        names = tuple(row)
-        places = shared.get(names) or shared.setdefault(names, {name: i for i, name in enumerate(names)})
-        rows.append(MetricsRow(places, tuple(row.values())))
+        rows.append({name: value for name, value in row.items() if _is_number(value)})
     return rows
 
 
+def beginning(path: Path, step: int) -> tuple[int, str]:
+    """Size in bytes and SHA-256 of the lines up to a step. They end before a line that has no step."""
+    size, digest = 0, hashlib.sha256()
+    for line in whole_lines(path):
+        try:
+            found = json_object(line, str(path)).get("step")
+        except RecordError:
+            break
+        if not _is_step(found) or found > step:
+            break
+        size += len(line)
+        digest.update(line)
+    return size, digest.hexdigest()
+
+
+def _is_step(value: Any) -> TypeGuard[int]:
+    return type(value) is int and 0 <= value < 2**63
+
+
 def _is_number(value: Any) -> bool:
-    """Whether a value that is no float is a number, or missing."""
-    return value is None or (type(value) is int and abs(value) < 2**63)
+    """Whether a value is a number, or missing."""
+    return value is None or type(value) is float or (type(value) is int and abs(value) < 2**63)

@@ -3,124 +3,97 @@
     rollouts/steps-000001-000100.parquet   one row per response, see `gar.records.rollouts`
     rollouts.arrows                        the steps since the last file, an Arrow stream
 
-Each step is appended to the stream and listed in the manifest, so a crash loses none. The stream becomes a file at a
-checkpoint, at the end of the run, and when it is large. So a file ends at each checkpoint, and a resume removes whole
-ones.
+Each step is added to the stream, of which whole batches count: a kill loses none but the one under way. The stream
+becomes a file at a checkpoint, at the end of the run, and when it is large. So a file ends at each checkpoint, and a
+resume removes whole ones.
 """
 
-import math
 import re
-from bisect import bisect_left, bisect_right
-from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute
 
 from gar.errors import RecordError, first_line
-from gar.records.files import read_parquet, remove_file, write_parquet
-from gar.records.manifest import Fault, Manifest, fault_of
+from gar.records.files import append_bytes, read_bytes, remove_file, write_parquet
 from gar.records.rollouts import ROLLOUT_SCHEMA
 
 GROWING = "rollouts.arrows"
-_compute: Any = pyarrow.compute  # its functions are made when it is imported
 FILE_BYTES = 64 * 2**20
-"""Size at which the stream becomes a file. It bounds the memory of writing and reading one."""
+"""Size from which the stream becomes a file. It bounds the memory of writing and reading one."""
 
+_compute: Any = pyarrow.compute  # its functions are made when it is imported
 _NAME = re.compile(r"rollouts/steps-(\d{6,})-(\d{6,})\.parquet")
 
 
 def file_steps(name: str) -> tuple[int, int] | None:
-    """First and last step of a finished file, from its path in the run folder. None for another file."""
+    """First and last step of a file, from its path in the run folder. None for another file."""
     found = _NAME.fullmatch(name)
     return (int(found[1]), int(found[2])) if found else None
 
 
-def append_rollouts(manifest: Manifest, table: pa.Table) -> None:
-    """Add the rollouts of a step, all of them or none."""
+def rollout_files(run: Path) -> dict[str, tuple[int, int]]:
+    """The files of a run with their first and last steps, ascending."""
+    names = (f"rollouts/{path.name}" for path in run.glob("rollouts/*"))
+    found = {name: steps for name in names if (steps := file_steps(name))}
+    return dict(sorted(found.items(), key=lambda item: item[1]))
+
+
+def append_rollouts(run: Path, table: pa.Table) -> None:
+    """Add the rollouts of a step to the stream, all of them or none."""
     if not table.num_rows:
         return
-    head = [] if GROWING in manifest.entries else [table.schema]
-    manifest.append(GROWING, b"".join(part.serialize().to_pybytes() for part in [*head, *table.to_batches()]))
-    if manifest.entries[GROWING].size >= FILE_BYTES:
-        close_rollouts(manifest)
+    stream = run / GROWING
+    if stream.exists() and stream.stat().st_size >= FILE_BYTES:
+        close_rollouts(run, unless_step=table["step"][0].as_py())
+    head = [] if stream.exists() else [table.schema]
+    append_bytes(stream, b"".join(part.serialize().to_pybytes() for part in [*head, *table.to_batches()]))
 
 
-def close_rollouts(manifest: Manifest) -> None:
-    """Make a file of the stream, if there is one. After a kill the stream counts, or the file."""
-    if GROWING in manifest.entries:
-        table = _read_stream(manifest)
-        steps = _compute.min_max(table["step"])
-        name = f"rollouts/steps-{steps['min'].as_py():06d}-{steps['max'].as_py():06d}.parquet"
-        write_parquet(manifest.folder / name, table)
-        manifest.add(name, gone=[GROWING])
-        remove_file(manifest.folder / GROWING)
+def close_rollouts(run: Path, *, unless_step: int | None = None) -> None:
+    """Make a file of the stream, if there is one. A stream that ends with `unless_step` stays: a step has one file."""
+    if not (run / GROWING).exists():
+        return
+    table = read_stream(run, torn=False)
+    first, last = (_compute.min_max(table["step"])[end].as_py() for end in ("min", "max"))
+    if last == unless_step:
+        return
+    if first is not None:
+        write_parquet(run / f"rollouts/steps-{first:06d}-{last:06d}.parquet", table)
+    remove_file(run / GROWING)  # after a kill before this, its steps are in a file and do not count again
 
 
-class RolloutFiles:
-    """Reads the files that a manifest lists.
+def read_stream(run: Path, *, torn: bool = True) -> pa.Table:
+    """The whole batches of the stream, but for steps that a file has. No rows if there is no stream.
 
-    `at_fault` receives the fault of each file that cannot be read. Such a file is left out.
+    Args:
+        run: The run folder.
+        torn: Whether the stream may end in the middle of a batch, as after a kill.
+
+    Raises:
+        RecordError: It has other columns, or it is torn and that is not allowed.
     """
-
-    def __init__(self, manifest: Manifest, at_fault: Callable[[Fault], None]) -> None:
-        self._manifest, self._at_fault = manifest, at_fault
-        self._files: list[str] | None = None  # in the order of steps
-        self._stream = ROLLOUT_SCHEMA.empty_table()
-
-    def num_rows(self) -> dict[int, int]:
-        """Rollouts of each step, by ascending step."""
-        counts = Counter[int]()
-        for table in self.tables(["step"]):
-            counts.update({row["values"]: row["counts"] for row in _compute.value_counts(table["step"]).to_pylist()})
-        return dict(sorted(counts.items()))
-
-    def tables(self, names: Sequence[str], steps: Collection[int] | None = None) -> Iterator[pa.Table]:
-        """These columns, a table for each file with one of these steps. None for all steps."""
-        asked = sorted(steps or ())
-        for file in [*self._listed()]:
-            first, last = file_steps(file) or (0, math.inf)
-            wanted = None if steps is None else asked[bisect_left(asked, first) : bisect_right(asked, last)]
-            if wanted != [] and (table := self._read(file, {*names, "step"})) is not None:
-                if wanted is not None:
-                    table = table.filter(_compute.is_in(table["step"], pa.array(wanted, pa.int64())))
-                yield table.select(names)
-
-    def _read(self, file: str, names: Collection[str]) -> pa.Table | None:
-        """Columns of a file. None if it is at fault."""
-        if file == GROWING:
-            return self._stream
-        try:
-            self._manifest.check(file)
-            return read_parquet(self._manifest.folder / file, [*names], schema=ROLLOUT_SCHEMA)
-        except RecordError as error:
-            self._listed().remove(file)
-            self._at_fault(fault_of(file, error))
-            return None
-
-    def _listed(self) -> list[str]:
-        """The files. The stream is read at once and kept: a running run will remove it."""
-        while self._files is None:
-            files = sorted(filter(file_steps, self._manifest.entries), key=lambda file: file_steps(file) or (0, 0))
-            growing = GROWING in self._manifest.entries
-            try:
-                self._stream = _read_stream(self._manifest) if growing else self._stream
-            except RecordError as error:
-                growing = False
-                if GROWING in self._manifest.entries:
-                    self._at_fault(fault_of(GROWING, error))
-            if len(files) == sum(map(bool, map(file_steps, self._manifest.entries))):  # else it became a file meanwhile
-                self._files = [*files, *([GROWING] if growing else [])]
-        return self._files
-
-
-def _read_stream(manifest: Manifest) -> pa.Table:
-    """The steps in the stream."""
+    path, batches = run / GROWING, list[pa.RecordBatch]()
     try:
-        table = pa.ipc.open_stream(manifest.read(GROWING)).read_all()
-    except pa.ArrowException as error:
-        raise RecordError(f"{manifest.folder / GROWING}: not a readable Arrow stream: {first_line(error)}") from error
-    if table.schema != ROLLOUT_SCHEMA:
-        raise RecordError(f"{manifest.folder / GROWING}: other columns than this version of gar writes.")
-    return table
+        content = read_bytes(path)
+    except RecordError as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            return ROLLOUT_SCHEMA.empty_table()
+        raise
+    try:
+        with pa.ipc.open_stream(content) as stream:
+            if stream.schema != ROLLOUT_SCHEMA:
+                raise RecordError(f"{path}: other columns than this version of gar writes.")
+            while True:
+                batch = stream.read_next_batch()
+                batch.validate(full=True)
+                batches.append(batch)
+    except StopIteration:
+        pass
+    except (pa.ArrowException, OSError) as error:
+        if not torn or isinstance(error, RecordError):
+            raise RecordError(f"{path}: not a readable Arrow stream: {first_line(error)}") from error
+    table = pa.Table.from_batches(batches, ROLLOUT_SCHEMA)
+    closed = max((last for _, last in rollout_files(run).values()), default=-1)
+    return table.filter(_compute.greater(table["step"], closed))

@@ -1,35 +1,47 @@
-"""One reader of a run folder: whole, still being written, or damaged.
+"""One reader of a run folder: finished, or as far as it was written.
 
     run = open_run("runs/demo")
     run.evaluations["after"]["test"].num_correct   # right samples by problem
     run.rollouts(["step", "alignment"])            # a pyarrow table
 
-Every file is checked against the run's manifest before it is used. If `strict`, the first fault is an error. Otherwise
-files at fault are left out and listed in `faults`: no number takes their place.
+Files are compared with their checksums: those of a finished run in its `SHA256SUMS`, those of another in its newest
+checkpoint and with its evaluations. A difference is an error: no number takes its place.
 """
 
-import os
+import math
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute
 
 from gar.config import RunConfig, make_config
 from gar.errors import ConfigError, RecordError, printable
-from gar.records.evaluations import NUMBERS, PROBLEMS, SAMPLES, SET, EvaluatedSet, read_set
+from gar.records.checkpoints import check_records
+from gar.records.evaluations import NUMBERS, SAMPLES, SET, EvaluatedSet, check_evaluation, read_set
 from gar.records.files import checked, json_object, read_bytes, read_parquet
-from gar.records.manifest import MANIFEST, DamageError, Fault, Manifest, fault_of
-from gar.records.metrics import read_metrics
-from gar.records.rollout_files import RolloutFiles
+from gar.records.metrics import METRICS, read_metrics
+from gar.records.rollout_files import GROWING, file_steps, read_stream, rollout_files
 from gar.records.rollouts import ROLLOUT_SCHEMA, SAMPLE_SCHEMA
-from gar.records.run_folder import METRICS, RUN, check_run_folder, read_record
+from gar.records.run_folder import (
+    CONFIG,
+    EVALUATION,
+    RUN,
+    RunFolder,
+    check_run_folder,
+    finished_sums,
+    read_record,
+    sealed_sums,
+)
+from gar.records.sums import check_listed, check_sum, files_below, read_sums
 
 MOMENTS = ("before", "after")
-_PARTS = (RUN, METRICS, "rollouts", SET)
+_RECORDS = (RUN, CONFIG, METRICS, "rollouts", f"{EVALUATION}/")
+_compute: Any = pyarrow.compute  # its functions are made when it is imported
 
 
 @dataclass(kw_only=True)
@@ -38,37 +50,27 @@ class Run:
 
     Attributes:
         path: The folder.
-        strict: Whether a fault is an error.
-        manifest: Its manifest.
-        record: `run.json`. Empty if it is at fault.
-        settings: The resolved configuration as plain values. Empty if `run.json` is at fault.
-        config: The same, checked. None if that fails.
+        sums: Checksums by name. Files that have none came after the newest checkpoint.
+        record: `run.json`. Empty for an evaluation.
+        settings: The resolved configuration as plain values.
+        config: The same, checked. None for an evaluation.
         evaluations: Results by set, for "before" and "after" training. Empty if there are none. A folder of `gar
             eval` is a run without training: its results are "after", and its settings come from `set.json`.
-        faults: What is missing or damaged. Reading metrics, rollouts and samples may add to it.
         trained: Whether it is the folder of `gar train`, not of `gar eval`.
     """
 
     path: Path
-    strict: bool
-    manifest: Manifest
+    sums: Mapping[str, str]
     record: Mapping[str, Any] = field(default_factory=dict)
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any]
     config: RunConfig | None = None
-    evaluations: Mapping[str, Mapping[str, EvaluatedSet]] = field(default_factory=dict)
-    faults: list[Fault] = field(default_factory=list)
+    evaluations: Mapping[str, Mapping[str, EvaluatedSet]]
     trained: bool = True
 
     @cached_property
     def metrics(self) -> Sequence[Mapping[str, Any]]:
         """One mapping of numbers by name for each logged step, "step" among them. Read when first used."""
-        with self._reading(METRICS):
-            return read_metrics(self.manifest, METRICS)
-        return []
-
-    @cached_property
-    def _rollouts(self) -> RolloutFiles:
-        return RolloutFiles(self.manifest, self._at_fault)
+        return read_metrics(self.path / METRICS)
 
     @property
     def name(self) -> str:
@@ -94,7 +96,10 @@ class Run:
     @cached_property
     def num_rows(self) -> dict[int, int]:
         """Rollouts of each step that has any, ascending. Read when first used."""
-        return self._rollouts.num_rows()
+        counts = Counter[int]()
+        for table in self._tables(["step"]):
+            counts.update({row["values"]: row["counts"] for row in _compute.value_counts(table["step"]).to_pylist()})
+        return dict(sorted(counts.items()))
 
     @property
     def last_step(self) -> int:
@@ -129,122 +134,137 @@ class Run:
         if missing := sorted({*(steps or ())} - {*there}):
             known = f"steps {there[0]} to {there[-1]}" if there else "none"
             raise RecordError(f"{self.path}: no rollouts of step {missing[0]}. There are {known}.")
-        read = [*self._rollouts.tables(names, steps)]
+        read = [*self._tables(names, steps)]
         return pa.concat_tables(read) if read else ROLLOUT_SCHEMA.empty_table().select(names)
 
     def rollout_tables(self, steps: Collection[int]) -> Iterator[pa.Table]:
         """The rollouts of some steps with all columns, file by file: a table for each file, in bounded memory."""
-        return self._rollouts.tables(ROLLOUT_SCHEMA.names, steps)
+        return self._tables(ROLLOUT_SCHEMA.names, steps)
+
+    def _tables(self, names: Sequence[str], steps: Collection[int] | None = None) -> Iterator[pa.Table]:
+        """These columns, a table for each file with one of these steps. None for all steps."""
+        for file, (first, last) in self._rollout_files.items():
+            if steps is None or any(first <= step <= last for step in steps):
+                table = self._read_rollouts(file, {*names, "step"})
+                if steps is not None:
+                    table = table.filter(_compute.is_in(table["step"], pa.array([*steps], pa.int64())))
+                yield table.select(names)
+
+    def _read_rollouts(self, file: str, names: Collection[str]) -> pa.Table:
+        if file == GROWING:
+            return self._stream
+        if file in self.sums and file not in self._whole:
+            check_sum(self.path, file, self.sums)
+            self._whole.add(file)
+        return read_parquet(self.path / file, [*names], schema=ROLLOUT_SCHEMA)
+
+    @cached_property
+    def _rollout_files(self) -> dict[str, tuple[int, float]]:
+        """The files with their first and last steps, and the stream, which a running run will make a file of."""
+        there = {GROWING: (0, math.inf)} if self._stream.num_rows else {}
+        return {**rollout_files(self.path), **there}
+
+    @cached_property
+    def _stream(self) -> pa.Table:
+        return read_stream(self.path)
+
+    @cached_property
+    def _whole(self) -> set[str]:
+        """The files that were compared with their checksums."""
+        return set()
 
     def samples(self, moment: str) -> pa.Table:
-        """Every sample of the evaluation "before" or "after" training, in order. No rows if none were written.
-
-        Raises:
-            RecordError: If strict, the file is at fault.
-        """
+        """Every sample of the evaluation "before" or "after" training, in order. No rows if none were written."""
         name = self.files_of(moment)[1]
-        if name in self.manifest.entries and self.manifest.fault(name) is None:
-            with self._reading(name):
-                return read_parquet(self.path / name, SAMPLE_SCHEMA.names, schema=SAMPLE_SCHEMA)
-        return SAMPLE_SCHEMA.empty_table()
+        if name not in self.sums:
+            return SAMPLE_SCHEMA.empty_table()
+        return read_parquet(self.path / name, SAMPLE_SCHEMA.names, schema=SAMPLE_SCHEMA)
 
     def files_of(self, moment: str) -> tuple[str, str]:
         """The files with the numbers and the samples of an evaluation, below the folder."""
         if not self.trained and moment == "after":
             return NUMBERS, SAMPLES
-        return f"evaluation/{moment}.json", f"evaluation/{moment}.parquet"
-
-    @contextmanager
-    def _reading(self, name: str, unknown: str = "") -> Iterator[None]:
-        """Turn an error into a fault of this file. `unknown` is what it leaves unknown."""
-        try:
-            yield
-        except (RecordError, ConfigError) as error:
-            self._at_fault(fault_of(name, error, unknown))
-
-    def _at_fault(self, fault: Fault) -> None:
-        if self.strict:
-            raise DamageError(self.path, fault)
-        if fault not in self.faults:
-            self.faults.append(fault)
+        return f"{EVALUATION}/{moment}.json", f"{EVALUATION}/{moment}.parquet"
 
 
 def is_run_folder(path: str | Path) -> bool:
-    """Whether a folder holds a run, whole or not, or an evaluation."""
-    return any((Path(path) / name).exists() for name in _PARTS)
+    """Whether a folder holds a run, or an evaluation."""
+    return any((Path(path) / name).exists() for name in (RUN, SET))
 
 
-def open_run(path: str | Path, *, strict: bool = True) -> Run:
+def open_run(path: str | Path) -> Run:
     """Read a run folder, or the folder of one evaluation of `gar eval`.
 
-    Args:
-        path: The folder.
-        strict: Raise an error at the first fault, before a number is made of it. False: read the rest.
-
     Raises:
-        RecordError: The folder does not exist, or holds nothing of a run, or, if strict, something is damaged.
+        RecordError: The folder does not exist, or is none of a run. Or a file is missing, cannot be read, or is not
+            what was written (code "damage").
     """
     path = Path(path)
-    check_run_folder(path, *_PARTS)
-    run = Run(path=path, strict=strict, manifest=Manifest(path), trained=not os.path.lexists(path / SET))
-    if not run.trained:
-        _read_set(run)
-        run.evaluations = {"before": {}, "after": _evaluation(run, "after") if run.settings else {}}
-        return run
-    with run._reading(RUN, ", so settings, versions, machine and status are unknown"):
-        known = json_object(read_bytes(path / RUN), str(path / RUN))
-        run.manifest = Manifest(path, id=known.get("manifest"))
-        record = read_record(run.manifest)
-        run.record, run.settings = asdict(record), record.settings
-    run.config = _checked_settings(run) if run.settings else None
-    _check_manifest(run)
-    if METRICS in run.manifest.entries and (fault := run.manifest.fault(METRICS)):
-        run._at_fault(fault)
-    run.evaluations = {moment: _evaluation(run, moment) for moment in MOMENTS}
-    return run
+    check_run_folder(path, RUN, SET)
+    if (path / SET).exists():
+        return _open_evaluation(path)
+    record = read_record(path)
+    sums = finished_sums(path)
+    if sums:
+        _check_finished(path, sums, is_recorded=record.status == "finished")
+    else:
+        sums = _unfinished_sums(path)
+    evaluations = {moment: _evaluated_sets(path, moment, sums) for moment in MOMENTS}
+    config, values = _checked_settings(path, record.settings), asdict(record)
+    return Run(path=path, sums=sums, record=values, settings=record.settings, config=config, evaluations=evaluations)
 
 
-def _checked_settings(run: Run) -> RunConfig | None:
+def _open_evaluation(path: Path) -> Run:
+    settings, sums = read_set(path), check_evaluation(path)
+    sets = _read_sets(path / NUMBERS)
+    if settings["benchmark"]["name"] not in sets:
+        name = settings["benchmark"]["name"]
+        raise RecordError(f"{path / NUMBERS}: expected the set {name!r} of {SET}, got {[*sets]}.")
+    return Run(path=path, sums=sums, settings=settings, evaluations={"before": {}, "after": sets}, trained=False)
+
+
+def _check_finished(path: Path, sums: Mapping[str, str], *, is_recorded: bool) -> None:
+    """Compare the records of a run with its checksums. Rollouts must be there, and are compared when they are read.
+
+    Without `is_recorded` the run was killed before `run.json` recorded its end, and all else is as it is listed.
+    """
+    for name in dict.fromkeys((*sums, *files_below(path))):
+        if file_steps(name):
+            check_listed(path, name, sums)
+        elif name.startswith(_RECORDS) and (is_recorded or name != RUN):
+            check_sum(path, name, sums)
+
+
+def _unfinished_sums(path: Path) -> dict[str, str]:
+    """The checksums of an unfinished run: of its evaluations, and of rollouts up to its newest checkpoint.
+
+    Raises a `RecordError` if one of these files is missing or changed. Rollouts are compared when they are read.
+    """
+    sums = {f"{EVALUATION}/{name}": digest for name, digest in read_sums(path / EVALUATION).items()}
+    for name in sums:
+        check_sum(path, name, sums)
+    marked = [(step, sealed) for step in RunFolder(path).checkpoint_steps() if (sealed := sealed_sums(path, step))]
+    for step, sealed in marked[-1:]:
+        sums |= {name: sealed[name] for name in check_records(path, step, sealed)}
+    return sums
+
+
+def _evaluated_sets(path: Path, moment: str, sums: Mapping[str, str]) -> Mapping[str, EvaluatedSet]:
+    name = f"{EVALUATION}/{moment}.json"
+    return _read_sets(path / name) if name in sums else {}
+
+
+def _read_sets(path: Path) -> Mapping[str, EvaluatedSet]:
+    values = json_object(read_bytes(path), str(path))
+    return checked(dict[str, EvaluatedSet], values.get("sets"), f"{path}: sets")
+
+
+def _checked_settings(path: Path, values: Mapping[str, Any]) -> RunConfig:
     """The settings of a run as this version of gar understands them."""
-    values = run.settings
     if values.get("plugins"):  # reading a run runs nobody's code
         hidden = ("plugins", "method")
         values = {name: part for name, part in values.items() if name in RunConfig.model_fields and name not in hidden}
-    with run._reading(RUN, ": its settings are from another version of gar and are shown unchanged"):
+    try:
         return make_config(values, source=RUN)
-    return None
-
-
-def _read_set(run: Run) -> None:
-    with run._reading(SET):
-        run.settings = read_set(run.manifest)
-        names = dict.fromkeys([*run.manifest.entries, PROBLEMS, NUMBERS, SAMPLES])
-        for fault in [*run.manifest.own_faults, *filter(None, map(run.manifest.fault, names))]:
-            run._at_fault(fault)
-
-
-def _check_manifest(run: Run) -> None:
-    manifest, finished = run.manifest, run.status == "finished"
-    for fault in manifest.own_faults:
-        run._at_fault(fault)
-    names = manifest.unlisted() if finished or not manifest.path.exists() else []
-    lost = [name for name in names if name.startswith(("rollouts", "evaluation/", METRICS))]
-    if finished and METRICS in manifest.entries and manifest.entries[METRICS].grows:
-        lost.append(METRICS)  # the last line is not that of a finished run
-    for name in lost:
-        run._at_fault(Fault(kind="unlisted", file=name, text=f"{name} is not listed in {MANIFEST}"))
-
-
-def _evaluation(run: Run, moment: str) -> Mapping[str, EvaluatedSet]:
-    name, samples = run.files_of(moment)
-    if samples in run.manifest.entries and (fault := run.manifest.fault(samples)):
-        run._at_fault(fault)
-    with run._reading(name):
-        if name not in run.manifest.entries:
-            return {}
-        place = str(run.path / name)
-        sets = checked(dict[str, EvaluatedSet], run.manifest.read_json(name).get("sets"), f"{place}: sets")
-        if run.trained or run.settings["benchmark"]["name"] in sets:
-            return sets
-        raise RecordError(f"{place}: expected the set {run.settings['benchmark']['name']!r} of {SET}, got {[*sets]}.")
-    return {}
+    except ConfigError as error:
+        raise RecordError(f"{path / RUN}: its settings are from another version of gar: {error}") from error

@@ -1,25 +1,30 @@
 """The folder of one run. This module writes it, `gar.records.run` reads it.
 
     runs/NAME/
-      run.json                      versions, machine, seed, command, hashes, times, status, summary
+      run.json                      versions, machine, seed, command, hashes, times, status, summary: written first
       config.yaml                   the resolved configuration
-      metrics.jsonl                 one object per logged step
-      manifest.jsonl                every finished file below, with size and checksum. See `gar.records.manifest`
+      metrics.jsonl                 one object per logged step, see `gar.records.metrics`
       rollouts/                     one row per response, see `gar.records.rollout_files`
       evaluation/before.json        pass@k. Also after.json
       evaluation/before.parquet     every sample of that evaluation, see `gar.records.rollouts`. Also after.parquet
+      evaluation/SHA256SUMS         checksums of the evaluations that are complete
       checkpoints/                  see checkpoints.py
       model/                        the final model. With an adapter the merged one, and adapter/ beside it
+      SHA256SUMS                    checksums of everything above, once the run is finished: `sha256sum -c` checks it
 
-A run folder has one writer at a time.
+Every file is complete or absent but for metrics and the stream of rollouts, of which a kill tears the end. A run folder
+has one writer at a time.
 """
 
+import hashlib
 import os
 import platform
+import posixpath
+import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import count
 from pathlib import Path
 from typing import Any, Self
@@ -30,7 +35,9 @@ from gar.records.files import (
     atomic_folder,
     canonical_hash,
     checked,
+    json_object,
     json_text,
+    read_bytes,
     remove_file,
     system_errors,
     truncate,
@@ -38,12 +45,15 @@ from gar.records.files import (
     write_atomic,
     write_parquet,
 )
-from gar.records.manifest import MANIFEST, Manifest
-from gar.records.rollout_files import GROWING, append_rollouts, close_rollouts, file_steps
+from gar.records.metrics import METRICS, append_metrics, beginning
+from gar.records.rollout_files import GROWING, append_rollouts, close_rollouts, rollout_files
 from gar.records.rollouts import SAMPLE_SCHEMA, RolloutRecord, SampleRecord, record_table
 from gar.records.run_record import RunRecord, RunStatus, package_versions
+from gar.records.sums import SUMS, check_sum, file_sum, files_below, read_sums, write_sums
 
-RUN, CONFIG, METRICS = "run.json", "config.yaml", "metrics.jsonl"
+RUN, CONFIG, EVALUATION = "run.json", "config.yaml", "evaluation"
+_CHECKPOINT = re.compile(r"checkpoint-(\d+)")
+_UNWRITTEN = re.compile(r"\.lock|\..*\.partial")
 
 
 def check_run_folder(path: str | Path, *names: str) -> None:
@@ -58,11 +68,9 @@ def check_run_folder(path: str | Path, *names: str) -> None:
 def check_free(path: Path) -> None:
     """Raise a `RecordError` if a new run cannot have this folder.
 
-    It can have what a kill or a full disk leaves before there is a run.json: a lock or a manifest, maybe with settings.
+    It can have what a kill or a full disk leaves before there is a `run.json`: a lock, or a file that was not complete.
     """
-    names = {entry.name for entry in path.iterdir()} if path.is_dir() else {RUN} if path.exists() else set()
-    is_leftover = names & {".lock", MANIFEST} and all(name in (CONFIG, MANIFEST) or name[0] == "." for name in names)
-    if not names or (is_leftover and not RunFolder(path).is_begun()):
+    if not RunFolder(path).is_begun():
         return
     what, ways = "this exists, and is not a run folder", ""
     if (path / RUN).exists():
@@ -76,28 +84,41 @@ def checkpoint_name(step: int) -> str:
     return f"checkpoints/checkpoint-{step}"
 
 
-def read_record(manifest: Manifest) -> RunRecord:
-    """The record in `run.json`. A `RecordError` if a field is missing, or anything was changed."""
-    return checked(RunRecord, manifest.read_json(RUN), str(manifest.folder / RUN))
+def sealed_sums(run: Path, step: int) -> dict[str, str]:
+    """What `SHA256SUMS` of a checkpoint lists, by name relative to the run folder. See `gar.records.checkpoints`."""
+    folder = checkpoint_name(step)
+    return {posixpath.normpath(f"{folder}/{name}"): digest for name, digest in read_sums(run / folder).items()}
 
 
-@dataclass(slots=True)
+def read_record(path: Path) -> RunRecord:
+    """The record in `run.json` of a run folder. A `RecordError` if a field is missing, or a setting was changed."""
+    place = str(path / RUN)
+    record = checked(RunRecord, json_object(read_bytes(path / RUN), place), place)
+    if record.config_hash != canonical_hash(record.settings):
+        raise RecordError(f"{place}: the settings are not those of config_hash. Was the file changed by hand?")
+    return record
+
+
+def finished_sums(path: Path) -> dict[str, str]:
+    """The checksums of a finished run, by name. Empty if it is not finished. A `RecordError` if they are missing."""
+    sums = read_sums(path)
+    if not sums and read_record(path).status == "finished":
+        raise RecordError(f"{path / SUMS}: is missing or empty, and the run is finished.", code="damage")
+    return sums
+
+
+@dataclass(frozen=True, slots=True)
 class RunFolder:
-    """Writes one run folder. Every write is complete or changes nothing, and finished files are listed in its manifest.
+    """Writes one run folder. Every write is complete or changes nothing.
 
     Attributes:
         path: The folder.
-        manifest: Its manifest.
 
     Raises:
         RecordError: From any method, when the system reports an error or a file is not what it should be.
     """
 
     path: Path
-    manifest: Manifest = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        self.manifest = Manifest(self.path, keep_lines=True)
 
     @classmethod
     def create(cls, parent: str | Path, name: str, *, numbered: bool = False) -> Self:
@@ -126,18 +147,20 @@ class RunFolder:
         return folder
 
     def is_begun(self) -> bool:
-        """Whether the folder holds more than a kill leaves before `run.json` is written."""
-        more = self.manifest.entries.keys() - {RUN, CONFIG} or self.manifest.own_faults
-        return bool(more) or os.path.lexists(self.path / RUN)
+        """Whether the run got far enough to write `run.json`, its first file. Any other file counts, too."""
+        if not self.path.is_dir():
+            return os.path.lexists(self.path)
+        return not all(_UNWRITTEN.fullmatch(entry.name) for entry in self.path.iterdir())
 
     @property
     def checkpoints(self) -> Path:
         """`checkpoints/`."""
         return self.path / "checkpoints"
 
-    def at_checkpoint(self, step: int) -> Manifest:
-        """The manifest as it was when the checkpoint of a step was sealed."""
-        return self.manifest.until(f"{checkpoint_name(step)}/")
+    def checkpoint_steps(self) -> list[int]:
+        """The steps of the checkpoints that the trainer wrote or began, ascending. Other folders are not ours."""
+        found = ((path, _CHECKPOINT.fullmatch(path.name)) for path in self.checkpoints.glob("*"))
+        return sorted(int(match[1]) for path, match in found if match and path.is_dir())
 
     def write_run(
         self,
@@ -147,17 +170,13 @@ class RunFolder:
         config: Mapping[str, Any],
         data_hash: str | None,
     ) -> None:
-        """Write `config.yaml` and `run.json` with status running and the versions and machine of this process.
+        """Write `run.json`, with status running and the versions and machine of this process, then `config.yaml`.
 
         `config` is the resolved configuration as plain values, and `data_hash` the hash of the training problems, None
         if unknown. `command` begins with the program.
         """
-        for leftover in (CONFIG, MANIFEST):  # of a kill, see `check_free`
-            remove_file(self.path / leftover)
-        self.manifest.replace(CONFIG, dump_yaml(config).encode())  # never without a manifest
         self._write_run(
             RunRecord(
-                manifest=self.manifest.id,
                 status="running",
                 start_time=utc_now(),
                 seed=seed,
@@ -171,10 +190,11 @@ class RunFolder:
                 settings=config,
             )
         )
+        write_atomic(self.path / CONFIG, dump_yaml(config))
 
     def read_run(self) -> RunRecord:
         """The record in `run.json`."""
-        return read_record(self.manifest)
+        return read_record(self.path)
 
     def update_run(
         self,
@@ -186,7 +206,7 @@ class RunFolder:
         """Change `run.json`. Arguments that are None change nothing.
 
         Status "running" is a resume: its time is added to `resume_times`, `end_time` and `error` are cleared. Any other
-        status sets `end_time`, and `error` to what ended the run. At "finished", metrics and rollouts grow no more.
+        status sets `end_time`, and `error` to what ended the run. At "finished", `SHA256SUMS` lists all files.
         """
         run = self.read_run()
         if status == "running":
@@ -194,11 +214,13 @@ class RunFolder:
             run = replace(run, status=status, resume_times=times, end_time=None, error=None)
         elif status is not None:
             run = replace(run, status=status, end_time=utc_now(), error=error)
+        run = run if summary is None else replace(run, summary=summary)
         if status == "finished":
             self.close_rollouts()
-            if METRICS in self.manifest.entries:
-                self.manifest.close(METRICS)
-        self._write_run(run if summary is None else replace(run, summary=summary))
+            self._write_sums(run)  # before run.json: a finished run has its checksums
+        self._write_run(run)
+        if status not in (None, "finished"):
+            remove_file(self.path / SUMS)
 
     def record_override(
         self, changes: Mapping[str, Any], *, step: int, config: Mapping[str, Any], data_hash: str
@@ -207,18 +229,28 @@ class RunFolder:
         run = self.read_run()
         entry = {"time": utc_now(), "after_step": step, "changes": changes, "config_hash": run.config_hash}
         overrides, hashed = [*run.overrides, entry], canonical_hash(config)
-        self.manifest.add(CONFIG)
         self._write_run(replace(run, config_hash=hashed, settings=config, data_hash=data_hash, overrides=overrides))
 
     def _write_run(self, run: RunRecord) -> None:
-        self.manifest.replace(RUN, json_text(asdict(run), indent=2).encode() + b"\n")
+        write_atomic(self.path / RUN, _run_text(run))
+
+    def _write_sums(self, run: RunRecord) -> None:
+        """List every file. Those of checkpoints keep the checksums with which they were sealed."""
+        known = dict[str, str]()
+        for step in self.checkpoint_steps():
+            with suppress(RecordError):  # damaged: then its files are read
+                known |= sealed_sums(self.path, step)
+        known.pop(METRICS, None)  # of its beginning
+        known[RUN] = hashlib.sha256(_run_text(run).encode()).hexdigest()
+        names = files_below(self.path)
+        write_sums(self.path, {name: known.get(name) or file_sum(self.path / name) for name in names})
 
     def append_metrics(self, metrics: Mapping[str, Any]) -> None:
-        """Add a line to `metrics.jsonl`. It survives a kill as soon as this returns. NaN and infinity become null.
+        """Add a line to `metrics.jsonl`: numbers by name, among them the whole number "step".
 
-        `metrics` are numbers by name, among them the whole number "step".
+        It survives a kill as soon as this returns. NaN and infinity become null.
         """
-        self.manifest.append(METRICS, json_text(metrics).encode() + b"\n")
+        append_metrics(self.path / METRICS, metrics)
 
     def write_rollouts(self, records: Sequence[RolloutRecord]) -> None:
         """Add the rollouts of a step. They survive a kill as soon as this returns.
@@ -227,37 +259,65 @@ class RunFolder:
             RecordError: The system reports an error. Earlier rollouts are intact.
             ValueError: A value does not fit its column.
         """
-        append_rollouts(self.manifest, record_table(records))
+        append_rollouts(self.path, record_table(records))
 
     def close_rollouts(self) -> None:
         """Make a file of the steps since the last one."""
-        close_rollouts(self.manifest)
+        close_rollouts(self.path)
 
     def write_samples(self, moment: str, records: Sequence[SampleRecord]) -> None:
         """Write every sample of the evaluation "before" or "after" training."""
-        path = self.path / "evaluation" / f"{moment}.parquet"
-        write_parquet(path, record_table(records, SAMPLE_SCHEMA))
-        self.manifest.add(path)
+        name = f"{EVALUATION}/{moment}.parquet"
+        write_parquet(self.path / name, record_table(records, SAMPLE_SCHEMA))
+        self._list(name)
 
-    def write_json(self, relative: str, value: Mapping[str, Any]) -> None:
-        """Write one JSON object, for example `evaluation/before.json`. NaN and infinity become null."""
-        write_atomic(self.path / relative, json_text(value, indent=2) + "\n")
-        self.manifest.add(relative)
+    def write_numbers(self, moment: str, numbers: Mapping[str, Any]) -> None:
+        """Write the numbers of an evaluation, after its samples: they mark it as complete."""
+        name = f"{EVALUATION}/{moment}.json"
+        write_atomic(self.path / name, json_text(numbers, indent=2) + "\n")
+        self._list(name)
+
+    def read_numbers(self, moment: str) -> dict[str, Any] | None:
+        """The numbers of an evaluation, None if there are none. A `RecordError` if a file of it was changed."""
+        folder, numbers = self.path / EVALUATION, f"{moment}.json"
+        sums = read_sums(folder)
+        for name in sums:
+            if name in (numbers, f"{moment}.parquet"):
+                check_sum(folder, name, sums)
+        return json_object(read_bytes(folder / numbers), str(folder / numbers)) if numbers in sums else None
+
+    def add_result(self, name: str, value: Mapping[str, Any]) -> None:
+        """Write a JSON file into the folder of a finished run, and list it."""
+        write_atomic(self.path / name, json_text(value) + "\n")
+        self._list(name)
+
+    def _list(self, name: str) -> None:
+        """Add a file to the `SHA256SUMS` beside it."""
+        path, known = self.path / name, dict[str, str]()
+        with suppress(RecordError):  # damaged: then the others do not count
+            known = read_sums(path.parent)
+        write_sums(path.parent, known | {path.name: file_sum(path)})
 
     @contextmanager
     def new_folder(self, name: str) -> Iterator[Path]:
-        """A folder to write, for example `model`, as `atomic_folder`. It is listed when everything is written."""
+        """A folder to write, for example `model`, as `atomic_folder`."""
         with atomic_folder(self.path / name) as staged:
             yield staged
-        self.manifest.add_folder(name)
 
     def cut(self, step: int) -> None:
-        """Go back to the checkpoint of a step, 0 for the start: remove later metrics and rollouts. Can be repeated."""
-        entries = self.at_checkpoint(step).entries
-        for name in (GROWING, *(f"rollouts/{path.name}" for path in self.path.glob("rollouts/*"))):
-            if (name == GROWING or file_steps(name)) and name not in entries:
+        """Go back to the checkpoint of a step, 0 for the start: later records do not count. Can be repeated."""
+        for later in self.checkpoint_steps():
+            if later > step:
+                remove_file(self.path / checkpoint_name(later) / SUMS)
+        remove_file(self.path / GROWING)
+        for name, (first, _) in rollout_files(self.path).items():
+            if first > step:
                 remove_file(self.path / name)
         if (self.path / METRICS).exists():
-            truncate(self.path / METRICS, entries[METRICS].size if METRICS in entries else 0)
-        # Last: until then this can be repeated.
-        self.manifest.cut(until=f"{checkpoint_name(step)}/", only=("rollouts", "checkpoints/", METRICS))
+            truncate(self.path / METRICS, beginning(self.path / METRICS, step)[0] if step else 0)
+        if not (self.path / CONFIG).exists():  # killed before it was written
+            write_atomic(self.path / CONFIG, dump_yaml(self.read_run().settings))
+
+
+def _run_text(run: RunRecord) -> str:
+    return json_text(asdict(run), indent=2) + "\n"

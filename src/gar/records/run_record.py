@@ -17,14 +17,13 @@ _PACKAGES = ("gar-rl", "torch", "transformers", "trl", "numpy")
 class RunRecord:
     """The content of `run.json`: how a run came about and how it ended.
 
-    `manifest` is the id in every line of the folder's manifest. Times are UTC in ISO 8601. `config_hash` is
-    `canonical_hash` of the resolved configuration, which is in `settings`. `data_hash` comes from the caller. The
-    version of a package that is not installed is None. `summary` holds the results of a finished run. `overrides` has
-    an entry for each resume with changes: its time, the step, the changes, and the hash of the settings before them.
-    `error` is the cause of an early end: `kind`, `text` and `place` in the code.
+    Times are UTC in ISO 8601. `config_hash` is `canonical_hash` of the resolved configuration, which is in `settings`.
+    `data_hash` comes from the caller. The version of a package that is not installed is None. `summary` holds the
+    results of a finished run. `overrides` has an entry for each resume with changes: its time, the step, the changes,
+    and the hash of the settings before them. `error` is the cause of an early end: `kind`, `text` and `place` in the
+    code.
     """
 
-    manifest: str
     status: RunStatus
     start_time: str
     resume_times: Sequence[str] = ()

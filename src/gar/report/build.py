@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gar.analysis.summary import NONE
 from gar.errors import ConfigError
-from gar.records import Run, write_atomic
+from gar.records import Run, open_run, write_atomic
 from gar.records.files import read_bytes
 from gar.report import ReportOptions
 from gar.report.charts import charts
@@ -17,7 +17,7 @@ from gar.report.page import GENERATOR, MAX_BYTES, Report, ShownGroup, page
 from gar.report.problems import problem_table
 from gar.report.reasons import bonus_sentences
 from gar.report.rollouts import browser_rollouts
-from gar.report.runs import Groups, differing_settings, find_runs, group_runs, missing, read_run, run_facts
+from gar.report.runs import Groups, differing_settings, find_runs, group_runs, missing, run_facts
 from gar.report.tables import measured_tables, runs_table, setting, status_table, verdict_counts
 from gar.report.verdicts import changes, contests, contrast_table, headline, scope
 
@@ -34,14 +34,14 @@ def write_report(paths: Sequence[str | Path], out: str | Path, options: ReportOp
         raise ConfigError(f"{out}: a report is an HTML file. Expected a name that ends in .html.")
     if os.path.lexists(out) and GENERATOR not in read_bytes(out)[:_HEAD_BYTES].decode(errors="replace"):
         raise ConfigError(f"{out} is not a report of gar, so it is not replaced. Choose another --out, or move it.")
-    runs = [read_run(path) for path in find_runs(paths)]
+    runs = [open_run(path) for path in find_runs(paths)]
     report = make_report(runs, options or ReportOptions())
     write_atomic(out, page(report))
     return report
 
 
 def make_report(runs: Sequence[Run], options: ReportOptions) -> Report:
-    """The content of the page. `runs` are as `read_run` reads them."""
+    """The content of the page."""
     groups = group_runs(runs)
     runs = [run for members in groups.values() for run in members]
     ends = [f"{run.name}: {clause}" for run in runs for clause in missing(run)]

@@ -9,7 +9,7 @@ import pandas as pd
 
 from gar.config import dump_yaml
 from gar.errors import ConfigError, RecordError
-from gar.records import ROLLOUT_SCHEMA, Run, canonical_hash, is_run_folder, leaves, open_run
+from gar.records import Run, canonical_hash, is_run_folder, leaves
 from gar.report.page import RunFacts
 
 _NOT_COMPARED = ("seed", "records", "evaluate.eval_steps", "evaluate.eval_on_start")
@@ -32,7 +32,7 @@ def find_runs(paths: Sequence[str | Path]) -> list[Path]:
             raise RecordError(f"{path}: no such folder. A run folder is what `gar train` writes, by default in runs/.")
         inside = [*_below(path)]
         if not inside:
-            raise RecordError(f"{path}: no run in this folder: there is no run.json, metrics.jsonl or rollouts.")
+            raise RecordError(f"{path}: no run in this folder: there is no run.json.")
         runs += inside
     if len({run.resolve() for run in runs}) < len(runs):
         raise ConfigError(f"a run is named twice, got {', '.join(map(str, paths))}")
@@ -48,35 +48,22 @@ def _below(folder: Path) -> Iterator[Path]:
             yield Path(place)
 
 
-def read_run(path: str | Path) -> Run:
-    """Read a run as far as possible, so that its faults are known. Texts are read only for the steps shown.
-
-    Raises:
-        RecordError: The folder does not exist, or holds nothing of a run.
-    """
-    run = open_run(path, strict=False)
-    _ = run.metrics
-    run.rollouts([name for name in ROLLOUT_SCHEMA.names if name not in ("prompt", "response")])
-    return run
-
-
 def missing(run: Run) -> list[str]:
     """What cannot be shown of a run, as clauses."""
-    lost = [fault for fault in run.faults if fault.file.startswith("rollouts")]
-    clauses = run.unfinished + [f"{fault}: it is left out" for fault in run.faults if fault not in lost]
-    if lost:
-        clauses.append(f"{len(lost)} files of rollouts are left out, the first of them: {lost[0]}")
     if not run.trained:
-        return [*clauses, "this is an evaluation by gar eval: the measured model is shown as after"]
-    faulty = {fault.file for fault in run.faults}
-    if not run.metrics and "metrics.jsonl" not in faulty:
+        return ["this is an evaluation by gar eval: the measured model is shown as after"]
+    clauses = [*run.unfinished]
+    if not run.metrics:
         clauses.append("no step was logged yet, so there are no curves")
-    if not any(run.evaluations.values()) and not any(name.startswith("evaluation/") for name in faulty):
+    if not any(run.evaluations.values()):
         clauses.append("the model was measured neither before nor after training: --evaluate.sources does that")
-    for moment, sets in run.evaluations.items():
-        if any(run.evaluations.values()) and not sets and f"evaluation/{moment}.json" not in faulty:
-            clauses.append(f"there is no evaluation/{moment}.json, so nothing is known of the model {moment} training")
-    if not run.steps and not lost:
+    else:
+        clauses += [
+            f"there is no evaluation/{moment}.json, so nothing is known of the model {moment} training"
+            for moment, sets in run.evaluations.items()
+            if not sets
+        ]
+    if not run.steps:
         clauses.append("no rollouts were recorded: no step was finished")
     return clauses
 
@@ -134,7 +121,7 @@ def _label(run: Run, differing: Sequence[str]) -> str:
 
 def run_facts(label: str, run: Run) -> RunFacts:
     """The origin of a run, of the group with this label: its `run.json` without settings and results."""
-    record = {name: value for name, value in run.record.items() if name not in ("settings", "summary", "manifest")}
+    record = {name: value for name, value in run.record.items() if name not in ("settings", "summary")}
     facts = {
         name.removeprefix("versions.").replace("_", " "): str(value)
         for name, value in leaves(record)

@@ -4,7 +4,6 @@ The preflight and the evaluations need only these inputs and are here too. `gar.
 """
 
 import contextlib
-import json
 import os
 import tempfile
 import time
@@ -27,7 +26,7 @@ from gar.data.problems import evaluation_data
 from gar.data.prompts import Renderer
 from gar.data.sources import source_name
 from gar.data.traps import trap_note
-from gar.errors import ConfigError, printable
+from gar.errors import ConfigError, RecordError, printable
 from gar.evaluation.engines import TransformersEngine, evaluation_sampling, sample
 from gar.evaluation.grade import grade, judged_groups, pass_rates
 from gar.evaluation.preflight import preflight, render
@@ -179,7 +178,7 @@ class RunInputs:
         sets = {name: asdict(each.numbers) for name, each in graded.items()}
         samples = [sample for name, each in graded.items() for sample in each.samples(name)]
         folder.write_samples(moment, samples)  # first: the numbers mark the end
-        folder.write_json(f"evaluation/{moment}.json", {"step": step, "identity": identity, "sets": sets})
+        folder.write_numbers(moment, {"step": step, "identity": identity, "sets": sets})
 
     def evaluation_metrics(self) -> dict[str, float]:
         """pass@k of the policy as it is now, under the names of metrics."""
@@ -212,14 +211,12 @@ class RunInputs:
         return self.model.to(self._arguments.device)
 
     def _is_evaluated(self, folder: RunFolder, moment: str, identity: str) -> bool:
-        manifest, numbers = folder.manifest, f"evaluation/{moment}.json"
-        if numbers not in manifest.entries:
+        try:
+            numbers = folder.read_numbers(moment)
+        except RecordError as error:
+            self.say(f"[yellow]{escape(str(error))} The policy is evaluated again.[/]")
             return False
-        for name in (numbers, f"evaluation/{moment}.parquet"):
-            if fault := manifest.fault(name):
-                self.say(f"[yellow]{escape(f'{folder.path}: {fault}')}. The policy is evaluated again.[/]")
-                return False
-        return json.loads(manifest.read(numbers)).get("identity") == identity
+        return numbers is not None and numbers.get("identity") == identity
 
     def _read(self, wanted: list[DataSettings]) -> list[ProblemSet]:
         """The problems of the sources. The main process reads them, and the others open its files."""

@@ -63,9 +63,12 @@ def unfinished_run(path: str | Path) -> RunFolder:
 
 
 def resumed_config(folder: RunFolder, *, allow_config_change: bool = False) -> RunConfig:
-    """The settings of a run. A `ConfigError` if `config.yaml` was cut off, or edited and that is not allowed."""
+    """The settings of a run. A `ConfigError` if `config.yaml` was cut off, or edited and that is not allowed.
+
+    A killed run may not have one yet.
+    """
     path, started = folder.path / "config.yaml", folder.read_run().settings
-    values = read_config(regular(path))
+    values = read_config(regular(path)) if path.exists() else started
     there = dict(leaves(values)) if isinstance(values, Mapping) else {}
     missing = [name for name, _ in leaves(started) if name not in there]
     if values != started and (missing or not allow_config_change):

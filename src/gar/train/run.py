@@ -341,10 +341,8 @@ class _Run:
 
         run = open_run(folder.path)
         summary, self._worthless = summarize(run), nothing_learned(run)
-        figures = save_figure(learning_curve_figure(run), folder.path / _CURVE)
-        card = folder.path / "model" / "README.md"
-        write_atomic(card, model_card(self.config, run, summary))
-        folder.manifest.add(*figures, card)
+        save_figure(learning_curve_figure(run), folder.path / _CURVE)
+        write_atomic(folder.path / "model" / "README.md", model_card(self.config, run, summary))
         folder.update_run(status="finished", summary=summary)
         return summary
 

@@ -118,7 +118,7 @@ def test_a_killed_run_goes_on_with_the_weights_of_its_checkpoint(tmp_path):
 def steps(folder: Path) -> list[int]:
     """The steps that a running job has logged."""
     try:
-        return open_run(folder, strict=False).steps
+        return open_run(folder).steps
     except GarError:  # it has just begun
         return []
 

@@ -44,7 +44,7 @@ def test_a_run_from_the_command_line(method: str, tmp_path: Path, capsys: pytest
     steps_with_rollouts = {"rft": [], "sft-grpo": [2]}.get(method, [1, 2])
     assert open_run(folder.path).steps == steps_with_rollouts
     assert [row["step"] for row in open_run(folder.path).metrics] == [1, 2]
-    assert open_run(folder.path).manifest.read_json("evaluation/after.json")["step"] == 2
+    assert folder.read_numbers("after")["step"] == 2
     assert (folder.path / "model" / "model.safetensors").is_file()
     assert "plugins:\n- paper.methods" in (folder.path / "config.yaml").read_text()
     capsys.readouterr()

@@ -5,6 +5,7 @@ import re
 from gar.verify.words import DATA, DOUBTS, NEVER, WORDS, lower_words
 
 MAX_ANSWER_CHARS = 2_000  # the longest of IMO-AnswerBench's 400 has under 200
+_CONTEXT_CHARS = 120  # around a box
 
 # A box may be written \\boxed where a model escapes twice. `\\.` skips escaped braces such as \{.
 _BRACES = re.compile(r"(?P<box>\\\\?(?:boxed|fbox) *\{)|\\.|[{}]", re.DOTALL)
@@ -14,29 +15,22 @@ _JOINED = re.compile(
     r"(?![^\n]*\b(?:so|thus|hence|then|therefore)\b)[^.!?\n]{0,40}\b(?:or|and)\b[^.!?\n]{0,40}"
     r"|[\s$\\]*[,;][^\w!?.]*(?:\w{1,3} *= *)?[\s$]*"
 )
-_NAMED_AFTER = re.compile(
-    r"[\s$).\]]*(?:is|was)\s+(?:indeed\s+)?(?:the|our|my)\s+(?:(?:final|correct|right)\s+)*answer\b", re.IGNORECASE
-)
-_NAMED_BEFORE = re.compile(
-    r"(?P<before>.*)\banswers?\b[^.!?\n]{0,80}?(?:\b(?:is|are)\b|[:=])[\s$(\[*\\]*\Z", re.IGNORECASE | re.DOTALL
-)
 _TAKEN_BACK = re.compile(
     rf"\W{{0,40}}(?:{'|'.join(map(re.escape, DATA['taken_back']['starts']))})(?!\w)", re.IGNORECASE
 )
-# The words that touch a box, across marks of formulas.
-_WORDS_BEFORE = re.compile(r"[A-Za-z' ]*[^\w.,;:!?]*\Z")
-_WORDS_AFTER = re.compile(r"(?:\\(?:text|mathrm|mbox|textbf)\s*\{|\\[^A-Za-z]|[\s$}*])*[A-Za-z' ]*")
-# Signs that touch a box and change its value or make it a part of a formula.
+# What touches a box and changes its value or makes it a part of a formula.
 _SIGN_BEFORE = re.compile(
-    r"(?:[-+*/^_<>~≠≈]|\\(?:n(?:e|eq|ot(?:in)?)|[lg](?:e|eq|t)(?:q|slant)?|approx|sim|pm|mp|cdot|times|div)(?![A-Za-z])"
-    r"|(?<=[ $])(?:or|nor|and))[\s$({\[]*\Z|[0-9]\Z"
+    r"(?:[-+*/^_<>~≠≈]|\\(?:n(?:e|eq|ot(?:in)?)|[lg](?:e|eq|t)(?:q|slant)?|approx|sim|pm|mp|cdot|times|div|[dt]?frac|sqrt)"
+    r"(?![A-Za-z])|(?<=[ $])(?:or|nor|and))[\s$({\[]*\Z|[0-9]\.?\Z"
 )
 _BULLET = re.compile(r"(?:\A|\n)[ \t]*(?:[-*+>]|---+) +(?:\$+|\\[(\[]|\*\*)\s*\Z")
 _SIGN_AFTER = re.compile(
-    r"[\s$)}\]]*(?:[*/^_+!]|\\(?:ne|neq|cdot|times|div|pm|frac|sqrt)(?![A-Za-z])|- ?[0-9]|or\b|[0-9])"
+    r"[\s$)}\]*]*(?:[/^_+!?%]|\\%|\*\*?[0-9A-Za-z(]|\\(?:ne|neq|cdot|times|div|pm|frac|sqrt)(?![A-Za-z])"
+    r"|- ?[0-9]|or\b|[0-9])"
 )
-SENTENCE_MARK = re.compile("[.!?\\n。！]")
-_CLAUSE_END = re.compile("[.,:;!?\n]")
+_WORDS_AFTER = re.compile(r"(?:\\(?:text|mathrm|mbox|textbf)\s*\{|\\[^A-Za-z]|[\s$}*])*(?P<words>[A-Za-z' ]*)")
+SENTENCE_MARK = re.compile(r"[.!?](?![0-9\\])|[\n。！]")
+_CLAUSE_END = re.compile(r"[.,:;!?\n]|\b(?:so|thus|hence|therefore|then|and|but)\b", re.IGNORECASE)
 _TOUCHING = NEVER - WORDS["beside_a_box"]
 
 Box = tuple[int, int, int, int]
@@ -59,27 +53,15 @@ def last_boxed(text: str) -> str:
 
 def boxed_contents(text: str) -> list[str]:
     """The contents of all boxes, as `last_boxed` has that of the last."""
-    return [_contents(text, boxes) for boxes in box_lists(text)]
+    return [_contents(text, boxes) for boxes in _box_lists(text)]
 
 
-def box_lists(text: str) -> list[list[Box]]:
-    r"""The complete boxes, of nested ones the innermost. Joined ones are one list. Without any, the last `\boxed 2`."""
-    lists: list[list[Box]] = []
-    for box in _boxes(text):
-        if lists and _JOINED.fullmatch(text, lists[-1][-1][3], box[0]):
-            lists[-1].append(box)
-        else:
-            lists.append([box])
-    bare = [] if lists or "boxed" not in text else list(_BARE_BOX.finditer(text))
-    return [[(match.start(), *match.span("value"), match.end())] for match in bare[-1:]] or lists
-
-
-def boxed_answer(text: str, lists: list[list[Box]]) -> tuple[str, int] | None:
-    """The answer in the last of the boxes, or in the last that are named the answer, and where it ends."""
+def boxed_answer(text: str) -> tuple[str, int] | None:
+    """The answer in the last box, and where it ends. The box's whole sentence if what touches the box changes it."""
+    lists = _box_lists(text)
     if not lists:
         return None
-    named = [boxes for boxes in lists if _is_named(text, boxes)]
-    boxes = named[-1] if named and not _is_taken_back_later(text, named[-1][-1][3]) else lists[-1]
+    boxes = lists[-1]
     answer = _contents(text, boxes) if len(boxes) > 1 else _in_context(text, boxes[0])
     return (answer, boxes[-1][3]) if answer else None
 
@@ -89,24 +71,24 @@ def is_taken_back(text: str, start: int) -> bool:
     return _TAKEN_BACK.match(text, start) is not None
 
 
-def _is_taken_back_later(text: str, start: int) -> bool:
-    return any(is_taken_back(text, mark.end()) for mark in SENTENCE_MARK.finditer(text, start))
-
-
-def _is_named(text: str, boxes: list[Box]) -> bool:
-    """Whether the words before or after a box name it the answer."""
-    begin, end = boxes[0][0], boxes[-1][3]
-    phrase = _NAMED_BEFORE.match(text[max(0, begin - 160) : begin])
-    asked = text[end : end + 5].lstrip("$ )*").startswith("?")
-    return bool(_NAMED_AFTER.match(text, end) or (phrase and not asked and not is_open(phrase["before"])))
-
-
 def is_open(before: str) -> bool:
-    """Whether the sentence before an answer denies it, or leaves it open."""
-    sentence = SENTENCE_MARK.split(before)[-1]
-    clause = lower_words(_CLAUSE_END.split(sentence)[-1])
-    conditions = WORDS["conditions"].intersection(lower_words(sentence))
-    return bool(conditions or DOUBTS.intersection(clause) or NEVER.intersection(clause[-2:]))
+    """Whether the clause before an answer denies it, or leaves it open."""
+    clause = [word for word in lower_words(_CLAUSE_END.split(before)[-1]) if word not in WORDS["articles"]]
+    return bool(
+        DOUBTS.intersection(clause) or (_TOUCHING | {"no"}).intersection(clause[-1:]) or clause[-2:-1] == ["no"]
+    )
+
+
+def _box_lists(text: str) -> list[list[Box]]:
+    r"""The complete boxes, of nested ones the innermost. Joined ones are one list. Without any, the last `\boxed 2`."""
+    lists: list[list[Box]] = []
+    for box in _boxes(text):
+        if lists and _JOINED.fullmatch(text, lists[-1][-1][3], box[0]):
+            lists[-1].append(box)
+        else:
+            lists.append([box])
+    bare = [] if lists or "boxed" not in text else list(_BARE_BOX.finditer(text))
+    return [[(match.start(), *match.span("value"), match.end())] for match in bare[-1:]] or lists
 
 
 def _boxes(text: str) -> list[Box]:
@@ -130,15 +112,14 @@ def _contents(text: str, boxes: list[Box]) -> str:
 
 
 def _in_context(text: str, box: Box) -> str:
-    """The content of a box, or its whole sentence if a word that touches the box denies or changes it."""
-    before, after = text[max(0, box[0] - 80) : box[0]], text[box[3] : box[3] + 80]
-    words_before, words_after = (
-        lower_words(match[0]) if match else [] for match in (_WORDS_BEFORE.search(before), _WORDS_AFTER.match(after))
-    )
-    doubts = (DOUBTS | {"no"}).intersection(words_before[-3:] + words_after[:3])
-    changes = _TOUCHING.intersection(words_before[-1:] + words_after[:1])
-    announces, phrase, _ = before.lower().rpartition("answer")
+    """The content of a box, or its whole sentence if a sign or word that touches it denies or changes it."""
+    before, after = text[max(0, box[0] - _CONTEXT_CHARS) : box[0]], text[box[3] : box[3] + _CONTEXT_CHARS]
+    match = _WORDS_AFTER.match(after)
+    words = lower_words(match["words"]) if match else []
+    changed = _TOUCHING.intersection(words[:1]) or (DOUBTS | {"no"}).intersection(words[:3])
     signs = _SIGN_BEFORE.search(_BULLET.sub("", before)) or _SIGN_AFTER.match(after)
-    if doubts or changes or signs or (phrase and is_open(announces)):
-        return f"{SENTENCE_MARK.split(before)[-1]}{text[box[0] : box[3]]}{SENTENCE_MARK.split(after)[0]}".strip()
+    if changed or signs or is_open(before):
+        mark = SENTENCE_MARK.search(after)
+        rest = after[: mark.end()] if mark else after
+        return f"{SENTENCE_MARK.split(before)[-1]}{text[box[0] : box[3]]}{rest}".strip()
     return text[box[1] : box[2]].strip()

@@ -70,9 +70,14 @@ def _agree_at(answer: Node, gold: Node, kind: str, exact: bool) -> bool | None:
     return None
 
 
-def value(node: Node, *, exact: bool) -> Value:
-    """The value of an expression without letters, as `equal` takes it."""
-    return _at(node, None, exact)
+def value(node: Node, *, exact: bool, point: str | None = None) -> Value:
+    """The value of an expression, whose letters have values at a point."""
+    return _at(node, point, exact)
+
+
+def equal_numbers(answer: Value, gold: Value, *, decimal: bool) -> bool:
+    """Whether two values are equal. `decimal`: one of them is written as a decimal."""
+    return _equal_values(answer, gold, decimal=decimal, digits=DIGITS_AT_POINTS - 15)
 
 
 @lru_cache(maxsize=8192)

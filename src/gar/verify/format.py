@@ -14,14 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gar.types import ResponseFormat, Tags
-from gar.verify.boxes import (
-    MAX_ANSWER_CHARS,
-    SENTENCE_MARK,
-    box_lists,
-    boxed_answer,
-    is_open,
-    is_taken_back,
-)
+from gar.verify.boxes import MAX_ANSWER_CHARS, SENTENCE_MARK, boxed_answer, is_open, is_taken_back
 from gar.verify.markers import last_tagged, outside_thinking
 from gar.verify.quantities import without_mark_at_end, without_marks
 from gar.verify.sentences import sentence_value
@@ -110,11 +103,11 @@ def parse_response(
     reason = ""
     if format == "think-answer":
         answer = last_tagged(outside, tags, known=False)
-        box = boxed_answer(answer, box_lists(answer)) if answer else None
+        box = boxed_answer(answer) if answer else None
         answer = box[0] if box else answer
         reason = _think_answer_fault(text, tags, prefilled_think=prefilled_think)
     elif format == "boxed":
-        answer, _ = boxed_answer(outside, box_lists(outside)) or (None, 0)
+        answer, _ = boxed_answer(outside) or (None, 0)
         reason = "" if answer else r"no complete \boxed{} with an answer outside the thinking part"
     else:
         answer = _free_answer(outside, tags)
@@ -152,7 +145,7 @@ def _think_answer_fault(text: str, tags: Tags, *, prefilled_think: bool) -> str:
 def _free_answer(text: str, tags: Tags) -> str | None:
     tagged = last_tagged(text, tags, known=True)
     text = _CALCULATION.sub("", tagged or text)
-    box = boxed_answer(text, box_lists(text))
+    box = boxed_answer(text)
     found = _announced(text, since=box[1] if box else 0) or box
     if found and not is_taken_back(text, found[1]):
         return found[0]

@@ -40,14 +40,14 @@ _TOUCHING = re.compile(r"[ )*$]*(?P<joined>and (?:an? )?)?(?P<word>[a-z]*)")
 _REASON = re.compile(r"(?<=[0-9}$)])(?: [a-z]+)?,? (?:since|because)\b *[^ .].*", re.DOTALL)
 
 
-def read_answer(text: str, nouns: frozenset[str], *, letters: bool) -> Quantity:
+def read_answer(text: str, nouns: frozenset[str], *, letters: bool, sentences: bool) -> Quantity:
     """The value and unit of an answer, which may be a sentence. `Unread` if it does not state one value."""
     text = _REASON.sub("", text)
     try:
         return read_quantity(text, nouns, letters=letters)
     except Unread as error:
-        stated = sentence_value(text)
-        if stated is None or (letters and not text.endswith(stated)):  # x^2 for some x
+        stated = sentence_value(text) if sentences else None
+        if stated is None:
             raise error
         return read_quantity(stated, nouns, letters=letters)
 

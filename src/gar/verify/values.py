@@ -5,29 +5,16 @@ system, matrix. Each type has one function here, and one section in docs/grading
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
-from itertools import pairwise
 from typing import Any
 
-from gar.verify.evaluate import UndefinedError, equal, has, letters_in, value
+from gar.verify.evaluate import UndefinedError, equal, has, letters_in
 from gar.verify.grammar import Node, NotRead, transformed
+from gar.verify.regions import is_inequality, is_region, same_region
 
 _REGIONS = {"interval", "union", "intersection", "without", "builder", "numbers"}
-_ORDER = {"<", ">", "<=", ">=", "!="}
 _REVERSED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
 _INDEX = re.compile(r"_[0-9]+\Z")
-_INFINITY = Node("constant", (), "infinity")
-_MINUS_INFINITY = Node("minus", (_INFINITY,))
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """An interval of real numbers between two ends, which may be infinite."""
-
-    low: Node
-    high: Node
-    has_low: bool
-    has_high: bool
+_LISTED = "the answer lists several values, and the gold answer is one"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +33,7 @@ class TypedComparison:
             return answer.op == "cases" and self._same_members(answer.args, gold.args)
         if gold.op == "relation":
             return self._same_relation(answer, gold)
-        if _is_inequality(gold) or gold.op in _REGIONS:
+        if is_inequality(gold) or gold.op in _REGIONS:
             return self._same_region(answer, gold)
         if gold.op in ("list", "set") or has(gold, "pm"):
             return self._same_set(answer, gold)
@@ -64,7 +51,7 @@ class TypedComparison:
         if answer.op == "list" or has(answer, "pm"):
             first, *others = [_stated(item) for item in _expanded(answer)]
             if others and not all(self._same_value(item, first) for item in others):
-                raise NotRead("the answer lists several values, and the gold answer is one")
+                raise NotRead(_LISTED)
             answer = first
         if answer.op == "bracket":
             raise NotRead("square brackets around one value")
@@ -73,22 +60,17 @@ class TypedComparison:
         return equal(answer, gold, exact=self.exact)
 
     def _same_relation(self, answer: Node, gold: Node) -> bool:
-        """A named value, a function, a curve, or an inequality."""
-        if _is_inequality(gold):
-            region = self._region(gold)
-            return self._same_region(answer, gold) if region is not None else self._same_sides(answer, gold)
+        """A named value, a function, a curve, an inequality, or a member of a set."""
         if "=" not in gold.value:  # pyright: ignore[reportOperatorIssue]
-            region = gold.args[-1]
-            return (
-                self._same_region(answer, gold)
-                if gold.value == ("in",)
-                else answer.value == gold.value and self._in_order(answer.args, gold.args) and bool(region)
-            )
+            if is_region(gold) and self._same_region(answer, gold):
+                return True
+            if is_inequality(gold):
+                return self._same_sides(answer, gold)
+            return answer.value == gold.value and self._in_order(answer.args, gold.args)
         name, stated = gold.args[0], _stated(gold)
         if answer.op != "relation":
-            is_name = _is_name(name)
-            return is_name and self.same(answer, stated)
-        if _is_inequality(answer):
+            return _is_name(name) and self.same(answer, stated)
+        if is_inequality(answer):
             return False
         answer = _with_parameters_of(answer, gold)
         if _is_name(name) and (answer.args[0] == name or _names_a_graph(answer.args[0], name)):
@@ -113,7 +95,7 @@ class TypedComparison:
         return gold.value == ("=",) or equal(Node("call", (ratio,), "abs"), ratio, exact=self.exact)
 
     def _same_tuple(self, answer: Node, gold: Node) -> bool:
-        if len(gold.args) == 2 and (_is_inequality(answer) or answer.op == "builder"):
+        if len(gold.args) == 2 and (is_inequality(answer) or answer.op == "builder"):
             return self._same_region(answer, gold)
         answer, gold = _column(answer, gold)
         if names := _named_values(answer):
@@ -121,7 +103,7 @@ class TypedComparison:
         if answer.op == "list" and any(part.op == "tuple" for part in answer.args) != any(
             part.op == "tuple" for part in gold.args
         ):
-            raise NotRead("the answer lists several values, and the gold answer is one")
+            raise NotRead(_LISTED)
         return answer.op in ("tuple", "list") and self._in_order(answer.args, gold.args)
 
     def _same_set(self, answer: Node, gold: Node) -> bool:
@@ -139,7 +121,7 @@ class TypedComparison:
 
     def _same_members(self, answers: Sequence[Node], golds: Sequence[Node]) -> bool:
         names = {part.args[0] for part in golds if part.op == "relation"}
-        if len(names) == 1 and not any(_is_inequality(part) for part in golds):
+        if len(names) == 1 and not any(is_inequality(part) for part in golds):
             answers = [_with_parameters_of(part, golds[0]) if part.op == "relation" else part for part in answers]
             given = {part.args[0] for part in answers if part.op == "relation"}
             bases = {_INDEX.sub("", str(name.value)) for name in given}
@@ -171,147 +153,15 @@ class TypedComparison:
 
     def _same_region(self, answer: Node, gold: Node) -> bool:
         """An interval, a union of some, or an inequality in one letter."""
-        letters = [_letter_of(side) for side in (answer, gold)]
-        if None not in letters and letters[0] != letters[1]:
-            return False
-        pieces, gold_pieces = self._region(answer), self._region(gold)
-        if pieces is None and answer.op == "list":
-            raise NotRead("the answer lists several values, and the gold answer is one")
-        if pieces is None or gold_pieces is None:
-            return answer == gold
-        return len(pieces) == len(gold_pieces) and all(map(self._same_piece, pieces, gold_pieces))
-
-    def _same_piece(self, answer: Piece, gold: Piece) -> bool:
-        flags = (answer.has_low, answer.has_high) == (gold.has_low, gold.has_high)
-        return flags and self._same_end(answer.low, gold.low) and self._same_end(answer.high, gold.high)
-
-    def _same_end(self, answer: Node, gold: Node) -> bool:
-        return (
-            answer == gold
-            if _INFINITY in (*answer.args, answer, *gold.args, gold)
-            else equal(answer, gold, exact=self.exact)
-        )
-
-    def _region(self, node: Node) -> list[Piece] | None:
-        """The intervals that a set of real numbers consists of, in order. None for another set."""
-        if node.op in ("interval", "tuple") and len(node.args) == 2:
-            brackets = str(node.value or "()")
-            ends = _closed(*node.args, brackets[0] == "[", brackets[1] == "]")
-            return [ends]
-        if node == Node("numbers", (), "R"):
-            return [Piece(_MINUS_INFINITY, _INFINITY, False, False)]
-        if node.op == "set":
-            return self._joined([Piece(part, part, True, True) for part in node.args])
-        if node.op == "builder":
-            return self._region(node.args[1])
-        if node.op == "relation":
-            return self._region_of_relation(node)
-        if node.op in ("list", "union", "intersection", "without"):
-            return self._combined(node)
-        return None
-
-    def _combined(self, node: Node) -> list[Piece] | None:
-        regions = [self._region(part) for part in node.args]
-        if None in regions:
-            return None
-        known: list[list[Piece]] = [region for region in regions if region is not None]
-        if node.op == "union" or (node.op == "list" and node.value == "or"):
-            return self._joined([piece for region in known for piece in region])
-        if node.op == "without":
-            known[1] = self._complement(known[1])
-        elif node.value == ",":
-            return None
-        first, *others = known
-        for other in others:
-            outside = self._joined(self._complement(first) + self._complement(other))
-            first = self._complement(outside)
-        return first
-
-    def _region_of_relation(self, node: Node) -> list[Piece] | None:
-        signs, sides = list(node.value), list(node.args)  # pyright: ignore[reportArgumentType]
-        if signs == ["in"]:
-            return self._region(sides[1]) if sides[0].op in ("letter", "call") else None
-        if not set(signs) <= _ORDER:
-            return None
-        if len(sides) == 2 and not letters_in(sides[0]):  # 3 < x
-            sides, signs = sides[::-1], [_REVERSED.get(signs[0], signs[0])]
-        if len(sides) == 2:
-            left, end, sign = *sides, signs[0]
-            size = left.op == "call" and left.value == "abs"
-            name = left.args[0] if size else left
-            if name.op != "letter" or name.value in letters_in(end):
-                return None
-            below = [
-                Piece(Node("minus", (end,)) if size else _MINUS_INFINITY, end, size and sign == "<=", sign == "<=")
-            ]
-            if sign in ("<", "<="):
-                return below
-            if sign == "!=":
-                return self._complement([Piece(end, end, True, True)]) if not size else None
-            return self._complement([Piece(below[0].low, end, size and sign == ">", sign == ">")])
-        if len(sides) == 3 and sides[1].op == "letter":
-            if set(signs) <= {">", ">="}:
-                sides, signs = sides[::-1], [_REVERSED[sign] for sign in signs[::-1]]
-            if set(signs) <= {"<", "<="}:
-                return [Piece(sides[0], sides[2], signs[0] == "<=", signs[1] == "<=")]
-        return None
-
-    def _joined(self, pieces: list[Piece]) -> list[Piece]:
-        """Intervals in order, those that touch as one. Intervals whose ends have letters stay as they are."""
-        if any(letters_in(end) for piece in pieces for end in (piece.low, piece.high)):
-            return pieces
-        place = {id(piece): (self._number(piece.low), not piece.has_low) for piece in pieces}
-        joined: list[Piece] = []
-        for piece in sorted(pieces, key=lambda piece: place[id(piece)]):
-            last = joined[-1] if joined else None
-            if last is not None and self._touch(last, piece):
-                longer = (
-                    piece
-                    if (self._number(piece.high), piece.has_high) > (self._number(last.high), last.has_high)
-                    else last
-                )
-                joined[-1] = Piece(last.low, longer.high, last.has_low, longer.has_high)
-            else:
-                joined.append(piece)
-        return joined
-
-    def _touch(self, first: Piece, second: Piece) -> bool:
-        end, start = self._number(first.high), self._number(second.low)
-        return start < end or (start == end and (first.has_high or second.has_low))
-
-    def _complement(self, pieces: list[Piece]) -> list[Piece]:
-        ends = [
-            Piece(_MINUS_INFINITY, _MINUS_INFINITY, False, False),
-            *pieces,
-            Piece(_INFINITY, _INFINITY, False, False),
-        ]
-        gaps = [Piece(a.high, b.low, not a.has_high, not b.has_low) for a, b in pairwise(ends)]
-        gaps = [_closed(gap.low, gap.high, gap.has_low, gap.has_high) for gap in gaps]
-        return [
-            gap
-            for gap in gaps
-            if gap.low != gap.high or (gap.has_low and gap.has_high and _INFINITY not in (gap.low, *gap.low.args))
-        ]
-
-    def _number(self, node: Node) -> Any:
-        number = value(node, exact=self.exact)
-        return number.real if getattr(number, "imag", 0) == 0 else Fraction(0)
-
-
-def _closed(low: Node, high: Node, has_low: bool, has_high: bool) -> Piece:
-    """An interval. An infinite end is never part of it."""
-    high = _INFINITY if high == Node("sum", (_INFINITY,)) else high
-    return Piece(low, high, has_low and low != _MINUS_INFINITY, has_high and high != _INFINITY)
+        if is_region(answer) and is_region(gold):
+            return same_region(answer, gold, exact=self.exact)
+        if answer.op == "list":
+            raise NotRead(_LISTED)
+        return answer == gold
 
 
 def _is_scalar(node: Node) -> bool:
     return not has(node, "list", "tuple", "bracket", "set", "relation", "matrix", "cases", "numbers", *_REGIONS)
-
-
-def _is_inequality(node: Node) -> bool:
-    if node.op == "list":
-        return all(map(_is_inequality, node.args))
-    return node.op == "relation" and set(node.value) <= _ORDER  # pyright: ignore[reportArgumentType]
 
 
 def _is_name(node: Node) -> bool:
@@ -329,12 +179,6 @@ def _names_a_graph(answer: Node, gold: Node) -> bool:
     """Whether one side is `y` and the other `f(x)`."""
     y = Node("letter", (), "y")
     return y in (answer, gold) and "call" in (answer.op, gold.op) and len(answer.args + gold.args) == 1
-
-
-def _letter_of(node: Node) -> str | None:
-    """The letter that an inequality or a membership is about. None if it has none or several."""
-    letters = letters_in(node) if node.op == "relation" or (node.op == "list" and _is_inequality(node)) else frozenset()
-    return next(iter(letters)) if len(letters) == 1 else None
 
 
 def _stated(node: Node) -> Node:

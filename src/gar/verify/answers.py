@@ -263,7 +263,7 @@ def _grade_expression(quantity: Quantity, gold: Gold, prompt: str, *, exact: boo
     if (
         right
         and _same_notation(quantity.value) != _same_notation(gold.value)
-        and is_copy(tree, gold.tree, prompt, gold_text=gold.text)
+        and is_copy(tree, gold.tree, prompt, gold_text=gold.text, exact=exact)
     ):
         return wrong("an expression copied from the prompt")
     return right_if(right)

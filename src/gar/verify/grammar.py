@@ -4,7 +4,7 @@ A tree keeps what is written: `\frac{36}{2}` is a quotient and `3+15` a sum. Its
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from functools import lru_cache
 from typing import NamedTuple
@@ -493,3 +493,10 @@ def _is_proper(node: Node) -> bool:
 def transformed(node: Node, change: Callable[[Node], Node]) -> Node:
     """A tree whose nodes are changed, from the leaves up."""
     return change(node._replace(args=tuple(transformed(part, change) for part in node.args)))
+
+
+def descendants(node: Node) -> Iterator[Node]:
+    """A tree and all its parts."""
+    yield node
+    for part in node.args:
+        yield from descendants(part)

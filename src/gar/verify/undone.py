@@ -9,14 +9,13 @@ constants or operations (`\sqrt{2}\cdot\sqrt{3}`).
 """
 
 import re
-from collections import Counter
 from collections.abc import Iterator
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
-from gar.verify.evaluate import letters_in
-from gar.verify.grammar import Node, NotRead, parse
+from gar.verify.evaluate import UndefinedError, equal, letters_in
+from gar.verify.grammar import Node, NotRead, descendants, parse
 from gar.verify.latex import plain_latex
 
 SUM_OF_NUMBERS, SUM = "sum of numbers", "sum"
@@ -91,13 +90,13 @@ def number(node: Node) -> Fraction | None:
     return {"minus": -first, "percent": first / 100, "degree": first, "mixed": sum(values)}[node.op]  # pyright: ignore
 
 
-def is_bare(node: Node) -> bool:
+def _is_bare(node: Node) -> bool:
     """Whether an answer holds only finished values: no operation, no letters, no unreduced fraction."""
     if node.op == "over":
         value, under = number(node), node.args[1].value
         if value is None or value.denominator != under:
             return False
-    return not operations(node) and all(map(is_bare, node.args))
+    return not operations(node) and all(map(_is_bare, node.args))
 
 
 def last_side(node: Node) -> Node:
@@ -182,70 +181,45 @@ def _is_equation(node: Node) -> bool:
     return own or (node.op in ("list", "cases") and any(map(_is_equation, node.args)))
 
 
-def is_copy(answer: Node, gold: Node, prompt: str, *, gold_text: str) -> bool:
+def is_copy(answer: Node, gold: Node, prompt: str, *, gold_text: str, exact: bool) -> bool:
     """Whether the prompt holds the answer in other notation. A plain number or a reduced fraction is no copy.
 
-    Nor is an answer in the form of the gold answer, where the prompt holds the gold answer as it is written: the
-    problem is to choose one of its expressions.
+    A copy has the value of an expression of the prompt, and the same numbers, letters and functions in any order.
+    Signs, factors of 1, added zeros and parentheses do not count. An answer in the form of the gold answer is no copy where
+    the prompt holds the gold answer as it is written: the problem is to choose one of its expressions.
     """
-    if not prompt or is_bare(answer):
+    if not prompt or _is_bare(answer):
         return False
-    form = normal_form(last_side(answer))
-    if form == normal_form(last_side(gold)) and "".join(gold_text.split()) in "".join(prompt.split()):
+    answer = last_side(answer)
+    same_parts = _parts_of(answer) == _parts_of(last_side(gold))
+    if same_parts and "".join(gold_text.split()) in "".join(prompt.split()):
         return False
-    return any(form in _forms(piece) for piece in _pieces(prompt))
+    return any(_is_same(answer, part, exact) for piece in _pieces(prompt) for part in _expressions(piece))
 
 
-def normal_form(node: Node) -> Any:
-    """One form for all ways to write an expression, up to spaces, signs, order, parentheses, 1 and 0."""
-    sign, form = _signed_form(node)
-    return form if sign > 0 else ("minus", form)
+def _is_same(answer: Node, part: Node, exact: bool) -> bool:
+    if answer == part or _parts_of(answer) != _parts_of(part):
+        return answer == part
+    try:
+        return equal(answer, part, exact=exact)
+    except UndefinedError:
+        return False
 
 
-def _signed_form(node: Node) -> tuple[int, Any]:
-    if node.op in ("integer", "decimal"):
-        return 1, ("number", node.value)
+@lru_cache(maxsize=4096)
+def _parts_of(node: Node) -> tuple[str, ...]:
+    """The numbers, letters and functions of an expression in one order, without signs, factors of 1 and added zeros."""
     if node.op == "minus":
-        sign, form = _signed_form(node.args[0])
-        return -sign, form
-    if node.op == "sum":
-        return _form_of_sum([_signed_form(term) for term in node.args])
-    if node.op in ("product", "over", "power"):
-        sign, powers = _form_of_product(node)
-        factors = sorted(((form, times) for form, times in powers.items() if times), key=repr)
-        if len(factors) == 1 and factors[0][1] == 1:
-            return sign, factors[0][0]
-        return sign, ("product", tuple(factors)) if factors else ("number", Fraction(1))
-    return 1, (node.op, node.value, tuple(map(normal_form, node.args)))
-
-
-def _form_of_sum(terms: list[tuple[int, Any]]) -> tuple[int, Any]:
-    terms = sorted((term for term in terms if term[1] != ("number", 0)), key=lambda term: repr(term[1]))
-    if len(terms) <= 1:
-        return terms[0] if terms else (1, ("number", Fraction(0)))
-    first = terms[0][0]
-    return first, ("sum", tuple((sign * first, form) for sign, form in terms))
-
-
-def _form_of_product(node: Node) -> tuple[int, Counter[Any]]:
-    """The sign, and the power of each factor but 1."""
-    if node.op == "power":
-        exponent = node.args[1]
-        if exponent.op == "integer" and 0 < exponent.value < MAX_EXPONENT:  # pyright: ignore[reportOperatorIssue]
-            sign, powers = _form_of_product(node.args[0])
-            times = int(exponent.value)  # pyright: ignore[reportArgumentType]
-            return sign**times, Counter({form: power * times for form, power in powers.items()})
-        return 1, Counter({("power", normal_form(node.args[0]), normal_form(exponent)): 1})
-    if node.op not in ("product", "over"):
-        sign, form = _signed_form(node)
-        return sign, Counter() if form == ("number", 1) else Counter({form: 1})
-    sign, powers = 1, Counter[Any]()
-    for place, part in enumerate(node.args):
-        its_sign, its_powers = _form_of_product(part)
-        sign *= its_sign
-        for form, times in its_powers.items():
-            powers[form] += -times if node.op == "over" and place == 1 else times
-    return sign, powers
+        return _parts_of(node.args[0])
+    parts = list(map(_parts_of, node.args))
+    if node.op in ("sum", "product", "over"):
+        left_out = ("0",) if node.op == "sum" else ("1",)
+        return tuple(sorted(part for each in parts if each != left_out for part in each))
+    power = node.args[1].value if node.op == "power" else None
+    if isinstance(power, Fraction) and power in range(1, 10):  # x^2 and x x
+        return tuple(sorted(parts[0] * int(power)))
+    name = str(node.value) if node.op in ("integer", "decimal") else f"{node.op} {node.value}"
+    return tuple(sorted([name, *(part for each in parts for part in each)]))
 
 
 def _pieces(prompt: str) -> Iterator[str]:
@@ -257,16 +231,9 @@ def _pieces(prompt: str) -> Iterator[str]:
 
 
 @lru_cache(maxsize=2048)  # the responses of a group share a prompt
-def _forms(piece: str) -> frozenset[Any]:
-    """The normal forms of an expression and of all its parts."""
+def _expressions(piece: str) -> tuple[Node, ...]:
+    """An expression and all its parts."""
     try:
-        return frozenset(_all_forms(parse(plain_latex(piece))))
+        return tuple(part for part in descendants(parse(plain_latex(piece))) if part.args)
     except NotRead:
-        return frozenset()
-
-
-def _all_forms(node: Node) -> Iterator[Any]:
-    if node.args:
-        yield normal_form(node)
-    for part in node.args:
-        yield from _all_forms(part)
+        return ()

@@ -74,7 +74,7 @@ def rules() -> Iterator[tuple[str, list[tuple[Any, Any, Any]]]]:
         short = module.__name__.rpartition(".")[2]
         held: dict[str, Any] = vars(module)
         for name, value in held.items():
-            if name in ("_RULES", "_UNICODE", "_REWRITES", "_WHOLE"):
+            if name in ("_RULES", "_UNICODE", "_REWRITES", "_WHOLE") and isinstance(value, tuple):
                 for place, (pattern, spelling) in enumerate(value):
                     rest = value[:place] + value[place + 1 :]
                     yield f"{short}.{name} {pattern.pattern[:50]!r} to {spelling!r}", [(module, name, rest)]

@@ -1,8 +1,8 @@
 """Answers that the rules of `gar.verify` were not written for: by hand, and made from the gold answers of data sets.
 
 `unseen_answers.txt` has those by hand. Of each gold answer of the data there are near misses by one edit (a sign,
-digit, bracket, letter, case, order, exponent, a word before or after). Solutions of GSM8K are read without their last line,
-with their own gold answer and with the next number in its place.
+digit, bracket, letter, case, order, exponent, a word before or after). Solutions of GSM8K are read without their last
+line, with their own gold answer and with the next number in its place.
 """
 
 import csv

@@ -2,7 +2,7 @@ r"""Find the boxes of a text, \boxed{7}, in linear time, and the answer that the
 
 import re
 
-from gar.verify.words import DATA, DOUBTS, NEVER, WORDS, lower_words
+from gar.verify.words import CHANGING, DATA, DOUBTS, is_open, lower_words
 
 MAX_ANSWER_CHARS = 2_000  # the longest of IMO-AnswerBench's 400 has under 200
 _CONTEXT_CHARS = 120  # around a box
@@ -30,8 +30,6 @@ _SIGN_AFTER = re.compile(
 )
 _WORDS_AFTER = re.compile(r"(?:\\(?:text|mathrm|mbox|textbf)\s*\{|\\[^A-Za-z]|[\s$}*])*(?P<words>[A-Za-z' ]*)")
 SENTENCE_MARK = re.compile(r"[.!?](?![0-9\\])|[\n。！]")
-_CLAUSE_END = re.compile(r"[.,:;!?\n]|\b(?:so|thus|hence|therefore|then|and|but)\b", re.IGNORECASE)
-_TOUCHING = NEVER - WORDS["beside_a_box"]
 
 Box = tuple[int, int, int, int]
 """Where a box begins, its content begins and ends, and where the box ends."""
@@ -71,14 +69,6 @@ def is_taken_back(text: str, start: int) -> bool:
     return _TAKEN_BACK.match(text, start) is not None
 
 
-def is_open(before: str) -> bool:
-    """Whether the clause before an answer denies it, or leaves it open."""
-    clause = [word for word in lower_words(_CLAUSE_END.split(before)[-1]) if word not in WORDS["articles"]]
-    return bool(
-        DOUBTS.intersection(clause) or (_TOUCHING | {"no"}).intersection(clause[-1:]) or clause[-2:-1] == ["no"]
-    )
-
-
 def _box_lists(text: str) -> list[list[Box]]:
     r"""The complete boxes, of nested ones the innermost. Joined ones are one list. Without any, the last `\boxed 2`."""
     lists: list[list[Box]] = []
@@ -116,7 +106,7 @@ def _in_context(text: str, box: Box) -> str:
     before, after = text[max(0, box[0] - _CONTEXT_CHARS) : box[0]], text[box[3] : box[3] + _CONTEXT_CHARS]
     match = _WORDS_AFTER.match(after)
     words = lower_words(match["words"]) if match else []
-    changed = _TOUCHING.intersection(words[:1]) or (DOUBTS | {"no"}).intersection(words[:3])
+    changed = CHANGING.intersection(words[:1]) or (DOUBTS | {"no"}).intersection(words[:3])
     signs = _SIGN_BEFORE.search(_BULLET.sub("", before)) or _SIGN_AFTER.match(after)
     if changed or signs or is_open(before):
         mark = SENTENCE_MARK.search(after)

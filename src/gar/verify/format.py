@@ -14,11 +14,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gar.types import ResponseFormat, Tags
-from gar.verify.boxes import MAX_ANSWER_CHARS, SENTENCE_MARK, boxed_answer, is_open, is_taken_back
+from gar.verify.boxes import MAX_ANSWER_CHARS, SENTENCE_MARK, boxed_answer, is_taken_back
 from gar.verify.markers import last_tagged, outside_thinking
 from gar.verify.quantities import without_mark_at_end, without_marks
 from gar.verify.sentences import sentence_value
-from gar.verify.words import DATA
+from gar.verify.words import DATA, is_open
 
 DEFAULT_TAGS = Tags()
 _MARKERS = {marker for part in ("thinking", "answer") for pair in DATA[part]["pairs"] for marker in pair}

@@ -8,6 +8,7 @@ from importlib.resources import files
 DATA = tomllib.loads(files("gar.verify").joinpath("words.toml").read_text(encoding="utf-8"))
 WORDS = {name: frozenset(words.split()) for name, words in DATA["words"].items()}
 NEVER, DOUBTS = WORDS["never"], WORDS["doubts"]
+CHANGING = NEVER - WORDS["beside_a_box"]
 SCALES: dict[str, int] = DATA["scales"]
 NUMBER_WORDS = {word: value for value, word in enumerate(DATA["numerals"]["units"])} | {
     word: 10 * value for value, word in enumerate(DATA["numerals"]["tens"], start=2)
@@ -18,6 +19,7 @@ Unit = dict[str, int]
 _POWERS = {"square": 2, "sq": 2, "squared": 2, "cubic": 3, "cu": 3, "cubed": 3}
 _TIMES = {"s", "min", "h", "day", "night", "week", "month", "year", "time", "piece", "person"}
 _NOT_COUNTED = NEVER | SCALES.keys() | {"mil", "mille"}
+_CLAUSE_END = re.compile(r"[.,:;!?\n]|\b(?:so|thus|hence|therefore|then|and|but)\b", re.IGNORECASE)
 _LOWER = re.compile("[a-z]+(?:'[a-z]+)?")
 _MONTH = re.compile(r"(?<=[a-z,] )May\b")
 _FACTOR = re.compile(
@@ -31,6 +33,12 @@ _FACTOR = re.compile(
 def lower_words(text: str) -> list[str]:
     """The words of a text in lower case, `isn't` as one, without the month of May, which is no doubt."""
     return _LOWER.findall(_MONTH.sub("", text).lower())
+
+
+def is_open(before: str) -> bool:
+    """Whether the clause before an answer denies it, or leaves it open."""
+    clause = [word for word in lower_words(_CLAUSE_END.split(before)[-1]) if word not in WORDS["articles"]]
+    return bool(DOUBTS.intersection(clause) or (CHANGING | {"no"}).intersection(clause[-1:]) or clause[-2:-1] == ["no"])
 
 
 # Each spelling of a unit, and the powers of what it is a product of. The first entry of a spelling counts.

@@ -30,7 +30,8 @@ _VERB = re.compile(r"[a-z]{2,}(?:ed|[^siu]s)")
 _GOES_ON = re.compile(r" *(?:[-+*^=_<>]|/(?! *[A-Za-z]))|[ )*$]*to (?:\\?[$\u20ac\u00a3])?[0-9]", re.IGNORECASE)
 _CHANGES = NEVER - WORDS["compares"] | SCALES.keys() | {"point"}
 _GOES_BACK = re.compile(
-    r"\b(?:but|however)\b|, (?:now|then)\b|\bbefore *\.?\Z|\b(?:which|that) (?:is|are|was|rounds?|equals?|makes)\b[^.]*[0-9]"
+    r"\b(?:but|however)\b|, (?:now|then)\b|\bbefore *\.?\Z"
+    r"|\b(?:which|that) (?:is|are|was|rounds?|equals?|makes)\b[^.]*[0-9]"
 )
 
 

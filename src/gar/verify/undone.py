@@ -186,7 +186,7 @@ def is_copy(answer: Node, gold: Node, prompt: str, *, gold_text: str, exact: boo
 
     A copy has the value of an expression of the prompt, and the same numbers, letters and functions in any order.
     Signs, factors of 1, added zeros and parentheses do not count. An answer in the form of the gold answer is no copy
-    where the prompt holds the gold answer as it is written: the problem is to choose one of its expressions.
+    if the prompt holds the gold answer as it is written: the problem is to choose one of its expressions.
     """
     if not prompt or _is_bare(answer):
         return False

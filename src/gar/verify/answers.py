@@ -45,9 +45,6 @@ _REWRITES = rewrites("grammar")
 _WHOLE = rewrites("whole", re.IGNORECASE)
 _INEQUALITY = re.compile(r"[<>]|\\[lg]e(?![a-z])")
 _OR = re.compile(r"\\(?:cup|lor|vee)(?![a-z])")
-_DIGITS = re.compile("-?[0-9]+(?:[,.][0-9]+)*")
-# Not between letters or digits, nor after a comma that could then stand in a number.
-_IDLE_SPACE = re.compile(r"(?<![0-9A-Za-z,]) +| +(?![0-9A-Za-z])|(?<=,) +(?![0-9])")
 _ELLIPSIS = re.compile(r"(?:\\[lcd]?dots[a-z]?(?![A-Za-z])|\.\.\.|\u2026) *,? *")
 _THOUSANDS = re.compile(r"(?<![0-9,.])[0-9]{1,3}(?:,[0-9]{3})+(?![0-9,])")
 _PERCENT = re.compile(r"%|\bper ?cent|\brate\b", re.IGNORECASE)
@@ -98,8 +95,7 @@ def read_gold(gold: str) -> Gold:
     text = _in_symbols(_tidy(gold))
     quantity, words = Quantity(text), [word.lower() for word in _prose_words(text)]
     letters = _has_letters(text)
-    kinds = () if _DIGITS.fullmatch(text) else dict.fromkeys((False, letters))
-    for of_letters in kinds:  # `78 h` has a unit, `2 h + 1` has letters
+    for of_letters in dict.fromkeys((False, letters)):  # `78 h` has a unit, `2 h + 1` has letters
         with contextlib.suppress(Unread):
             nouns = frozenset[str]() if of_letters else None  # beside letters an unknown word is no unit
             read = read_quantity(text, nouns, letters=of_letters)
@@ -149,7 +145,7 @@ def grade_exactly(answer: str, gold: str, prompt: str = "") -> Graded | Quantity
     answer = _tidy(answer)
     if not answer:
         return unparsed("the answer is empty")
-    if _same_notation(answer) == _same_notation(read.text):
+    if answer == read.text:
         return right_if(True)
     if read.choice:
         letters = chosen_letters(answer, prompt)
@@ -184,7 +180,7 @@ def _read_value(answer: str, gold: Gold, prompt: str) -> Graded | Quantity:
     foreign = quantity.unit and quantity.unit != gold.unit and (gold.unit or gold.percent)
     if foreign or (quantity.percent and gold.unit):
         return wrong("another unit than the gold answer has")
-    if _same_notation(quantity.value) == _same_notation(gold.value) and quantity.percent == gold.percent:
+    if quantity.value == gold.value and quantity.percent == gold.percent:
         return right_if(True)
     return _grade_number(quantity, gold) or quantity
 
@@ -237,10 +233,6 @@ def _in_symbols(text: str) -> str:
     return next((match.expand(spelling) for match, spelling in found if match), text)
 
 
-def _same_notation(text: str) -> str:
-    return _IDLE_SPACE.sub("", text)
-
-
 def _grade_expression(quantity: Quantity, gold: Gold, prompt: str, *, exact: bool) -> Graded:
     """The verdict of the grammar. `IrrationalError` if it takes more than exact arithmetic, and `exact` forbids it."""
     if bool(_ELLIPSIS.search(quantity.value)) != bool(_ELLIPSIS.search(gold.value)):
@@ -260,11 +252,7 @@ def _grade_expression(quantity: Quantity, gold: Gold, prompt: str, *, exact: boo
         return unparsed(str(error))
     except UndefinedError:
         right = False
-    if (
-        right
-        and _same_notation(quantity.value) != _same_notation(gold.value)
-        and is_copy(tree, gold.tree, prompt, gold_text=gold.text, exact=exact)
-    ):
+    if right and quantity.value != gold.value and is_copy(tree, gold.tree, prompt, gold_text=gold.text, exact=exact):
         return wrong("an expression copied from the prompt")
     return right_if(right)
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from gar.verify.words import DATA, DOUBTS, NEVER, NUMBER_WORDS, SCALES, WORDS, Unit, read_unit, unit_named
+from gar.verify.words import DOUBTS, NEVER, NUMBER_WORDS, SCALES, WORDS, Unit, read_unit, unit_named
 
 _MATH = re.compile(r"\$\$([^$]+)\$\$|\$([^$]+)\$(?![0-9])|\\\((.+?)\\\)|\\\[(.+?)\\\]", re.DOTALL)
 _POWER = re.compile(r"(?<=[0-9A-Za-z)\]}])\*\*(?=[-+0-9A-Za-z(\\{])")  # of Python, tight on both sides: bold is not
@@ -24,7 +24,6 @@ _ANGLE_OF = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)")
 _CURRENCY = re.compile(
     r"(?:.*[^<>!=]= *)?(?P<sign>[-+]? *)(?:US *)?\\?(?P<currency>[$€£¥]) *(?P<late>[-+]?)(?=[0-9.\\])"
 )
-_LETTER = re.compile(r"(?<![\\A-Za-z0-9])[A-Za-z](?![A-Za-z])|(?<=[0-9])[A-DF-Za-df-z]")  # a variable
 _MATHS_SIGN = re.compile(r"(?<![A-Za-z'])[b-zB-Z](?![A-Za-z'])|\.\.|[=<>?~+*^_/|0-9]|\\[a-zA-Z]")
 _LEAD = re.compile(
     r"(?:(?:so|thus|hence|therefore|then|finally)\b,? *|\\therefore *)*(?:"
@@ -36,12 +35,12 @@ _LEAD = re.compile(
     re.IGNORECASE,
 )
 _EXCLAMATION = re.compile(r"(?<=[0-9])(\**)!+(\**)\Z")
-_TWICE = re.compile(r"([0-9][0-9,]*) *\(([^()]*)\)")  # 90 (ninety)
 _NAME = re.compile(r"((?:[A-Z]{2,4}|[A-Za-z])(?:_(?:\{[^{}]*\}|[A-Za-z0-9]))?'*) *=(?!=) *")  # x =, AB =, a_n =
+_NEUTRAL = re.compile(
+    r",? *\b(?:in (?:total|all|the end)|a total of|left over|is the (?:(?:final|correct) )?answer)\b", re.IGNORECASE
+)
 _JOINING = {"or", "and", "mod"}
 _LITTLE = {"or", "and", "no", "if", "is"}
-_NEUTRAL_PHRASES = re.compile("|".join(rf"\b{phrase}\b" for phrase in DATA["neutral"]["phrases"]), re.IGNORECASE)
-_IN_UNIT = re.compile(r"\bin (?=([A-Za-z]+))")
 SCALE = re.compile(rf"[ -]*({'|'.join(SCALES)})\b", re.IGNORECASE)
 _NEGATIVE = re.compile(rf"\A(?:negative|minus) +(?=[0-9\\]|(?:{'|'.join(NUMBER_WORDS)})\b)", re.IGNORECASE)
 _NUMERAL = re.compile(rf"-?((?:(?:{'|'.join([*NUMBER_WORDS, *SCALES, 'and', 'a'])})\b[ -]*)+)", re.IGNORECASE)
@@ -112,12 +111,7 @@ def read_quantity(text: str, nouns: frozenset[str] | None = frozenset(), *, lett
     Raises:
         Unread: It does not state one value.
     """
-    bare = _QUOTED.sub(r"\2", without_lead(text))
-    text = _spelled_out(bare)
-    twice = _TWICE.match(text)
-    in_words = twice and not (bare.startswith(twice[1]) and twice[2][:1].isdigit())  # 2(2) is a product
-    if twice and in_words and _spelled_out(twice[2]).strip() == twice[1].replace(",", ""):
-        text = text.replace(twice[0], twice[1], 1)
+    text = _spelled_out(_QUOTED.sub(r"\2", without_lead(_NEUTRAL.sub(" ", text).strip())))
     text, name = _without_words_before(text, nouns, letters=letters)
     end = next((word.start() for word in words_in(text, letters=letters) if word[0].lower() not in _JOINING), len(text))
     value = text[:end].rstrip(AFTER_VALUE)
@@ -146,9 +140,7 @@ def _without_words_before(text: str, nouns: frozenset[str] | None, *, letters: b
     named = ""
     while True:
         text = text.lstrip(" ,:;*")
-        if phrase := _NEUTRAL_PHRASES.match(text):
-            text = text[phrase.end() :]
-        elif (name := _NAME.match(text)) and not letters:
+        if (name := _NAME.match(text)) and not letters:
             text, named = text[name.end() :], named or name[1].replace(" ", "")
         elif (word := next(words_in(text, letters=letters), None)) and not word.start():
             if word[0] not in WORDS["currencies"]:
@@ -163,10 +155,9 @@ def unit_start(value: str, *, spaced: bool) -> int:
     for place in _UNIT_PLACE.finditer(value):
         letter = value[place.end()]
         spare = not place["gap"] and (letter.isupper() or (spaced and letter.isalpha()))  # 64K, a product 3m
-        variable = _LETTER.search(value, value.rfind("=") + 1, place.start())
         angle = letter == "^" and _ANGLE_OF.search(value)  # \cos 20^\circ
         open_bracket = value.count("(", 0, place.start()) > value.count(")", 0, place.start())
-        if not (spare or variable or angle or open_bracket) and read_unit(value, place.end())[1] == len(value):
+        if not (spare or angle or open_bracket) and read_unit(value, place.end())[1] == len(value):
             return place.start()
     return len(value)
 
@@ -174,7 +165,6 @@ def unit_start(value: str, *, spaced: bool) -> int:
 def _unit_after(rest: str, nouns: frozenset[str] | None, *, letters: bool, plain: bool) -> Unit:
     """The unit in what follows a value. `Unread` if there is anything else but neutral words and the problem's."""
     unit: Unit = {}
-    rest = _NEUTRAL_PHRASES.sub(" ", _IN_UNIT.sub(lambda match: "" if unit_named(match[1]) else match[0], rest))
     place, known = 0, False
     while True:
         if not known:

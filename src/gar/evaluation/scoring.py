@@ -21,7 +21,7 @@ from gar.records.resumable import Line
 from gar.response import Response, TokenSequence
 from gar.types import Problem, Status, problem_text
 from gar.verify import Verifier
-from gar.verify.choices import chosen_letters, is_choice
+from gar.verify.choices import chosen_letter, is_choice
 
 _RESPONSES_PER_WINDOW = 1024
 
@@ -127,4 +127,4 @@ def _ballot(problem: Problem, group: Sequence[Response]) -> list[tuple[str, bool
     if not is_choice(problem.answer):
         return ballot
     text = problem_text(problem)
-    return [(chosen_letters(answer, text) if graded else answer, graded) for answer, graded in ballot]
+    return [(chosen_letter(answer, text) if graded else answer, graded) for answer, graded in ballot]

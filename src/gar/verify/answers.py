@@ -14,7 +14,7 @@ from functools import lru_cache
 from itertools import accumulate
 
 from gar.types import Status
-from gar.verify.choices import choice_text, chosen_letters, is_choice
+from gar.verify.choices import choice_text, chosen_letter, is_choice
 from gar.verify.evaluate import IrrationalError, UndefinedError, has
 from gar.verify.format import MAX_ANSWER_CHARS
 from gar.verify.grades import Graded, error_text, failed, right_if, unparsed, wrong
@@ -148,12 +148,11 @@ def grade_exactly(answer: str, gold: str, prompt: str = "") -> Graded | Quantity
     if answer == read.text:
         return right_if(True)
     if read.choice:
-        letters = chosen_letters(answer, prompt)
-        if len(letters) == 1:
-            texts = choice_text(answer), choice_text(read.text)
-            other = all(texts) and grade_answer(*texts).status is Status.WRONG  # (B) 3/4 is not (B) 4/4
-            return right_if(letters == chosen_letters(read.text, read.text) and not other)
-        return unparsed(f"names several choices: {', '.join(letters)}" if letters else "names no choice")
+        letter, texts = chosen_letter(answer, prompt), (choice_text(answer), choice_text(read.text))
+        if not letter:
+            return unparsed("names no choice, or several")
+        other = all(texts) and grade_answer(*texts).status is Status.WRONG  # (B) 3/4 is not (B) 4/4
+        return right_if(letter == chosen_letter(read.text, read.text) and not other)
     answer = _in_symbols(answer)
     special = compare_notations(answer, read.value)
     read_answer = special or _read_value(answer, read, prompt)

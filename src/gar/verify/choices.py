@@ -31,11 +31,11 @@ _LABEL = re.compile(
     r"|(?P<reasoned>[A-J]),? (?=because|since|as\b)"
 )
 _RETRACTS = re.compile(rf"(?:i )?(?:{_DOUBTS}|and|but|is|are|isn't|/|&)\b", re.IGNORECASE)
-# A letter that may name a choice: no article, no unit after a number. A letter with a bracket or colon always may.
+# A letter that may name another choice: no article, and no unit after a number.
 _MENTION = re.compile(
     r"(?<![A-Za-z0-9\\_^°])(?<![0-9] )(?<!\\circ )(?<!\\circ)"
     r"(?:[B-HJ]|A(?! (?!and\b|or\b|nor\b|is\b)[a-z]))(?![A-Za-z0-9_^'])"
-    r"|(?<![A-Za-z0-9\\])[A-Ja-j](?=[):] )|(?<![A-Za-z0-9\\])[(\[][A-Ja-j](?=[)\]])"
+    r"|(?<![A-Za-z0-9\\])[(\[]?[A-Ja-j][)\]:]"
 )
 
 
@@ -46,11 +46,11 @@ def is_choice(gold: str) -> bool:
     return match is not None and match["letter"].isupper()
 
 
-def chosen_letters(answer: str, prompt: str = "") -> str:
-    r"""The choices that an answer names, as sorted capital letters without repeats. Empty if it names none.
+def chosen_letter(answer: str, prompt: str = "") -> str:
+    r"""The one choice that an answer names, as a capital letter. Empty if it names none or several.
 
     The text of the choice may follow its letter: `C) 12 km`. If the prompt does not hold that text, it must not begin
-    with a hedge or a denial, and a letter in it counts if it could name another choice: `C, not D` names two.
+    with a hedge or a denial, nor name another choice.
     """
     text = " ".join(without_marks(plain_latex(answer)).replace("*", " ").replace(r"\$", " ").split())
     lead = _LEAD.match(text)
@@ -58,14 +58,12 @@ def chosen_letters(answer: str, prompt: str = "") -> str:
     if whole := _WHOLE.fullmatch(text) or _IS_RIGHT.fullmatch(text):
         return whole["letter"].upper()
     label = _LABEL.match(text)
-    if label and (rest := text[label.end() :].casefold()) and rest in " ".join(prompt.casefold().split()):
-        return label[label.lastgroup or 0].upper()
-    mentioned = _mentions(text[label.end() :] if label else text)
-    if label and not _RETRACTS.match(text, label.end()):
-        mentioned.add(label[label.lastgroup or 0].upper())
-    elif len(mentioned := mentioned | _mentions(text)) == 1:
-        return ""  # one letter somewhere in a sentence may be anything
-    return "".join(sorted(mentioned))
+    if label is None:
+        return ""
+    letter, rest = label[label.lastgroup or 0].upper(), text[label.end() :]
+    held = rest and rest.casefold() in " ".join(prompt.casefold().split())
+    others = {mention.strip("([)]:").upper() for mention in _MENTION.findall(rest)} - {letter}
+    return letter if held or not (others or _RETRACTS.match(rest)) else ""
 
 
 def choice_text(answer: str) -> str:
@@ -73,7 +71,3 @@ def choice_text(answer: str) -> str:
     text = " ".join(without_marks(plain_latex(answer)).split())
     label = _LABEL.match(text)
     return text[label.end() :] if label else ""
-
-
-def _mentions(text: str) -> set[str]:
-    return {mention.strip("([").upper() for mention in _MENTION.findall(text)}

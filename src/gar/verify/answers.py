@@ -18,7 +18,7 @@ from gar.verify.choices import choice_text, chosen_letter, is_choice
 from gar.verify.evaluate import IrrationalError, UndefinedError, has
 from gar.verify.format import MAX_ANSWER_CHARS
 from gar.verify.grades import Graded, error_text, failed, right_if, unparsed, wrong
-from gar.verify.grammar import Node, NotRead, parse
+from gar.verify.grammar import parse
 from gar.verify.latex import plain_latex, rewrites
 from gar.verify.notations import compare_notations, compare_words
 from gar.verify.numbers import equal_values, plain_number
@@ -33,6 +33,7 @@ from gar.verify.quantities import (
     words_in,
 )
 from gar.verify.sentences import read_answer
+from gar.verify.tree import Node, NotRead
 from gar.verify.undone import is_copy, number, undone
 from gar.verify.values import TypedComparison, recased, stated_value
 from gar.verify.words import NEVER

@@ -4,61 +4,26 @@ A tree keeps what is written: `\frac{36}{2}` is a quotient and `3+15` a sum. Its
 """
 
 import re
-from collections.abc import Callable, Iterator
 from fractions import Fraction
 from functools import lru_cache
-from typing import NamedTuple
 
-from gar.verify.quantities import is_prose
+from gar.verify.tokens import WORDS_OF_LOGIC, tokens
+from gar.verify.tree import Node, NotRead
 from gar.verify.words import DATA, WORDS
 
-MAX_TOKENS = 1_500
 MAX_DEPTH = 70
 
 
-class Node(NamedTuple):
-    r"""A part of an answer.
-
-    `op` is one of these. Numbers and names: integer, decimal (`value` is the number), letter, constant, numbers
-    (`\mathbb{R}`; `value` is the name). Operations: sum, product, over, power (of `e`, too), root (radicand, index),
-    minus, pm, percent, degree, mixed, call (`value` is the function). Collections: list, tuple, bracket, set, builder,
-    interval (`value` are its brackets), union, intersection, without, matrix (`value` is the number of columns), cases.
-    Relations: `value` has the signs between the sides.
-    """
-
-    op: str
-    args: "tuple[Node, ...]" = ()
-    value: object = None
-
-
-class NotRead(ValueError):
-    """A text that is no expression, with the reason."""
-
-
-_TOKEN = re.compile(
-    r"(?P<number>(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:E[-+]?[0-9]{1,4})?)"
-    r"|(?P<begin>\\begin *\{[a-z]+\*?\}(?: *\{[lcr| ]*\})?)|(?P<row>\\\\(?: *\[[^\]]*\])?|\\cr(?![a-z]))"
-    r"|(?P<command>\\end *\{[a-z]+\*?\}|\\[A-Za-z]+|\\.)|(?P<letters>[^\W\d_]+)|(?P<space>\s+)|(?P<sign><=|>=|!!|.)"
-)
 _DIGITS = tuple("0123456789.")
 _LETTER = re.compile("[A-Za-z\u0370-\u03ff]")
-_WORDS = {"or", "and", "mod", "in", "if", "for", "when", "otherwise"}
 _RELATIONS = {"=": "=", r"\equiv": "==", r"\in": "in", "in": "in", r"\approx": "~", r"\cong": "~", r"\sim": "~"}
 _RELATIONS |= {"<": "<", r"\lt": "<", ">": ">", r"\gt": ">", r"\ne": "!="}
 _RELATIONS |= {"<=": "<=", r"\le": "<=", ">=": ">=", r"\ge": ">="}
 _SETS = {r"\cup": "union", r"\cap": "intersection", r"\setminus": "without", r"\backslash": "without"}
 _TIMES = {"*", r"\cdot", r"\times", "×", "·", "⋅", r"\ast"}
 _OVER = {"/", r"\div", "÷"}
-_BETWEEN = {
-    ",": ",",
-    ";": ",",
-    "or": "or",
-    r"\lor": "or",
-    r"\vee": "or",
-    "and": "and",
-    r"\land": "and",
-    r"\wedge": "and",
-}
+_BETWEEN = {",": ",", ";": ",", "or": "or", r"\lor": "or", r"\vee": "or"}
+_BETWEEN |= {"and": "and", r"\land": "and", r"\wedge": "and"}
 _CLOSING = {"(": (")", "]"), "[": ("]", ")")}
 _LINES = {"cases", "array", "matrix", "smallmatrix", *(f"{kind}matrix" for kind in "pbBvV")}
 _CONSTANTS = {r"\pi": "pi", r"\infty": "infinity", "e": "e", "i": "i", "∞": "infinity"}
@@ -94,37 +59,11 @@ def parse(text: str) -> Node:
     return tree
 
 
-def _tokens(text: str) -> list[str]:
-    tokens: list[str] = []
-    for match in _TOKEN.finditer(text):
-        kind, token = match.lastgroup, match[0]
-        if kind == "letters" and token not in _WORDS:
-            if len(token) > 3 and is_prose(token):
-                raise NotRead(f"the word {token!r}")
-            tokens += token
-        elif kind == "begin":
-            tokens.append(
-                re.sub(r"[\s*]|\{[lcr| ]*\}\Z", "", token) if token.count("{") > 1 else re.sub(r"[\s*]", "", token)
-            )
-        elif kind == "row":
-            tokens.append("\\\\")
-        elif kind == "command" and token.startswith(r"\end"):
-            tokens.append(re.sub(r"[\s*]", "", token))
-        elif kind == "space":
-            if tokens and tokens[-1] != " ":
-                tokens.append(" ")
-        else:
-            tokens.append(token)
-    if len(tokens) > MAX_TOKENS:
-        raise NotRead(f"more than {MAX_TOKENS} signs")
-    return tokens
-
-
 class _Parser:
     """A parser by recursive descent. Spaces count only between digits."""
 
     def __init__(self, text: str) -> None:
-        self._tokens = [*_tokens(text), ""]
+        self._tokens = [*tokens(text), ""]
         self._at = 0
         self._bars = 0  # open `|`, inside which a bar closes
         self._skip()
@@ -436,7 +375,7 @@ class _Parser:
             return self._letter(f"{token}{{{self._plain_script()}}}")
         if token in _PREFIXES and self.here[:1].isalpha():
             parts = [self.take()]
-            while self.here[:1].isalpha() and self.here not in _WORDS:
+            while self.here[:1].isalpha() and self.here not in WORDS_OF_LOGIC:
                 parts.append(self.take())
             return Node("letter", (), f"{token} {''.join(parts)}")
         if name in _FUNCTIONS | _NAMES.keys() | _OF_ARGUMENTS:
@@ -488,15 +427,3 @@ def _is_proper(node: Node) -> bool:
     """Whether a quotient is a proper fraction of two positive integers."""
     parts = [part.value for part in node.args if part.op == "integer"]
     return node.op == "over" and len(parts) == 2 and 0 < parts[0] < parts[1]  # pyright: ignore[reportOperatorIssue]
-
-
-def transformed(node: Node, change: Callable[[Node], Node]) -> Node:
-    """A tree whose nodes are changed, from the leaves up."""
-    return change(node._replace(args=tuple(transformed(part, change) for part in node.args)))
-
-
-def descendants(node: Node) -> Iterator[Node]:
-    """A tree and all its parts."""
-    yield node
-    for part in node.args:
-        yield from descendants(part)

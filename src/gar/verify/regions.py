@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from gar.verify.evaluate import UndefinedError, equal_numbers, has, letters_in, value
-from gar.verify.grammar import Node
+from gar.verify.tree import Node
 
 MAX_ENDS = 60
 _HOLDS: dict[str, Callable[[Any, Any], bool]] = {

@@ -15,8 +15,9 @@ from functools import lru_cache
 from typing import Any
 
 from gar.verify.evaluate import UndefinedError, equal, letters_in
-from gar.verify.grammar import Node, NotRead, descendants, parse
+from gar.verify.grammar import parse
 from gar.verify.latex import plain_latex
+from gar.verify.tree import Node, NotRead, descendants
 
 SUM_OF_NUMBERS, SUM = "sum of numbers", "sum"
 PRODUCT_OF_NUMBERS, COEFFICIENT, PRODUCT = "product of numbers", "coefficient", "product"

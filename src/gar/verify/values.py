@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from gar.verify.evaluate import UndefinedError, equal, has, letters_in
-from gar.verify.grammar import Node, NotRead, transformed
 from gar.verify.regions import is_inequality, is_region, same_region
+from gar.verify.tree import Node, NotRead, transformed
 
 _REGIONS = {"interval", "union", "intersection", "without", "builder", "numbers"}
 _REVERSED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}

@@ -1,0 +1,41 @@
+"""The smallest parts of an answer: numbers, letters, signs and LaTeX commands."""
+
+import re
+
+from gar.verify.quantities import is_prose
+from gar.verify.tree import NotRead
+
+MAX_TOKENS = 1_500
+_TOKEN = re.compile(
+    r"(?P<number>(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:E[-+]?[0-9]{1,4})?)"
+    r"|(?P<begin>\\begin *\{[a-z]+\*?\}(?: *\{[lcr| ]*\})?)|(?P<row>\\\\(?: *\[[^\]]*\])?|\\cr(?![a-z]))"
+    r"|(?P<command>\\end *\{[a-z]+\*?\}|\\[A-Za-z]+|\\.)|(?P<letters>[^\W\d_]+)|(?P<space>\s+)|(?P<sign><=|>=|!!|.)"
+)
+WORDS_OF_LOGIC = {"or", "and", "mod", "in", "if", "for", "when", "otherwise"}
+
+
+def tokens(text: str) -> list[str]:
+    """The signs, numbers, letters and commands of a text. `NotRead` if it holds a word."""
+    found: list[str] = []
+    for match in _TOKEN.finditer(text):
+        kind, token = match.lastgroup, match[0]
+        if kind == "letters" and token not in WORDS_OF_LOGIC:
+            if len(token) > 3 and is_prose(token):
+                raise NotRead(f"the word {token!r}")
+            found += token
+        elif kind == "begin":
+            found.append(
+                re.sub(r"[\s*]|\{[lcr| ]*\}\Z", "", token) if token.count("{") > 1 else re.sub(r"[\s*]", "", token)
+            )
+        elif kind == "row":
+            found.append("\\\\")
+        elif kind == "command" and token.startswith(r"\end"):
+            found.append(re.sub(r"[\s*]", "", token))
+        elif kind == "space":
+            if found and found[-1] != " ":
+                found.append(" ")
+        else:
+            found.append(token)
+    if len(found) > MAX_TOKENS:
+        raise NotRead(f"more than {MAX_TOKENS} signs")
+    return found

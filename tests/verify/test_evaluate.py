@@ -1,0 +1,31 @@
+"""Expressions with letters that agree at many points and differ at others."""
+
+from itertools import permutations
+
+from gar.types import Status
+from gar.verify.answers import grade_answer
+
+LETTERS = "abcdfghjkmnpqrstuvwxyz"
+
+
+def passes(answer: str, gold: str) -> bool:
+    return grade_answer(answer, gold).status is Status.OK
+
+
+def test_equal_finds_what_differs_at_every_second_integer() -> None:
+    for n in LETTERS:
+        assert not passes("1", f"(-1)^{n}")
+        assert not passes(f"{n}/2", rf"\lfloor {n}/2\rfloor")
+        assert not passes(rf"\lceil {n}/2\rceil", rf"\lfloor {n}/2\rfloor")
+        assert passes(f"(-1)^{{{n}+2}}", f"(-1)^{n}")
+    for m, n in permutations(LETTERS, 2):
+        gold = f"(-1)^{{{m}+{n}}}"
+        assert [answer for answer in ("1", "-1", f"(-1)^{m}", f"-(-1)^{n}") if passes(answer, gold)] == [], gold
+
+
+def test_equal_finds_one_more_coefficient_in_a_long_polynomial() -> None:
+    gold = "+".join(f"{k * k + 1}x^{{{k}}}" for k in range(20))
+    for k in range(20):
+        other = f"{gold}+x^{{{k}}}"
+        assert not passes(other, gold)
+        assert passes(f"{other}-x^{{{k}}}", gold)

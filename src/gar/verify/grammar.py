@@ -7,34 +7,13 @@ import re
 from fractions import Fraction
 from functools import lru_cache
 
-from gar.verify.tokens import WORDS_OF_LOGIC, tokens
-from gar.verify.tree import Node, NotRead
-from gar.verify.words import DATA, WORDS
+from gar.verify import tokens as signs
+from gar.verify.tree import Node, NotRead, is_deeper, is_proper_fraction, product_of
+from gar.verify.words import WORDS
 
 MAX_DEPTH = 70
-
-
 _DIGITS = tuple("0123456789.")
 _LETTER = re.compile("[A-Za-z\u0370-\u03ff]")
-_RELATIONS = {"=": "=", r"\equiv": "==", r"\in": "in", "in": "in", r"\approx": "~", r"\cong": "~", r"\sim": "~"}
-_RELATIONS |= {"<": "<", r"\lt": "<", ">": ">", r"\gt": ">", r"\ne": "!="}
-_RELATIONS |= {"<=": "<=", r"\le": "<=", ">=": ">=", r"\ge": ">="}
-_SETS = {r"\cup": "union", r"\cap": "intersection", r"\setminus": "without", r"\backslash": "without"}
-_TIMES = {"*", r"\cdot", r"\times", "×", "·", "⋅", r"\ast"}
-_OVER = {"/", r"\div", "÷"}
-_BETWEEN = {",": ",", ";": ",", "or": "or", r"\lor": "or", r"\vee": "or"}
-_BETWEEN |= {"and": "and", r"\land": "and", r"\wedge": "and"}
-_CLOSING = {"(": (")", "]"), "[": ("]", ")")}
-_LINES = {"cases", "array", "matrix", "smallmatrix", *(f"{kind}matrix" for kind in "pbBvV")}
-_CONSTANTS = {r"\pi": "pi", r"\infty": "infinity", "e": "e", "i": "i", "∞": "infinity"}
-_PARENTHESES = {r"\lfloor": (r"\rfloor", "floor"), r"\lceil": (r"\rceil", "ceiling"), r"\lvert": (r"\rvert", "abs")}
-_FUNCTIONS = WORDS["functions"]
-_NAMES: dict[str, str] = DATA["functions"]  # other names
-_OF_ARGUMENTS = {"max", "min", "gcd", "lcm"}
-_ACCENTS = {r"\bar", r"\overline", r"\tilde", r"\widehat", r"\dot", r"\vec", r"\overrightarrow"}
-_ACCENTS |= {r"\mathcal", r"\mathscr", r"\mathfrak"}
-_PREFIXES = {r"\angle", r"\triangle", r"\square", r"\odot", r"\Delta"}
-_STARTING = {r"\frac", r"\sqrt", r"\binom", r"\mathbb", r"\operatorname"}
 
 
 @lru_cache(maxsize=4096)  # the responses of a group share a gold answer, and steps repeat it
@@ -51,10 +30,7 @@ def parse(text: str) -> Node:
         raise NotRead("nested too deep") from None
     if parser.here:
         raise NotRead(f"{parser.here!r} is out of place")
-    level = [tree]
-    for _ in range(MAX_DEPTH):
-        level = [part for node in level for part in node.args]
-    if level:  # whatever walks the tree calls itself
+    if is_deeper(tree, MAX_DEPTH):  # whatever walks the tree calls itself
         raise NotRead("nested too deep")
     return tree
 
@@ -63,7 +39,7 @@ class _Parser:
     """A parser by recursive descent. Spaces count only between digits."""
 
     def __init__(self, text: str) -> None:
-        self._tokens = [*tokens(text), ""]
+        self._tokens = [*signs.tokens(text), ""]
         self._at = 0
         self._bars = 0  # open `|`, inside which a bar closes
         self._skip()
@@ -98,25 +74,25 @@ class _Parser:
     def items(self) -> Node:
         """One item, or several between commas, `or` and `and`."""
         items, between = [self.relation()], set()
-        while self.here in _BETWEEN:
-            between.add(_BETWEEN[self.take()])
-            if self.here in _BETWEEN:  # , and
-                between.add(_BETWEEN[self.take()])
+        while self.here in signs.BETWEEN:
+            between.add(signs.BETWEEN[self.take()])
+            if between == {","} and self.here in ("and", "or"):
+                between.add(self.take())
             items.append(self.relation())
         return items[0] if len(items) == 1 else Node("list", tuple(items), "".join(sorted(between)))
 
     def relation(self) -> Node:
-        sides, signs = [self.sets()], []
-        while self.here in _RELATIONS:
-            sign = _RELATIONS[self.take()]
-            signs.append("=" if sign == "==" and sides[0].op == "call" else sign)  # f(x) = 0 for all x
+        sides, between = [self.sets()], []
+        while self.here in signs.RELATIONS:
+            sign = signs.RELATIONS[self.take()]
+            between.append("=" if sign == "==" and sides[0].op == "call" else sign)  # f(x) = 0 for all x
             sides.append(self.sets())
-        return Node("relation", tuple(sides), tuple(signs)) if signs else sides[0]
+        return Node("relation", tuple(sides), tuple(between)) if between else sides[0]
 
     def sets(self) -> Node:
         left = self.sum()
-        while self.here in _SETS:
-            left = Node(_SETS[self.take()], (left, self.sum()))
+        while self.here in signs.SET_SIGNS:
+            left = Node(signs.SET_SIGNS[self.take()], (left, self.sum()))
         return left
 
     def sum(self) -> Node:
@@ -134,35 +110,32 @@ class _Parser:
     def term(self) -> Node:
         factors = [self.factor()]
         while True:
-            if self.here in _TIMES:
+            if self.here in signs.TIMES:
                 self.take()
                 factors.append(self.factor())
-            elif self.here in _OVER:
+            elif self.here in signs.OVER:
                 self.take()
-                over = factors[0] if len(factors) == 1 else Node("product", tuple(factors))
-                factors = [self._mixed(over, self.factor())]
-            elif self.here in (r"\bmod", r"\mod", "mod"):
-                self.take()
-                over = factors[0] if len(factors) == 1 else Node("product", tuple(factors))
-                factors = [Node("call", (over, self.factor()), "mod")]
+                factors = [self._mixed(product_of(factors), self.factor())]
+            elif self.accept(r"\bmod", r"\mod", "mod"):
+                factors = [Node("call", (product_of(factors), self.factor()), "mod")]
             elif self._starts_factor():
                 spaced, number = self.spaced, factors[-1].op in ("integer", "decimal")
                 factor = self.power()
                 if number and factor.op in ("integer", "decimal"):
                     if not (spaced and self.here == "/"):
                         raise NotRead("two numbers side by side")
-                elif number and _is_proper(factor) and factors[-1].op == "integer":
+                elif number and is_proper_fraction(factor) and factors[-1].op == "integer":
                     factor = Node("mixed", (factors.pop(), factor))
                 factors.append(factor)
             else:
-                return factors[0] if len(factors) == 1 else Node("product", tuple(factors))
+                return product_of(factors)
 
     def _mixed(self, over: Node, under: Node) -> Node:
         """A quotient. `3 1/2` is a mixed number."""
         if over.op == "product" and [part.op for part in over.args[-2:]] == ["integer", "integer"]:
             *before, whole, top = over.args
             fraction = Node("over", (top, under))
-            if before or not _is_proper(fraction):
+            if before or not is_proper_fraction(fraction):
                 raise NotRead("two numbers side by side")
             return Node("mixed", (whole, fraction))
         return Node("over", (over, under), "/")
@@ -171,13 +144,17 @@ class _Parser:
         token = self.here
         if token == "|" or token == r"\|":
             return not self._bars
-        if token in _CONSTANTS or _LETTER.fullmatch(token) or (token[:1] in _DIGITS and token != "."):
+        if token in signs.CONSTANTS or _LETTER.fullmatch(token) or (token[:1] in _DIGITS and token != "."):
             return True
         if token in ("(", "[", "{", r"\{"):
             return True
         name = token[1:]
-        named = name in _FUNCTIONS | _NAMES.keys() | _OF_ARGUMENTS | WORDS["symbols"]
-        return named or token in _ACCENTS | _PREFIXES | _PARENTHESES.keys() | _STARTING or token.startswith(r"\begin")
+        named = name in signs.FUNCTIONS | signs.OTHER_NAMES.keys() | signs.OF_SEVERAL | WORDS["symbols"]
+        return (
+            named
+            or token in signs.ACCENTS | signs.PREFIXES | signs.FENCES.keys() | signs.STARTS
+            or token.startswith(r"\begin")
+        )
 
     def factor(self) -> Node:
         minus = 0
@@ -229,10 +206,10 @@ class _Parser:
         token = self.here
         if token[:1] in _DIGITS and token != ".":
             return self._number()
-        if token in _CONSTANTS:
+        if token in signs.CONSTANTS:
             self.take()
             if self.here != "_":
-                return Node("constant", (), _CONSTANTS[token])
+                return Node("constant", (), signs.CONSTANTS[token])
             return self._letter(token)
         if token == "{":
             return self.group()
@@ -242,8 +219,8 @@ class _Parser:
             return self._set()
         if token in ("|", r"\|"):
             return self._between(token, token, "abs")
-        if token in _PARENTHESES:
-            return self._between(token, *_PARENTHESES[token])
+        if token in signs.FENCES:
+            return self._between(token, *signs.FENCES[token])
         if token.startswith(r"\begin"):
             return self._environment()
         if token[:1] == "\\":
@@ -264,12 +241,10 @@ class _Parser:
         """A variable with its index and primes, or an unknown function of what follows in parentheses."""
         if self.accept("_"):
             name += "_" + self._plain_script()
-        while self.accept("'") or (
-            self.here == "^" and self._tokens[self._at + 1] == r"\prime" and self.take() and self.take()
-        ):
+        while self.accept("'"):
             name += "'"
         letter = Node("letter", (), name)
-        if self.here == "(" and name not in _CONSTANTS and self._holds_arguments():
+        if self.here == "(" and name not in signs.CONSTANTS and self._holds_arguments():
             arguments = self._bracket()
             return Node("call", arguments.args if arguments.op == "tuple" else (arguments,), name)
         return letter
@@ -304,7 +279,7 @@ class _Parser:
         bars, self._bars = self._bars, 0
         inside = self.items()
         self._bars = bars
-        closing = self.expect(*_CLOSING[opening])
+        closing = self.expect(*signs.CLOSING[opening])
         parts = inside.args if inside.op == "list" and inside.value == "," else (inside,)
         if f"{opening}{closing}" == "()":
             return inside if len(parts) == 1 else Node("tuple", parts)
@@ -350,7 +325,7 @@ class _Parser:
         rows = [row for row in rows if row]
         if name == "cases" or any(part.op == "relation" for row in rows for part in row):
             return Node("cases", tuple(row[0] if len(row) == 1 else Node("tuple", tuple(row)) for row in rows))
-        if name not in _LINES or len({len(row) for row in rows}) != 1:
+        if name not in signs.ENVIRONMENTS or len({len(row) for row in rows}) != 1:
             raise NotRead("rows of unequal length")
         matrix = Node("matrix", tuple(part for row in rows for part in row), len(rows[0]))
         return Node("call", (matrix,), "det") if name[0] in "vV" else matrix
@@ -371,14 +346,14 @@ class _Parser:
             return Node("numbers", (), self._plain_script())
         if token == r"\operatorname":
             return self._function(self._plain_script().strip())
-        if token in _ACCENTS:
+        if token in signs.ACCENTS:
             return self._letter(f"{token}{{{self._plain_script()}}}")
-        if token in _PREFIXES and self.here[:1].isalpha():
+        if token in signs.PREFIXES and self.here[:1].isalpha():
             parts = [self.take()]
-            while self.here[:1].isalpha() and self.here not in WORDS_OF_LOGIC:
+            while self.here[:1].isalpha() and self.here not in signs.WORDS_OF_LOGIC:
                 parts.append(self.take())
             return Node("letter", (), f"{token} {''.join(parts)}")
-        if name in _FUNCTIONS | _NAMES.keys() | _OF_ARGUMENTS:
+        if name in signs.FUNCTIONS | signs.OTHER_NAMES.keys() | signs.OF_SEVERAL:
             return self._function(name)
         if name in WORDS["symbols"]:
             return self._letter(token)
@@ -389,8 +364,8 @@ class _Parser:
 
     def _function(self, name: str) -> Node:
         r"""A function and its argument: `\sin^2 x`, `\log_2(3)`, `\cos 2t`, `\tan^{-1} 2`."""
-        name = _NAMES.get(name, name)
-        if name not in _FUNCTIONS | _OF_ARGUMENTS | {"lg"}:
+        name = signs.OTHER_NAMES.get(name, name)
+        if name not in signs.FUNCTIONS | signs.OF_SEVERAL | {"lg"}:
             raise NotRead(f"the function {name!r} is not known")
         base = self.script() if self.accept("_") else None
         power = self.script() if self.accept("^") else None
@@ -418,12 +393,6 @@ class _Parser:
             self.take()
             return (Node("minus", self._arguments()),)
         factors = [self.power()]
-        while self._starts_factor() and self.here not in ("(", "[", "|") and self.here[1:] not in _FUNCTIONS:
+        while self._starts_factor() and self.here not in ("(", "[", "|") and self.here[1:] not in signs.FUNCTIONS:
             factors.append(self.power())
-        return (factors[0] if len(factors) == 1 else Node("product", tuple(factors)),)
-
-
-def _is_proper(node: Node) -> bool:
-    """Whether a quotient is a proper fraction of two positive integers."""
-    parts = [part.value for part in node.args if part.op == "integer"]
-    return node.op == "over" and len(parts) == 2 and 0 < parts[0] < parts[1]  # pyright: ignore[reportOperatorIssue]
+        return (product_of(factors),)

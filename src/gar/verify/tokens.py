@@ -1,9 +1,10 @@
-"""The smallest parts of an answer: numbers, letters, signs and LaTeX commands."""
+"""The smallest parts of an answer: numbers, letters, signs and LaTeX commands, and what the signs mean."""
 
 import re
 
 from gar.verify.quantities import is_prose
 from gar.verify.tree import NotRead
+from gar.verify.words import DATA, WORDS
 
 MAX_TOKENS = 1_500
 _TOKEN = re.compile(
@@ -12,6 +13,25 @@ _TOKEN = re.compile(
     r"|(?P<command>\\end *\{[a-z]+\*?\}|\\[A-Za-z]+|\\.)|(?P<letters>[^\W\d_]+)|(?P<space>\s+)|(?P<sign><=|>=|!!|.)"
 )
 WORDS_OF_LOGIC = {"or", "and", "mod", "in", "if", "for", "when", "otherwise"}
+RELATIONS = {"=": "=", r"\equiv": "==", r"\in": "in", "in": "in", r"\approx": "~", r"\cong": "~", r"\sim": "~"}
+RELATIONS |= {"<": "<", r"\lt": "<", ">": ">", r"\gt": ">", r"\ne": "!="}
+RELATIONS |= {"<=": "<=", r"\le": "<=", ">=": ">=", r"\ge": ">="}
+SET_SIGNS = {r"\cup": "union", r"\cap": "intersection", r"\setminus": "without", r"\backslash": "without"}
+TIMES = {"*", r"\cdot", r"\times", "×", "·", "⋅", r"\ast"}
+OVER = {"/", r"\div", "÷"}
+BETWEEN = {",": ",", ";": ",", "or": "or", r"\lor": "or", r"\vee": "or"}
+BETWEEN |= {"and": "and", r"\land": "and", r"\wedge": "and"}
+CLOSING = {"(": (")", "]"), "[": ("]", ")")}
+ENVIRONMENTS = {"cases", "array", "matrix", "smallmatrix", *(f"{kind}matrix" for kind in "pbBvV")}
+CONSTANTS = {r"\pi": "pi", r"\infty": "infinity", "e": "e", "i": "i", "∞": "infinity"}
+FENCES = {r"\lfloor": (r"\rfloor", "floor"), r"\lceil": (r"\rceil", "ceiling"), r"\lvert": (r"\rvert", "abs")}
+FUNCTIONS = WORDS["functions"]
+OTHER_NAMES: dict[str, str] = DATA["functions"]  # other names
+OF_SEVERAL = {"max", "min", "gcd", "lcm"}
+ACCENTS = {r"\bar", r"\overline", r"\tilde", r"\widehat", r"\dot", r"\vec", r"\overrightarrow"}
+ACCENTS |= {r"\mathcal", r"\mathscr", r"\mathfrak"}
+PREFIXES = {r"\angle", r"\triangle", r"\square", r"\odot", r"\Delta"}
+STARTS = {r"\frac", r"\sqrt", r"\binom", r"\mathbb", r"\operatorname"}
 
 
 def tokens(text: str) -> list[str]:

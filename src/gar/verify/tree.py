@@ -33,3 +33,22 @@ def descendants(node: Node) -> Iterator[Node]:
     yield node
     for part in node.args:
         yield from descendants(part)
+
+
+def is_deeper(node: Node, limit: int) -> bool:
+    """Whether a tree has more levels."""
+    level = [node]
+    for _ in range(limit):
+        level = [part for each in level for part in each.args]
+    return bool(level)
+
+
+def product_of(factors: list[Node]) -> Node:
+    """A product, or its only factor."""
+    return factors[0] if len(factors) == 1 else Node("product", tuple(factors))
+
+
+def is_proper_fraction(node: Node) -> bool:
+    """Whether a quotient is a proper fraction of two positive integers."""
+    parts = [part.value for part in node.args if part.op == "integer"]
+    return node.op == "over" and len(parts) == 2 and 0 < parts[0] < parts[1]  # pyright: ignore[reportOperatorIssue]

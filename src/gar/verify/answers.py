@@ -15,7 +15,7 @@ from itertools import accumulate
 
 from gar.types import Status
 from gar.verify.choices import choice_text, chosen_letter, is_choice
-from gar.verify.evaluate import IrrationalError, UndefinedError, has
+from gar.verify.evaluate import IrrationalError, UndefinedError, has, letters_in
 from gar.verify.format import MAX_ANSWER_CHARS
 from gar.verify.grades import Graded, error_text, failed, right_if, unparsed, wrong
 from gar.verify.grammar import parse
@@ -88,6 +88,7 @@ class Gold(Quantity):
     letters: bool
     number: Fraction | None
     tree: Node | None
+    name_tree: Node | None
 
 
 @lru_cache(maxsize=4096)  # the responses of a group share a gold answer, and steps repeat it
@@ -114,6 +115,7 @@ def read_gold(gold: str) -> Gold:
         letters=_has_letters(quantity.value),
         number=plain_number(quantity.value),
         tree=_tree(quantity.value.replace(",", "") if plain_number(quantity.value) else quantity.value),
+        name_tree=_tree(quantity.name),
     )
 
 
@@ -152,7 +154,7 @@ def grade_exactly(answer: str, gold: str, prompt: str = "") -> Graded | Quantity
         letter, texts = chosen_letter(answer, prompt), (choice_text(answer), choice_text(read.text))
         if not letter:
             return unparsed("names no choice, or several")
-        other = all(texts) and grade_answer(*texts).status is Status.WRONG  # (B) 3/4 is not (B) 4/4
+        other = all(texts) and grade_answer(*texts).status is not Status.OK  # (B) 3/4 is not (B) 4/4
         return right_if(letter == chosen_letter(read.text, read.text) and not other)
     answer = _in_symbols(answer)
     special = compare_notations(answer, read.value)
@@ -244,6 +246,8 @@ def _grade_expression(quantity: Quantity, gold: Gold, prompt: str, *, exact: boo
     except NotRead as error:
         return unparsed(f"not a mathematical expression: {error}")
     percent = (quantity.percent, gold.percent)
+    if gold.name and tree.op == "relation" and letters_in(tree.args[0]) and tree.args[0] != gold.name_tree:
+        return wrong("another name than the gold answer has")
     if left := undone(tree, gold.tree):
         return wrong(f"arithmetic left undone: {', '.join(sorted(left))}")
     try:
@@ -259,7 +263,8 @@ def _grade_expression(quantity: Quantity, gold: Gold, prompt: str, *, exact: boo
 
 def _is_right(tree: Node, gold: Node, percent: tuple[bool, bool], exact: bool) -> bool:
     values = number(stated_value(tree)), number(stated_value(gold, by_name=True))
-    if None not in values:
+    two_equations = tree.op == gold.op == "relation"  # f(x) = 0 and x = 0
+    if None not in values and not two_equations:
         decimal = has(tree, "decimal") or has(gold, "decimal")
         return equal_values(*values, percent, decimal=decimal)  # pyright: ignore[reportArgumentType]
     return percent[0] == percent[1] and TypedComparison(exact).same(tree, gold)

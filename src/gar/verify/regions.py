@@ -109,7 +109,9 @@ def _at(side: Node, variable: Node | None, x: Any, number: Callable[[Node], Any]
 
 def _set_of(node: Node) -> Node:
     r"""What `x \in ...` and `\{x \mid ...\}` say about x."""
-    if node.op == "builder" or (node.op == "relation" and node.value == ("in",)):
+    if node.op == "builder" or (
+        node.op == "relation" and node.value == ("in",) and node.args[0].op in ("letter", "call")
+    ):
         return node.args[1]
     return node
 

@@ -10,11 +10,12 @@ MAX_TOKENS = 1_500
 _TOKEN = re.compile(
     r"(?P<number>(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:E[-+]?[0-9]{1,4})?)"
     r"|(?P<begin>\\begin *\{[a-z]+\*?\}(?: *\{[lcr| ]*\})?)|(?P<row>\\\\(?: *\[[^\]]*\])?|\\cr(?![a-z]))"
-    r"|(?P<command>\\end *\{[a-z]+\*?\}|\\[A-Za-z]+|\\.)|(?P<letters>[^\W\d_]+)|(?P<space>\s+)|(?P<sign><=|>=|!!|.)"
+    r"|(?P<command>\\end *\{[a-z]+\*?\}|\\[A-Za-z]+|\\.)|(?P<letters>[^\W\d_]+)|(?P<space>\s+)"
+    r"|(?P<sign><=|>=|(?<![0-9)\]}])!=|!!|.)"
 )
 WORDS_OF_LOGIC = {"or", "and", "mod", "in", "if", "for", "when", "otherwise"}
 RELATIONS = {"=": "=", r"\equiv": "==", r"\in": "in", "in": "in", r"\approx": "~", r"\cong": "~", r"\sim": "~"}
-RELATIONS |= {"<": "<", r"\lt": "<", ">": ">", r"\gt": ">", r"\ne": "!="}
+RELATIONS |= {"<": "<", r"\lt": "<", ">": ">", r"\gt": ">", r"\ne": "!=", "!=": "!="}
 RELATIONS |= {"<=": "<=", r"\le": "<=", ">=": ">=", r"\ge": ">="}
 SET_SIGNS = {r"\cup": "union", r"\cap": "intersection", r"\setminus": "without", r"\backslash": "without"}
 TIMES = {"*", r"\cdot", r"\times", "×", "·", "⋅", r"\ast"}

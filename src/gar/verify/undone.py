@@ -169,7 +169,8 @@ def _parts(node: Node, equation: bool) -> tuple[Node, ...]:
     if node.op == "relation":
         if _is_equation(node):
             return (node.args[0], node.args[-1]) if equation else node.args[-1:]
-        return tuple(side for side in node.args if not letters_in(side))  # x in x < 3 is a name
+        several = len(letters_in(node)) > 1  # x < a
+        return tuple(side for side in node.args if several or not letters_in(side))  # x in x < 3 is a name
     if node.op in ("root", "builder"):
         return node.args[:1] if node.op == "root" else node.args[1:]
     if node.op == "power" and number(node.args[1]) is not None:

@@ -3,8 +3,13 @@
 `unseen_answers.txt` has those by hand. Of each gold answer of the data there are near misses by one edit (a sign,
 digit, bracket, letter, case, order, exponent, a word before or after). Solutions of GSM8K are read without their last
 line, with their own gold answer and with the next number in its place.
+
+    python -m paper.analyses.unseen_answers FOLDER [--near-misses 60]
+
+prints the near misses that pass, for a person to read: each must be equal to its gold answer.
 """
 
+import argparse
 import csv
 import json
 import random
@@ -12,6 +17,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from gar.verify import parse_response
+from gar.verify.answers import grade_answer
 
 HAND_WRITTEN = Path(__file__).with_name("unseen_answers.txt")
 _EDITS = (
@@ -146,3 +154,25 @@ def _next(number: str) -> str:
 
 def _lines(path: Path) -> list[dict]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def main() -> None:
+    """Print the near misses that pass."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--near-misses", type=int, default=60, help="of each gold answer")
+    arguments = parser.parse_args()
+    pairs = list(near_misses(arguments.folder, arguments.near_misses))
+    answers = [parse_response(pair.response, format="boxed").answer for pair in pairs]
+    passed = [
+        (pair.gold, answer)
+        for pair, answer in zip(pairs, answers, strict=True)
+        if answer and grade_answer(answer, pair.gold).grade == 1
+    ]
+    for gold, answer in passed:
+        print(repr(gold), answer, sep="\t")
+    print(f"{len(passed)} of {len(pairs)} pass")
+
+
+if __name__ == "__main__":
+    main()

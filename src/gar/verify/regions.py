@@ -109,11 +109,10 @@ def _at(side: Node, variable: Node | None, x: Any, number: Callable[[Node], Any]
 
 def _set_of(node: Node) -> Node:
     r"""What `x \in ...` and `\{x \mid ...\}` say about x."""
-    if node.op == "builder" or (
-        node.op == "relation" and node.value == ("in",) and node.args[0].op in ("letter", "call")
-    ):
+    named = node.args and node.args[0].op in ("letter", "call")
+    if node.op == "builder" and (named or node.args[0].op == "relation"):
         return node.args[1]
-    return node
+    return node.args[1] if node.op == "relation" and node.value == ("in",) and named else node
 
 
 def _variable(node: Node) -> Node | None:

@@ -4,8 +4,8 @@
 
 The pairs are those of `unseen_answers.txt`, and of `answer_pairs.jsonl` and `answer_endings.jsonl` in FOLDER.
 Every grader gets the whole response. Those of verl run in an interpreter that has verl (`make test-engines` makes one),
-and are left out without one. Prints for each grader how many right answers it reads, how many wrong ones pass, and how often it
-fails or takes longer than a minute for one answer, which counts as not read.
+and are left out without one. Prints for each grader how many right answers it reads, how many wrong ones pass, and how
+often it fails or takes longer than a minute for one answer, which counts as not read.
 """
 
 import argparse

@@ -90,6 +90,11 @@ def value(node: Node, *, exact: bool, point: str | None = None) -> Value:
     return _at(node, point, exact)
 
 
+def rounded(value: Value) -> Value:
+    """A value as a number of mpmath, which others can be compared with."""
+    return _rounded(value, _mp(DIGITS))
+
+
 def equal_numbers(answer: Value, gold: Value, *, decimal: bool) -> bool:
     """Whether two values are equal. `decimal`: one of them is written as a decimal."""
     return _equal_values(answer, gold, decimal=decimal, digits=DIGITS_AT_POINTS - 15)

@@ -5,10 +5,11 @@ Two sets are equal if they agree at every end of both, between neighbouring ends
 
 import operator
 from collections.abc import Callable
+from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
-from gar.verify.evaluate import UndefinedError, equal_numbers, has, letters_in, value
+from gar.verify.evaluate import UndefinedError, equal_numbers, has, letters_in, rounded, value
 from gar.verify.tree import Node
 
 MAX_ENDS = 60
@@ -56,6 +57,7 @@ def same_region(answer: Node, gold: Node, *, exact: bool) -> bool:
 
 def _agree(answer: Node, gold: Node, ends: list[Node], point: str | None, exact: bool) -> bool:
     decimal = any(has(end, "decimal") for end in ends)
+    irrational = not all(isinstance(value(end, exact=exact, point=point), Fraction | float) for end in ends)
     places: list[Any] = []  # without repeats
 
     def placed(number: Any) -> Any:
@@ -66,7 +68,7 @@ def _agree(answer: Node, gold: Node, ends: list[Node], point: str | None, exact:
         found = value(node, exact=exact, point=point)
         if getattr(found, "imag", 0):
             raise UndefinedError("an end that is not real")
-        return placed(getattr(found, "real", found))
+        return placed(rounded(found).real if irrational and not isinstance(found, float) else found)
 
     for end in reversed(ends):  # those of the gold answer first, which a decimal of the answer may round
         for found in (number(end), placed(-number(end))):

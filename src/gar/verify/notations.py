@@ -10,6 +10,7 @@ _BASED = re.compile(
     r"|,? *\(?(?:in )?base *(?P<base>[0-9]{1,2}|[a-z]+)\)?)"
 )
 _RATIO = re.compile(r"[0-9.]{1,50}(?: *(?::|\bto\b) *[0-9.]{1,50})+(?: [ap]m)?|[0-9]{1,2} [ap]m")
+_BRACKETED = re.compile(r"\(([A-Z])\)")
 _NAMES = re.compile("[A-Z]{2,}")
 _NAME_LIST = re.compile(r"[A-Z](?:(?: *[,;] *| and )[A-Z])+")
 _CONGRUENCE = re.compile(
@@ -27,6 +28,7 @@ _LOSES = {"lose", "loses", "loser", "lost", "neither"}
 
 def compare_notations(answer: str, gold: str) -> Graded | None:
     """The verdict where digits have a base, letters are names, or numbers are congruent. None for other answers."""
+    answer, gold = _BRACKETED.sub(r"\1", answer), _BRACKETED.sub(r"\1", gold)
     if _BASED.fullmatch(answer) or _BASED.fullmatch(gold):
         return right_if(_based(answer) == _based(gold))
     if _RATIO.fullmatch(gold):
@@ -38,6 +40,8 @@ def compare_notations(answer: str, gold: str) -> Graded | None:
         return right_if("".join(names) == gold)
     if _NAME_LIST.fullmatch(gold):
         answer = answer.strip("\\{}() ")
+        if " or " in answer:
+            return unparsed("one of several letters")
         return right_if(_capitals(answer) == _capitals(gold)) if _NAME_LIST.fullmatch(answer) else None
     if "mod" in gold and (congruence := _CONGRUENCE.fullmatch(gold)):
         return _compare_residues(answer, congruence)

@@ -154,8 +154,10 @@ def grade_exactly(answer: str, gold: str, prompt: str = "") -> Graded | Quantity
         letter, texts = chosen_letter(answer, prompt), (choice_text(answer), choice_text(read.text))
         if not letter:
             return unparsed("names no choice, or several")
-        other = all(texts) and grade_answer(*texts).status is not Status.OK  # (B) 3/4 is not (B) 4/4
-        return right_if(letter == chosen_letter(read.text, read.text) and not other)
+        same = grade_answer(*texts).status if all(texts) else Status.OK  # (B) 3/4 is not (B) 4/4
+        held = texts[0].casefold() in " ".join(prompt.casefold().split())
+        fits = same is Status.OK or (held and same is not Status.WRONG)
+        return right_if(letter == chosen_letter(read.text, read.text) and fits)
     answer = _in_symbols(answer)
     special = compare_notations(answer, read.value)
     read_answer = special or _read_value(answer, read, prompt)

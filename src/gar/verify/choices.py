@@ -14,7 +14,7 @@ LETTERS = "ABCDEFGHIJ"
 """Names of the choices, in their order."""
 _LETTER = r"[({\[]*(?P<letter>[A-Ja-j])[)}\]]*"  # C  (C)  [C]  {C}
 _GOLD = re.compile(_LETTER)
-_LABELED_GOLD = re.compile(r"\((?P<letter>[A-J])\) *(?=[^ })+*/=^_-])")
+_LABELED_GOLD = re.compile(r"\((?P<letter>[A-J])\) *(?!(?:and|,)? *\([A-J]\))(?=[^ })+*/=^_-])")
 _WHOLE = re.compile(rf"{_LETTER}[.,;: ]*")
 _LEAD = re.compile(
     r"(?:(?:so|thus|hence|therefore),? )?(?:(?:the|my) )?(?:(?:final|correct|right|best) )*"

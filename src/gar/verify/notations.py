@@ -10,6 +10,7 @@ _BASED = re.compile(
     r"|,? *\(?(?:in )?base *(?P<base>[0-9]{1,2}|[a-z]+)\)?)"
 )
 _RATIO = re.compile(r"[0-9.]{1,50}(?: *(?::|\bto\b) *[0-9.]{1,50})+(?: [ap]m)?|[0-9]{1,2} [ap]m")
+_BRACKETED = re.compile(r"\(([A-Z])\)")
 _NAMES = re.compile("[A-Z]{2,}")
 _NAME_LIST = re.compile(r"[A-Z](?:(?: *[,;] *| and )[A-Z])+")
 _CONGRUENCE = re.compile(
@@ -19,7 +20,6 @@ _CLASS = re.compile(r"(?P<of>[a-z]) *= *(?P<modulus>[0-9]+) *(?P<name>[a-z]) *(?
 _SUBJECT = re.compile(r"(?P<subject>.*)\b(?:is|are|was|be|wins?)\b:?(?: (?:on|in|at|an?|the)\b)*", re.DOTALL)
 _DATE = re.compile(rf"(?P<day>[0-9]{{1,2}}) (?:of )?(?P<month>{'|'.join(DATA['months']['names'])})\b")
 _TOKEN = re.compile(r"(?<=[0-9]), *(?=[0-9])|[a-z]+(?:['-][a-z]+)*|[^\W_]|[^\w\s.,;:!?'\"*]|_")
-_SENTENCES = re.compile(r"[a-z0-9]{2}\. +[A-Z]|[0-9]\. +[A-Z]")
 _FORMULA = re.compile(r"[=^]|\\[a-z]|[0-9][^.]*[0-9A-Za-z][^.]*[-+*]")
 _YES_OR_NO = {"yes": "no", "no": "yes", "true": "false", "false": "true"}
 _LOSES = {"lose", "loses", "loser", "lost", "neither"}
@@ -27,6 +27,7 @@ _LOSES = {"lose", "loses", "loser", "lost", "neither"}
 
 def compare_notations(answer: str, gold: str) -> Graded | None:
     """The verdict where digits have a base, letters are names, or numbers are congruent. None for other answers."""
+    answer, gold = _BRACKETED.sub(r"\1", answer), _BRACKETED.sub(r"\1", gold)
     if _BASED.fullmatch(answer) or _BASED.fullmatch(gold):
         return right_if(_based(answer) == _based(gold))
     if _RATIO.fullmatch(gold):
@@ -38,6 +39,8 @@ def compare_notations(answer: str, gold: str) -> Graded | None:
         return right_if("".join(names) == gold)
     if _NAME_LIST.fullmatch(gold):
         answer = answer.strip("\\{}() ")
+        if " or " in answer:
+            return unparsed("one of several letters")
         return right_if(_capitals(answer) == _capitals(gold)) if _NAME_LIST.fullmatch(answer) else None
     if "mod" in gold and (congruence := _CONGRUENCE.fullmatch(gold)):
         return _compare_residues(answer, congruence)
@@ -84,7 +87,7 @@ def compare_words(answer: str, gold: str) -> Graded:
     """
     if "?" in answer or (".." in answer and ".." not in gold) or (r"\ldots" in answer and r"\ldots" not in gold):
         return unparsed("an open end")
-    if _FORMULA.search(gold) or _SENTENCES.search(gold):
+    if _FORMULA.search(gold):
         same = [_in_lower_case("".join(text.rstrip(".").split())) for text in (answer, gold)]
         return right_if(True) if same[0] == same[1] else failed(f"the gold answer {gold!r} cannot be parsed")
     expected, tokens = _tokens(gold), _tokens(answer)

@@ -18,7 +18,6 @@ _WORD = re.compile(
 )
 CONTENT = re.compile(r"[0-9]|\\(?!cdot|times|circ|begin|end)[A-Za-z]|(?<=[$€£¥])[a-z]")
 AFTER_VALUE = ' \t,;:*(/"'
-_QUOTED = re.compile(r"\A *(['\"])(.*)\1\Z", re.DOTALL)
 _UNIT_PLACE = re.compile(r"(?<=[0-9}!).])(?P<gap> *)(?=[msghLlKNJWVA](?![A-Za-z])|\^\\circ|\\?%(?!%))")  # 10 m/s
 _ANGLE_OF = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)")
 _CURRENCY = re.compile(
@@ -111,7 +110,7 @@ def read_quantity(text: str, nouns: frozenset[str] | None = frozenset(), *, lett
     Raises:
         Unread: It does not state one value.
     """
-    text = _spelled_out(_QUOTED.sub(r"\2", without_lead(_NEUTRAL.sub(" ", text).strip())))
+    text = _spelled_out(without_lead(_NEUTRAL.sub(" ", text).strip()))
     text, name = _without_words_before(text, nouns, letters=letters)
     end = next((word.start() for word in words_in(text, letters=letters) if word[0].lower() not in _JOINING), len(text))
     value = text[:end].rstrip(AFTER_VALUE)
@@ -143,8 +142,7 @@ def _without_words_before(text: str, nouns: frozenset[str] | None, *, letters: b
         if (name := _NAME.match(text)) and not letters:
             text, named = text[name.end() :], named or name[1].replace(" ", "")
         elif (word := next(words_in(text, letters=letters), None)) and not word.start():
-            if word[0] not in WORDS["currencies"]:
-                _judge(word[0].lower(), nouns, units=False)
+            _judge(word[0].lower(), nouns, units=False)
             text = text[word.end() :].lstrip(" =")
         else:
             return text, named
@@ -188,7 +186,7 @@ def _unit_after(rest: str, nouns: frozenset[str] | None, *, letters: bool, plain
 
 def _is_plural(word: str) -> bool:
     regular = re.fullmatch("[a-z'-]{2,}[^sui]s", word) is not None
-    return word in WORDS["nouns"] or (regular and word not in WORDS["no_plurals"])
+    return regular and word not in WORDS["no_plurals"]
 
 
 def _is_noun(word: str, nouns: frozenset[str] | None) -> bool:

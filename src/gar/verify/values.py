@@ -95,7 +95,8 @@ class TypedComparison:
         return gold.value == ("=",) or equal(Node("call", (ratio,), "abs"), ratio, exact=self.exact)
 
     def _same_tuple(self, answer: Node, gold: Node) -> bool:
-        if len(gold.args) == 2 and (is_inequality(answer) or answer.op == "builder"):
+        member = answer.op == "relation" and answer.value == ("in",)
+        if len(gold.args) == 2 and (is_inequality(answer) or answer.op == "builder" or member):
             return self._same_region(answer, gold)
         answer, gold = _column(answer, gold)
         if names := _named_values(answer):

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What a user of verl with eight GPUs runs in a day, on a CPU with a tiny Qwen3, two ranks and vLLM, in under ten minutes: prepare,
+# What a user of verl with eight GPUs runs in a day, on a CPU with a tiny Qwen3, two ranks and vLLM, in minutes: prepare,
 # check, train, lose the machine, resume, merge, evaluate, report. The commands are the real ones. CPU has what a GPU does not need.
 #   make rehearse                      installs both environments, then runs this into runs/rehearsal
 #   PYTHON=.venv-verl-vllm/bin/python GAR=.venv/bin/gar scripts/rehearse.sh FOLDER     FOLDER must be new

@@ -10,8 +10,10 @@ from trl import GRPOConfig
 
 from gar.config import RunConfig
 from gar.errors import ConfigError
+from gar.integrations.slime.settings import SLIME
 from gar.integrations.trl.arguments import TRL, trl_flags
 from gar.integrations.trl.fields import known_fields
+from gar.integrations.verl.settings import VERL
 from gar.methods import METHODS
 from gar.methods.plan import run_facts
 from gar.records.dotted import leaves
@@ -30,7 +32,7 @@ def test_the_page_is_the_table():
 def test_settings_of_rules_exist():
     known = {name for name, _ in leaves(RunConfig().model_dump())}
     sections = {name.partition(".")[0] for name in known} - {"method", "data", "model"}
-    named = {name for rule in RULES if rule.where != "verl" for name in (*rule.names.split(), *rule.when)}
+    named = {name for rule in (*RULES, *SLIME.rules) for name in (*rule.names.split(), *rule.when)}
     assert {name for name in named if "." in name and name.partition(".")[0] in sections} <= known
 
 
@@ -60,9 +62,9 @@ def test_every_fact_of_a_rule_is_given_by_something(tmp_path):
         ),  # of `plan_shaping`, the checks and slime
     }
     flags = ("--", "actor_rollout_ref.", "algorithm.", "reward.")  # of slime and verl, which are not installed
-    for rule in RULES:
-        engine = rule.where in ("slime", "verl")
-        missing = {name for name in named_by(rule) if not (name in given or (engine and name.startswith(flags)))}
+    for rule in (*RULES, *SLIME.rules, *VERL.rules):
+        of_engine = rule not in RULES
+        missing = {name for name in named_by(rule) if not (name in given or (of_engine and name.startswith(flags)))}
         assert not missing, rule
 
 

@@ -85,7 +85,7 @@ def test_what_a_method_declares_decides_who_is_scored():
 
 PLAIN = {
     "grpo", "reinforce-plus-plus", "reinforce-plus-plus-baseline", "gar-grpo", "gar-reinforce-plus-plus",
-    "hidden-cosine", "alignment-only",
+    "hidden-cosine", "anchor-shuffled", "alignment-only",
 }  # fmt: skip
 SCORED = {"grpo", "gar-grpo", "g2rl", "hidden-cosine", "text-similarity", "length", "alignment-only"}
 

@@ -1,4 +1,4 @@
-"""What does not go together: one table, checked in the same way by every engine.
+"""What does not go together: rows of one form, checked in the same way by every engine.
 
 A row names a setting or an engine's flag, the values with which GAR runs, when the row applies, and why. An engine
 translates its configuration to facts, a flat mapping with settings by dotted name ("signal.kind") and its flags by
@@ -103,11 +103,10 @@ def _filled(text: str, facts: Facts) -> str:
 
 _SECTION_READ = {"estimator": ("group",), "advantages are TRL's": (False,)}
 _WHITENING = ("reinforce-plus-plus", "reinforce-plus-plus-baseline")
-_IN_GROUPS, _WHITENED = {"estimator": ("group",)}, {"estimator": _WHITENING}
+_IN_GROUPS, WHITENED = {"estimator": ("group",)}, {"estimator": _WHITENING}
 _UNDIVIDED = _IN_GROUPS | {"rewards are divided": (False,)}
-_OFF = (None, False)
-_ALL_CORRECT = "it drops groups with equal outcomes, and GAR gives all-correct groups a signal"
-_QUANTIZED = "the closed form needs the weights before quantization"
+OFF = (None, False)
+ALL_CORRECT = "it drops groups with equal outcomes, and GAR gives all-correct groups a signal"
 _SAVES = {"trl.save_strategy": ("steps", "epoch", "best")}
 _GATE = {"method.gate": (True,)}
 _VECTORS = {"method.reads_vectors": (True,)}
@@ -117,32 +116,6 @@ _OWN_KIND = _VECTORS | {"method.kind": (None,)}  # the run may choose, and has
 _NO_ACTIVATIONS, _NO_GRADIENTS = {"signal.kind": ("gradient", "hidden")}, {"signal.kind": ("hidden",)}
 _NO_INITIAL = _VECTORS | {"engine.initial_policy": (False,)}
 _NO_LIMIT = {"method.reads_spans": (True,), "signal.max_tokens": (None,)}
-_NO_FILTER = Condition(
-    "any but check_reward_nonzero_std", lambda path, _: "check_reward_nonzero_std" not in (path or "")
-)
-
-SLIME_HOOKS = {
-    "custom_convert_samples_to_train_data_path": "gar.integrations.slime.convert_samples",
-    "custom_megatron_init_path": "gar.integrations.slime.on_megatron_init",
-    "rollout_data_postprocess_path": "gar.integrations.slime.postprocess",
-}
-"""slime's arguments and their required values."""
-
-LOG_PROB_HOOK = {"custom_megatron_before_log_prob_hook_path": "gar.integrations.slime.before_log_prob"}
-"""One more with `capture: logprob`."""
-
-_LOG_PROB = {"gar.capture": ("logprob",)}
-_PARTIAL = {"--partial-rollout": (True,)}
-_SAYS_TOOLS = "it marks the tokens of tools, so that they are not graded"
-
-_MEGATRON = {"actor_rollout_ref.actor.strategy": ("megatron",)}
-
-AGENT_LOOP_MANAGER = "gar.integrations.verl.agents.GarAgentLoopManager"
-"""verl's agent-loop manager, which the trainer `gar_sync` sets itself."""
-
-FILTER_METRIC = "gar_signal"
-"""What verl's group filter compares, from GAR's reward manager."""
-
 PACKAGES = {
     "trl.use_vllm": ("vllm", install_command("vllm")),
     "trl.deepspeed": ("deepspeed", "pip install deepspeed"),
@@ -154,11 +127,6 @@ PACKAGES = {
 
 LOWBIT = ("adamw_torch_8bit", "adamw_torch_4bit")
 """Words of `trl.optim` for torchao's optimizers, which can round at random."""
-
-
-def slime_flag(name: str) -> str:
-    """The flag of one of slime's arguments."""
-    return "--" + name.replace("_", "-")
 
 
 _RUNS = Condition("one that {engine} runs ({engine.methods})", lambda _, facts: not facts.get("method.lacks"))
@@ -185,16 +153,16 @@ _METHOD = (
     Rule("signal.temperature", UNSET, "the kind hidden has no logits", _OWN_KIND | _NO_GRADIENTS),
     Rule("signal.expert_keep_fraction", UNSET, "the kind hidden has no gradients to rank", _OWN_KIND | _NO_GRADIENTS),
     Rule("signal.limit_from", ("end",), "no token is left out, since signal.max_tokens sets no limit here", _NO_LIMIT),
-    Rule("advantage.min_std advantage.eps", UNSET, "{estimator} adds 1e-8 to a variance over the batch", _WHITENED),
+    Rule("advantage.min_std advantage.eps", UNSET, "{estimator} adds 1e-8 to a variance over the batch", WHITENED),
     Rule("advantage.min_std advantage.eps advantage.ddof", UNSET, "rewards are not divided here", _UNDIVIDED),
 )
 
 _TRL = (
     Rule("trl.multi_objective_aggregation", ("sum_then_normalize",), "the bonus belongs to the normalized reward"),
     Rule("trl.remove_unused_columns", (False,), "the columns answer and expert_solution would be dropped"),
-    Rule("trl.dynamic_sampling", _OFF, _ALL_CORRECT),
+    Rule("trl.dynamic_sampling", OFF, ALL_CORRECT),
     Rule("trl.scale_rewards", ("group", "none"), "advantage.ddof and eps need one. Or leave them null", _SECTION_READ),
-    Rule("trl.scale_rewards", ("group",), "with {estimator} nothing would read it", _WHITENED),
+    Rule("trl.scale_rewards", ("group",), "with {estimator} nothing would read it", WHITENED),
     Rule("trl.importance_sampling_level", ("token",), "the method weighs the ratio of each token by itself", _GATE),
     Rule("trl.delta", (None,), "it clips ratios, and the method has a soft gate instead", _GATE),
     Rule("updates_per_rollout", _REPEATS, "with one, every ratio is 1. Set trl.num_iterations to 2", _GATE),
@@ -206,12 +174,12 @@ _TRL = (
         {"trl.use_vllm corrects filtered sampling": (True,)},
     ),
     Rule("trl.temperature", bounds(">= 0.01"), _COLDEST, {"trl.use_vllm": (True,)}),
-    Rule("trl.fp16", _OFF, "it needs an accelerator, and this machine has none", {"accelerator": (False,)}),
+    Rule("trl.fp16", OFF, "it needs an accelerator, and this machine has none", {"accelerator": (False,)}),
 )
 
 _RESUME = (
     Rule("trl.save_only_model", (False,), "a checkpoint without the optimizer cannot be resumed", _SAVES),
-    Rule("trl.sync_ref_model", _OFF, "the reference model that it moves is in no checkpoint"),
+    Rule("trl.sync_ref_model", OFF, "the reference model that it moves is in no checkpoint"),
     Rule("trl.ignore_data_skip", (False,), "a resumed run would begin with the first problems again"),
 )
 
@@ -229,7 +197,7 @@ _TRAIN = (
     Rule("trl.scale_rewards", (None, "group", "batch", "none", True, False)),
     Rule("trl.importance_sampling_level", (None, "token", "sequence")),
     Rule("trl.vllm_mode", (None, "colocate", "server")),
-    Rule("trl.push_to_hub", _OFF, "gar train uploads nothing. When the run has ended: hf upload OWNER/NAME RUN/model"),
+    Rule("trl.push_to_hub", OFF, "gar train uploads nothing. When the run has ended: hf upload OWNER/NAME RUN/model"),
     Rule("trl.num_train_epochs trl.temperature trl.repetition_penalty", bounds("> 0")),
     Rule(
         "trl.learning_rate trl.weight_decay trl.adam_epsilon trl.max_grad_norm trl.warmup_steps trl.beta trl.epsilon "
@@ -247,7 +215,7 @@ _TRAIN = (
     Rule("trl.max_steps trl.top_k", bounds(">= -1")),
     Rule("trl.num_generations", bounds(">= 2")),
     *(
-        Rule(name, _OFF, f"{module} is not installed: {command}", {f"no {module}": (True,)})
+        Rule(name, OFF, f"{module} is not installed: {command}", {f"no {module}": (True,)})
         for name, (module, command) in PACKAGES.items()
     ),
     Rule(
@@ -260,37 +228,6 @@ _TRAIN = (
     ),
     Rule("evaluate.temperature", bounds(">= 0.01"), _COLDEST, {"trl.use_vllm": (True,), "evaluates": (True,)}),
     Rule("evaluate.pass_at_k", _ENOUGH_SAMPLES, "pass@k needs k responses per problem", {"evaluates": (True,)}),
-)
-
-_SLIME = (
-    *(Rule(slime_flag(name), (hook,), "GAR needs all of its hooks") for name, hook in SLIME_HOOKS.items()),
-    *(Rule(slime_flag(name), (hook,), "gar.capture needs it", _LOG_PROB) for name, hook in LOG_PROB_HOOK.items()),
-    Rule("gar.capture", ("own", "logprob")),
-    Rule("--advantage-estimator", "the flag of the run's estimator", "GAR runs {estimator}, and no critic"),
-    Rule("advantage.ddof", UNSET, "slime whitens over the batch by itself", _WHITENED),
-    Rule("--compute-advantages-and-returns", (True,), "without advantages no reward has an effect"),
-    Rule("--custom-reward-post-process-path", (None,), "GAR sets the rewards, and one would overwrite the other"),
-    Rule("--dynamic-sampling-filter-path", _NO_FILTER, f"{_ALL_CORRECT}. Take gar.integrations.slime.keeps_signal"),
-    Rule("--keep-old-actor", (False,), "the vectors would be an older policy's. Set gar.capture to own", _LOG_PROB),
-    Rule("--qkv-format", (None, "thd"), "GAR packs sequences"),
-    Rule("--mask-offpolicy-in-partial-rollout", _OFF, "GAR takes masked text for a tool's, and grades none", _PARTIAL),
-)
-
-_VERL = (
-    Rule("algorithm.adv_estimator", "the flag of the run's estimator", "GAR runs {estimator}"),
-    Rule("actor_rollout_ref.actor.strategy", ("fsdp", "fsdp2", "megatron"), "GAR reads hidden states in these engines"),
-    Rule("actor_rollout_ref.model.use_remove_padding", (None, True), "GAR reads packed sequences there", _MEGATRON),
-    Rule("actor_rollout_ref.actor.megatron.dynamic_context_parallel", _OFF, "it splits sequences anew in each pass"),
-    Rule("actor_rollout_ref.model.use_fused_kernels", _OFF, "they never call the LM head, where GAR reads its input"),
-    Rule("actor_rollout_ref.model.mtp.enable", _OFF, "it calls the LM head more than once in a pass"),
-    Rule("actor_rollout_ref.actor.qat.enable actor_rollout_ref.actor.megatron.qat.enable", _OFF, _QUANTIZED),
-    Rule("algorithm.filter_groups.metric", (FILTER_METRIC,), _ALL_CORRECT, {"algorithm.filter_groups.enable": (True,)}),
-    Rule("algorithm.rollout_correction.bypass_mode", _OFF, "it leaves out the pass in which GAR reads hidden states"),
-    Rule("reward.reward_manager.name", ("gar",), "it marks which responses are verified and well formatted"),
-    Rule("actor_rollout_ref.rollout.agent.agent_loop_manager_class", (None, AGENT_LOOP_MANAGER), _SAYS_TOOLS),
-    Rule("reward.custom_reward_function.path", (None,), "nothing would call it. Use gar.verify.verifier"),
-    Rule("reward.reward_model.enable", _OFF, "GAR's rewards come from a verifier"),
-    Rule("actor_rollout_ref.rollout.n", bounds(">= 2"), "a response is compared with the others of its group"),
 )
 
 
@@ -320,11 +257,9 @@ RULES: tuple[Rule, ...] = tuple(
         ("", "error", _METHOD),
         ("gar train", "error", _TRAIN),
         ("TRL", "error", _TRL),
-        ("slime", "error", _SLIME),
-        ("verl", "error", _VERL),
         ("", "unread", _UNREAD),
         ("TRL", "resume", _RESUME),
     )
     for rule in rules
 )
-"""Every row, except for a method's own values (`gar.methods.plan.own_rules`)."""
+"""Every row, except for a method's own values (`gar.methods.plan.own_rules`) and an engine's flags (`Engine.rules`)."""

@@ -16,9 +16,8 @@ from trl.scripts.vllm_serve import ScriptArguments, build_command
 import gar.train.run
 from gar.cli.main import main
 from gar.config import make_config, read_preset
-from gar.integrations.slime.settings import read_shaping
+from gar.integrations.slime.settings import SLIME_HOOKS, read_shaping
 from gar.models.embedded import load_embedded
-from gar.rules import SLIME_HOOKS
 from tests.docs.pages import ROOT
 from tests.engines.rollouts import make_arguments
 from tests.support.processes import completed, wait_until

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 
 from gar.core import alignment_scores, gradient_activation_means, unit_rows
+from gar.integrations.slime.settings import LOG_PROB_HOOK, SLIME_HOOKS
 from gar.methods import METHODS, ScoredBatch
 from gar.models.embedded import embedded_path
 from gar.response import NO_SEQUENCE, Anchors, Response, TokenSequence
-from gar.rules import LOG_PROB_HOOK, SLIME_HOOKS
 from gar.settings import RewardSettings
 from gar.types import Status, Verdict
 from tests.conformance.groups import GROUP_SIZE, GROUPS, encode, make_rollouts

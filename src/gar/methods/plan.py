@@ -69,6 +69,7 @@ class Engine:
         ddof: Denominator of the group's variance if the run does not set it.
         eps: Added to the group's standard deviation if the run does not set it.
         sections: The sections of a run's configuration that apply, for an engine that `read`s them.
+        rules: What its own flags must be.
     """
 
     name: str
@@ -77,6 +78,7 @@ class Engine:
     ddof: int = GROUP_DDOF
     eps: float = GROUP_EPS
     sections: tuple[str, ...] = ()
+    rules: tuple[Rule, ...] = ()
 
     def methods(self) -> list[str]:
         """Names of the registered methods that it runs."""
@@ -251,7 +253,8 @@ def plan_shaping(
     facts = run_facts(chosen, given) | engine.facts(chosen, shaping.estimator)
     facts |= {f"signal.{name}": getattr(shaping.signal, name) for name in SignalSettings.model_fields}
     facts |= {"advantages are TRL's": not shaping.overrides_advantages} | dict(flags or {})
-    raise_all(faults("" if flags is None else engine.name, facts, more=own_rules(chosen)))
+    rules = own_rules(chosen) if flags is None else [*engine.rules, *own_rules(chosen)]
+    raise_all(faults("" if flags is None else engine.name, facts, more=rules))
     if not quiet and (unread := unread_settings(chosen, given, engine=engine.name)):
         warnings.warn(f"Not read by {chosen.name} under {engine.name}: {', '.join(unread)}.", stacklevel=3)
     return shaping

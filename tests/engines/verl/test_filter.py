@@ -9,7 +9,7 @@ from transformers import AutoTokenizer
 from verl.trainer.ppo.v1 import replay_buffer
 
 from gar.integrations.verl.reward import GarRewardManager
-from gar.rules import FILTER_METRIC
+from gar.integrations.verl.settings import FILTER_METRIC
 from tests.engines.verl.workers import compose_config, trajectory
 
 pytestmark = pytest.mark.filterwarnings("ignore:::(?!gar).*")  # of verl and what it stands on

@@ -15,8 +15,9 @@ from verl.workers.engine import EngineRegistry
 from gar.errors import ModelError
 from gar.integrations.verl.engine import GarEngine
 from gar.integrations.verl.reward import GarRewardManager
-from gar.integrations.verl.settings import read_settings, read_shaping
+from gar.integrations.verl.settings import VERL, read_settings, read_shaping
 from gar.integrations.verl.trainer import GarTrainerSync
+from gar.records.dotted import leaves
 from tests.engines.verl.workers import save_model
 from tests.support.errors import raises
 from tests.support.processes import completed
@@ -41,6 +42,17 @@ def test_launch_script_is_a_job_that_verl_and_gar_take(size):
     read_shaping(settings, plain)
     assert (settings.signal.max_tokens, settings.verify.num_workers) == (768, 4)
     assert settings.signal.expert_keep_fraction == 0.7
+
+
+def test_the_flags_of_the_rules_are_verls():
+    """A rule about a flag that is not there never fires."""
+    known = set()
+    for overrides in ([], ["model_engine=megatron"]):
+        with initialize_config_module("verl.trainer.config", version_base=None):
+            config = compose("ppo_trainer", overrides=overrides)
+        known |= {name for name, _ in leaves(OmegaConf.to_container(config, resolve=True))}
+    named = {name for rule in VERL.rules for name in (*rule.names.split(), *rule.when)}
+    assert named - known == {"actor_rollout_ref.rollout.agent.agent_loop_manager_class"}  # verl asks for it by `get`
 
 
 def test_rotary_frequencies_that_change_within_the_rows_are_refused(tmp_path):

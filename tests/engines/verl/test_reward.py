@@ -10,7 +10,7 @@ from verl.experimental.reward_loop.reward_loop import RewardLoopWorker
 from verl.utils.import_utils import load_class_from_fqn
 
 from gar.integrations.verl.reward import GarRewardManager
-from gar.rules import AGENT_LOOP_MANAGER
+from gar.integrations.verl.settings import AGENT_LOOP_MANAGER
 from tests.engines.verl.workers import compose_config, trajectory
 
 pytestmark = pytest.mark.filterwarnings("ignore:::(?!gar).*")  # of verl and what it stands on

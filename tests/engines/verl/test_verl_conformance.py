@@ -20,9 +20,9 @@ from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 from gar.core import reinforce_plus_plus_advantages
 from gar.integrations.verl.exchange import MEANS, REQUEST
 from gar.integrations.verl.reward import GarRewardManager
+from gar.integrations.verl.settings import AGENT_LOOP_MANAGER
 from gar.integrations.verl.transfer import OUTCOME_SCORES
 from gar.models.embedded import embedded_path
-from gar.rules import AGENT_LOOP_MANAGER
 from tests.conformance.expectation import check_engine
 from tests.conformance.groups import GROUP_SIZE, make_rollouts
 from tests.engines.verl.workers import CpuActor, compose_config, trajectory

@@ -5,8 +5,7 @@ import sys
 import pytest
 
 from gar.errors import ConfigError
-from gar.integrations.slime.settings import capture_of, read_settings, read_shaping
-from gar.rules import SLIME_HOOKS, slime_flag
+from gar.integrations.slime.settings import SLIME_HOOKS, capture_of, read_settings, read_shaping, slime_flag
 from tests.engines.rollouts import make_arguments, make_capturing
 from tests.support.errors import raises
 from tests.support.processes import completed

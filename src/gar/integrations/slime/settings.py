@@ -1,4 +1,4 @@
-"""The settings in gar.yaml and slime's own flags, as facts for `gar.rules`."""
+"""The settings in gar.yaml and slime's own flags, as facts, and the rules that they must keep."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,8 +6,44 @@ from typing import Any
 from gar.config import RunConfig
 from gar.errors import ConfigError
 from gar.methods import Engine
-from gar.rules import slime_flag
+from gar.rules import ALL_CORRECT, OFF, UNSET, WHITENED, Condition, Rule
 from gar.step import Shaping, plan_shaping
+
+SLIME_HOOKS = {
+    "custom_convert_samples_to_train_data_path": "gar.integrations.slime.convert_samples",
+    "custom_megatron_init_path": "gar.integrations.slime.on_megatron_init",
+    "rollout_data_postprocess_path": "gar.integrations.slime.postprocess",
+}
+"""slime's arguments and their required values."""
+
+LOG_PROB_HOOK = {"custom_megatron_before_log_prob_hook_path": "gar.integrations.slime.before_log_prob"}
+"""One more with `capture: logprob`."""
+
+_LOG_PROB = {"gar.capture": ("logprob",)}
+_PARTIAL = {"--partial-rollout": (True,)}
+_NO_FILTER = Condition(
+    "any but check_reward_nonzero_std", lambda path, _: "check_reward_nonzero_std" not in (path or "")
+)
+
+
+def slime_flag(name: str) -> str:
+    """The flag of one of slime's arguments."""
+    return "--" + name.replace("_", "-")
+
+
+_RULES = (
+    *(Rule(slime_flag(name), (hook,), "GAR needs all of its hooks") for name, hook in SLIME_HOOKS.items()),
+    *(Rule(slime_flag(name), (hook,), "gar.capture needs it", _LOG_PROB) for name, hook in LOG_PROB_HOOK.items()),
+    Rule("gar.capture", ("own", "logprob")),
+    Rule("--advantage-estimator", "the flag of the run's estimator", "GAR runs {estimator}, and no critic"),
+    Rule("advantage.ddof", UNSET, "slime whitens over the batch by itself", WHITENED),
+    Rule("--compute-advantages-and-returns", (True,), "without advantages no reward has an effect"),
+    Rule("--custom-reward-post-process-path", (None,), "GAR sets the rewards, and one would overwrite the other"),
+    Rule("--dynamic-sampling-filter-path", _NO_FILTER, f"{ALL_CORRECT}. Take gar.integrations.slime.keeps_signal"),
+    Rule("--keep-old-actor", (False,), "the vectors would be an older policy's. Set gar.capture to own", _LOG_PROB),
+    Rule("--qkv-format", (None, "thd"), "GAR packs sequences"),
+    Rule("--mask-offpolicy-in-partial-rollout", OFF, "GAR takes masked text for a tool's, and grades none", _PARTIAL),
+)
 
 SLIME = Engine(
     name="slime",
@@ -20,6 +56,7 @@ SLIME = Engine(
     ddof=1,
     eps=1e-6,
     sections=("verify", "signal", "reward", "advantage", "watchdog"),
+    rules=_RULES,
 )
 """slime sets its loss by flags and has vectors of responses and expert solutions only. ddof and eps are slime's."""
 

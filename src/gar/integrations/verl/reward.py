@@ -12,9 +12,8 @@ from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
 
 from gar.errors import ConfigError
 from gar.integrations.verl.exchange import OWN_MASK
-from gar.integrations.verl.settings import read_settings, read_shaping
+from gar.integrations.verl.settings import AGENT_LOOP_MANAGER, FILTER_METRIC, read_settings, read_shaping
 from gar.reader import Reader, judge
-from gar.rules import AGENT_LOOP_MANAGER, FILTER_METRIC
 from gar.scoring.filtering import signal_key
 from gar.step import Step
 from gar.verify import Verifier

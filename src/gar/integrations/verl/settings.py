@@ -1,4 +1,4 @@
-"""The section `gar` of verl's configuration and verl's own flags, as facts for `gar.rules`.
+"""The section `gar` of verl's configuration and verl's own flags, as facts, and the rules that they must keep.
 
 Configurations are plain nested dicts (`OmegaConf.to_container`), so this module does not import verl.
 """
@@ -11,6 +11,7 @@ from gar.config import RunConfig
 from gar.errors import ConfigError
 from gar.methods import Engine
 from gar.records.dotted import leaves
+from gar.rules import ALL_CORRECT, OFF, Rule, bounds
 from gar.step import Shaping, plan_shaping
 
 SUPPORTED = "0.9.1"
@@ -22,6 +23,33 @@ TRAINER = "gar_sync"
 REWARD_MANAGER = "gar"
 """Value of verl's `reward.reward_manager.name`."""
 
+AGENT_LOOP_MANAGER = "gar.integrations.verl.agents.GarAgentLoopManager"
+"""verl's agent-loop manager, which the trainer `gar_sync` sets itself."""
+
+FILTER_METRIC = "gar_signal"
+"""What verl's group filter compares, from GAR's reward manager."""
+
+_MEGATRON = {"actor_rollout_ref.actor.strategy": ("megatron",)}
+_QUANTIZED = "the closed form needs the weights before quantization"
+_SAYS_TOOLS = "it marks the tokens of tools, so that they are not graded"
+
+_RULES = (
+    Rule("algorithm.adv_estimator", "the flag of the run's estimator", "GAR runs {estimator}"),
+    Rule("actor_rollout_ref.actor.strategy", ("fsdp", "fsdp2", "megatron"), "GAR reads hidden states in these engines"),
+    Rule("actor_rollout_ref.model.use_remove_padding", (None, True), "GAR reads packed sequences there", _MEGATRON),
+    Rule("actor_rollout_ref.actor.megatron.dynamic_context_parallel", OFF, "it splits sequences anew in each pass"),
+    Rule("actor_rollout_ref.model.use_fused_kernels", OFF, "they never call the LM head, where GAR reads its input"),
+    Rule("actor_rollout_ref.model.mtp.enable", OFF, "it calls the LM head more than once in a pass"),
+    Rule("actor_rollout_ref.actor.qat.enable actor_rollout_ref.actor.megatron.qat.enable", OFF, _QUANTIZED),
+    Rule("algorithm.filter_groups.metric", (FILTER_METRIC,), ALL_CORRECT, {"algorithm.filter_groups.enable": (True,)}),
+    Rule("algorithm.rollout_correction.bypass_mode", OFF, "it leaves out the pass in which GAR reads hidden states"),
+    Rule("reward.reward_manager.name", (REWARD_MANAGER,), "it marks which responses are verified and well formatted"),
+    Rule("actor_rollout_ref.rollout.agent.agent_loop_manager_class", (None, AGENT_LOOP_MANAGER), _SAYS_TOOLS),
+    Rule("reward.custom_reward_function.path", (None,), "nothing would call it. Use gar.verify.verifier"),
+    Rule("reward.reward_model.enable", OFF, "GAR's rewards come from a verifier"),
+    Rule("actor_rollout_ref.rollout.n", bounds(">= 2"), "a response is compared with the others of its group"),
+)
+
 VERL = Engine(
     name="verl",
     can=frozenset({"anchor", "shuffled-anchor"}),
@@ -31,6 +59,7 @@ VERL = Engine(
         "reinforce-plus-plus-baseline": ("reinforce_plus_plus_baseline",),
     },
     sections=("verify", "signal", "reward", "watchdog"),
+    rules=_RULES,
 )
 """verl provides vectors of responses and expert solutions alone, and computes advantages itself."""
 

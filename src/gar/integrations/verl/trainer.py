@@ -15,7 +15,7 @@ from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.utils.config import omega_conf_to_dataclass
 
 from gar.integrations.verl.exchange import MEANS, REQUEST, signal_request
-from gar.integrations.verl.settings import read_settings, read_shaping
+from gar.integrations.verl.settings import AGENT_LOOP_MANAGER, read_settings, read_shaping
 from gar.integrations.verl.transfer import (
     anchor_batch,
     clear_advantages,
@@ -29,7 +29,6 @@ from gar.integrations.watchdog import Watchdog
 from gar.models.rope import fixed_context
 from gar.reader import Reader
 from gar.response import TokenSequence
-from gar.rules import AGENT_LOOP_MANAGER
 from gar.step import Step
 
 

@@ -22,6 +22,7 @@ from gar.records import (
     canonical_hash,
     open_run,
 )
+from gar.records.rollout_files import rollout_files
 from gar.records.rollouts import read_prompt
 from gar.types import Status
 from tests.support.damage import edit, flip
@@ -255,6 +256,19 @@ def test_steps_of_a_file_count_once_if_a_kill_left_the_stream_too(run):
     run.close_rollouts()
     (run.path / "rollouts.arrows").write_bytes(stream)
     assert open_run(run.path).num_rows == {12: 1}
+
+
+def test_rollouts_are_read_once_while_a_file_is_made_of_them(run, monkeypatch):
+    for step in (1, 2):
+        run.write_rollouts([replace(RECORD, step=step)])
+    opened = open_run(run.path)
+
+    def made_meanwhile(path):
+        run.close_rollouts()
+        return rollout_files(path)
+
+    monkeypatch.setattr("gar.records.run.rollout_files", made_meanwhile)
+    assert opened.num_rows == {1: 1, 2: 1}
 
 
 def test_a_step_of_several_generations_lies_in_one_file(run, monkeypatch):

@@ -65,7 +65,7 @@ def close_rollouts(run: Path, *, unless_step: int | None = None) -> None:
 
 
 def read_stream(run: Path, *, torn: bool = True) -> pa.Table:
-    """The whole batches of the stream, but for steps that a file has. No rows if there is no stream.
+    """The whole batches of the stream. No rows if there is no stream.
 
     Args:
         run: The run folder.
@@ -94,6 +94,4 @@ def read_stream(run: Path, *, torn: bool = True) -> pa.Table:
     except (pa.ArrowException, OSError) as error:
         if not torn or isinstance(error, RecordError):
             raise RecordError(f"{path}: not a readable Arrow stream: {first_line(error)}") from error
-    table = pa.Table.from_batches(batches, ROLLOUT_SCHEMA)
-    closed = max((last for _, last in rollout_files(run).values()), default=-1)
-    return table.filter(_compute.greater(table["step"], closed))
+    return pa.Table.from_batches(batches, ROLLOUT_SCHEMA)

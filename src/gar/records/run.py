@@ -8,7 +8,6 @@ Files are compared with their checksums: those of a finished run in its `SHA256S
 checkpoint and with its evaluations. A difference is an error: no number takes its place.
 """
 
-import math
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -25,7 +24,7 @@ from gar.records.checkpoints import check_records
 from gar.records.evaluations import NUMBERS, SAMPLES, SET, EvaluatedSet, check_evaluation, read_set
 from gar.records.files import checked, json_object, read_bytes, read_parquet
 from gar.records.metrics import METRICS, read_metrics
-from gar.records.rollout_files import GROWING, file_steps, read_stream, rollout_files
+from gar.records.rollout_files import file_steps, read_stream, rollout_files
 from gar.records.rollouts import ROLLOUT_SCHEMA, SAMPLE_SCHEMA
 from gar.records.run_folder import (
     CONFIG,
@@ -127,7 +126,7 @@ class Run:
             steps: Which steps. None for all.
 
         Raises:
-            RecordError: There is no such step, or, if strict, a file is at fault.
+            RecordError: There is no such step, or a file is not what was written.
         """
         names = list(columns or ROLLOUT_SCHEMA.names)
         there = [] if steps is None else self.steps
@@ -142,31 +141,27 @@ class Run:
         return self._tables(ROLLOUT_SCHEMA.names, steps)
 
     def _tables(self, names: Sequence[str], steps: Collection[int] | None = None) -> Iterator[pa.Table]:
-        """These columns, a table for each file with one of these steps. None for all steps."""
-        for file, (first, last) in self._rollout_files.items():
+        """These columns, a table for each file with one of these steps, and the stream. None for all steps."""
+        files, stream = self._rollout_parts
+        for file, (first, last) in files.items():
             if steps is None or any(first <= step <= last for step in steps):
-                table = self._read_rollouts(file, {*names, "step"})
-                if steps is not None:
-                    table = table.filter(_compute.is_in(table["step"], pa.array([*steps], pa.int64())))
-                yield table.select(names)
+                yield _of_steps(self._read_rollouts(file, {*names, "step"}), steps).select(names)
+        if stream.num_rows:
+            yield _of_steps(stream, steps).select(names)
 
     def _read_rollouts(self, file: str, names: Collection[str]) -> pa.Table:
-        if file == GROWING:
-            return self._stream
         if file in self.sums and file not in self._whole:
             check_sum(self.path, file, self.sums)
             self._whole.add(file)
         return read_parquet(self.path / file, [*names], schema=ROLLOUT_SCHEMA)
 
     @cached_property
-    def _rollout_files(self) -> dict[str, tuple[int, float]]:
-        """The files with their first and last steps, and the stream, which a running run will make a file of."""
-        there = {GROWING: (0, math.inf)} if self._stream.num_rows else {}
-        return {**rollout_files(self.path), **there}
-
-    @cached_property
-    def _stream(self) -> pa.Table:
-        return read_stream(self.path)
+    def _rollout_parts(self) -> tuple[dict[str, tuple[int, int]], pa.Table]:
+        """The files with their first and last steps, and the rollouts that are in the stream only."""
+        stream = read_stream(self.path)  # first: a running run may make a file of it
+        files = rollout_files(self.path)
+        closed = max((last for _, last in files.values()), default=-1)
+        return files, stream.filter(_compute.greater(stream["step"], closed))
 
     @cached_property
     def _whole(self) -> set[str]:
@@ -185,6 +180,12 @@ class Run:
         if not self.trained and moment == "after":
             return NUMBERS, SAMPLES
         return f"{EVALUATION}/{moment}.json", f"{EVALUATION}/{moment}.parquet"
+
+
+def _of_steps(table: pa.Table, steps: Collection[int] | None) -> pa.Table:
+    if steps is None:
+        return table
+    return table.filter(_compute.is_in(table["step"], pa.array([*steps], pa.int64())))
 
 
 def is_run_folder(path: str | Path) -> bool:

@@ -22,8 +22,8 @@ import platform
 import posixpath
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass, replace
 from itertools import count
 from pathlib import Path
@@ -298,11 +298,9 @@ class RunFolder:
             known = read_sums(path.parent)
         write_sums(path.parent, known | {path.name: file_sum(path)})
 
-    @contextmanager
-    def new_folder(self, name: str) -> Iterator[Path]:
+    def new_folder(self, name: str) -> AbstractContextManager[Path]:
         """A folder to write, for example `model`, as `atomic_folder`."""
-        with atomic_folder(self.path / name) as staged:
-            yield staged
+        return atomic_folder(self.path / name)
 
     def cut(self, step: int) -> None:
         """Go back to the checkpoint of a step, 0 for the start: later records do not count. Can be repeated."""

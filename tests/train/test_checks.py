@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 
 from gar.config import make_config, read_preset
+from gar.data import rows
 from gar.errors import GarError
+from gar.integrations.trl.arguments import grpo_arguments
 from gar.train.checks import check_before_loading
+from gar.train.inputs import RunInputs
 from tests.support.errors import raises
 from tests.support.processes import completed
 from tests.support.runs import begun_run
@@ -33,6 +36,18 @@ def test_check_before_loading_rejects_fields_of_trl():
         ("seed", 1),
     ):
         mistakes({"trl": {name: value}}, f"trl.{name}")
+
+
+def test_a_file_is_read_once_but_for_its_first_row(write_rows, monkeypatch: pytest.MonkeyPatch):
+    read: list[int] = []
+    parsed = rows._parsed
+    monkeypatch.setattr(rows, "_parsed", lambda line, number: (read.append(number), parsed(line, number))[1])
+    path = write_rows(*({"prompt": f"{i}+4=", "answer": "7", "expert_solution": "so 7"} for i in range(50)))
+    config = make_config({"data": {"source": path, "template": "plain"}, "evaluate": {"sources": []}})
+    check_before_loading(config)
+    assert read == [1]
+    RunInputs(config, *grpo_arguments(config), print)
+    assert read == [1, *range(1, 51)]
 
 
 def test_check_before_loading_accepts_what_trl_does():

@@ -268,10 +268,18 @@ def _committed_scores(comparison: str, rows: Mapping[str, Sequence[str]]) -> dic
 def situations(colors: dict[str, str]) -> Drawing:
     """Means of all methods in every situation, and GAR minus GRPO. Needs the packages of gar."""
     from paper.comparisons.budget import interval
-    from paper.comparisons.situations import BASELINE, METHODS, REWARD, SITUATIONS, paired_leads, scores
+    from paper.comparisons.situations import (
+        BASELINE,
+        FEWEST_SEEDS,
+        METHODS,
+        REWARD,
+        SITUATIONS,
+        paired_leads,
+        scores,
+    )
 
     found = [(row, {name: part for name in METHODS if (part := scores(row, name))}) for row in SITUATIONS]
-    found = [(row, parts) for row, parts in found if len(parts.get(REWARD, {})) > 1]
+    found = [(row, parts) for row, parts in found if len(parts.get(REWARD, {})) >= FEWEST_SEEDS]
     left, width, top, step = 262, 370, 92, 38
     bottom = top + step * len(found)
     told = [

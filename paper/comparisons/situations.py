@@ -18,6 +18,8 @@ from paper.comparisons.results import NAMES, Committed, mean_text, read_results
 BASELINE, REWARD = "plain GRPO", "GAR-GRPO"
 METHODS = (BASELINE, REWARD, "SFT", "SFT, then GRPO", "self-distillation")
 NOT_RUN = "not run"
+FEWEST_SEEDS = 4
+"""With fewer seeds no method is marked as best, and the picture leaves the row out."""
 BEST_GRPO = "|".join(GRPO)
 """Stands for the rate of plain GRPO that ends highest."""
 
@@ -108,7 +110,12 @@ def difference_text(values: Sequence[float]) -> str:
 
 
 def best_methods(found: Mapping[str, Mapping[int, float]]) -> set[str]:
-    """The highest mean, and the methods whose difference to it, paired by seed, has a 95% interval around 0."""
+    """The highest mean, and the methods whose difference to it, paired by seed, has a 95% interval around 0.
+
+    None while a method has fewer than `FEWEST_SEEDS` seeds.
+    """
+    if min(map(len, found.values()), default=0) < FEWEST_SEEDS:
+        return set()
     highest = max(found, key=lambda method: statistics.fmean(found[method].values()))
     equal = {highest}
     for method, part in found.items():
@@ -131,7 +138,7 @@ def table() -> pd.DataFrame:
                 "situation": f"{situation.title} (*{situation.task}*)",
                 "steps, rate": f"{situation.steps}, {situation.rate}",
                 "seeds": str(len(leads)) if leads else NOT_RUN,
-                **{method: _cell(method, found[method], best_methods(there) if there else set()) for method in METHODS},
+                **{method: _cell(method, found[method], best_methods(there)) for method in METHODS},
                 "GAR minus GRPO": difference_text(leads) if len(leads) > 1 else "",
                 "p": ", ".join(p_values),
                 "command": f"`{situation.command}`",

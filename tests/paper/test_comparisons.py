@@ -233,6 +233,7 @@ def test_methods_near_the_highest_are_best_too():
     near = {seed: 0.901 if seed % 2 else 0.905 for seed in seeds}
     assert situations.best_methods({"a": low, "b": high, "c": near}) == {"b", "c"}
     assert situations.best_methods({"a": low, "b": {seed + 100: score for seed, score in high.items()}}) == {"b"}
+    assert situations.best_methods({"a": low, "b": {seed: 0.9 for seed in range(3)}}) == set()  # too few seeds
 
 
 def test_the_table_of_leaky_verifiers_is_that_of_the_results():

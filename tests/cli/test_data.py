@@ -119,6 +119,18 @@ def test_verl_and_slime_write_every_problem_with_its_expert_solution(write_rows,
     assert "1 of 2 lack one" in capsys.readouterr().out
 
 
+def test_shuffled_expert_solutions_come_with_the_prompt_that_they_answer(write_rows, tmp_path):
+    path, out = write_rows(ours(1), ours(2, expert_solution="The answer is 3.")), tmp_path / "train.parquet"
+    assert main(["verl", path, str(out), "--template", "plain", "--shuffle-anchors", "0"]) == 0
+    first, _ = (row["extra_info"] for row in pq.read_table(out).to_pylist())
+    assert (first["problem"], first["anchors"]) == ("1+1=", ["The answer is 3."])
+    assert first["anchor_prompt"] == [{"role": "user", "content": "2+1="}]
+    out = tmp_path / "slime.jsonl"
+    assert main(["slime", path, str(out), "--template", "plain", "--shuffle-anchors", "0"]) == 0
+    row = next(row for _, row in iter_rows(str(out)))
+    assert row["metadata"] == {name: value for name, value in first.items() if name != "index"}
+
+
 @pytest.mark.data
 def test_check_compares_the_expert_solutions_of_gsm8k(data_dir, capsys):
     assert main(["check", str(data_dir / "gsm8k_train_2000.jsonl")]) == 0

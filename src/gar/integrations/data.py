@@ -14,22 +14,9 @@ from gar.records.files import write_parquet
 from gar.types import Problem, Prompt, Tags, problem_text
 
 _MESSAGES = pa.list_(pa.struct({"role": pa.string(), "content": pa.string()}))
-_VERL_SCHEMA = pa.schema(
-    {
-        "data_source": pa.string(),
-        "prompt": _MESSAGES,
-        "reward_model": pa.struct({"style": pa.string(), "ground_truth": pa.string()}),
-        "extra_info": pa.struct(
-            {
-                "index": pa.int64(),
-                "id": pa.string(),
-                "problem": pa.string(),
-                "anchors": pa.list_(pa.string()),
-                "anchor_prompt": _MESSAGES,
-            }
-        ),
-    }
-)
+_EXTRA_INFO = {"index": pa.int64(), "id": pa.string(), "problem": pa.string(), "anchors": pa.list_(pa.string())}
+_SHUFFLED = {"anchor_prompt": _MESSAGES}
+"""With a seed to shuffle by also this."""
 
 
 def slime_rows(
@@ -74,7 +61,13 @@ def write_verl_problems(
 ) -> None:
     """Write problems for verl's `data.train_files` or `data.val_files`, a `.parquet` file (`verl_rows`)."""
     rows = list(verl_rows(problems, template, tags=tags, shuffle_seed=shuffle_seed))
-    write_parquet(path, pa.Table.from_pylist(rows, schema=_VERL_SCHEMA))
+    columns = {
+        "data_source": pa.string(),
+        "prompt": _MESSAGES,
+        "reward_model": pa.struct({"style": pa.string(), "ground_truth": pa.string()}),
+        "extra_info": pa.struct(_EXTRA_INFO if shuffle_seed is None else _EXTRA_INFO | _SHUFFLED),
+    }
+    write_parquet(path, pa.Table.from_pylist(rows, schema=pa.schema(columns)))
 
 
 def verl_rows(

@@ -114,7 +114,8 @@ def _is_stated(before: str) -> bool:
         return False
     while words and words[-1] in WORDS["transparent"] - WORDS["states"]:
         words.pop()
-    stated = words and (words[-1] in WORDS["states"] or _VERB.fullmatch(words[-1]))
+    passive = not {"is", "are", "was", "were", "be", "been"}.isdisjoint(words[-2:-1])  # it is called 78
+    stated = words and (words[-1] in WORDS["states"] or (_VERB.fullmatch(words[-1]) and not passive))
     touching = next((word for word in reversed(words) if word not in WORDS["transparent"]), "no")
     return bool(stated) and NEVER.isdisjoint((words[0], touching)) and touching not in SCALES
 

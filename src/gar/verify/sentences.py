@@ -26,8 +26,6 @@ _REASON = re.compile(r"(?<=[0-9}$)])(?: [a-z]+)?,? \(?(?:since|because)\b *[^ .]
 _PREMISE = re.compile(r"\W*(?:since|because|although|though|if|when)\b[^,]*\Z", re.IGNORECASE)
 _BEFORE_VALUE = re.compile(r"\A(?:[\s,;:!\"'*)\]]|\.(?![0-9]))*")
 _VERB = re.compile(r"[a-z]{2,}(?:ed|[^siu]s)")
-# After a value: it is a part of an expression or of a range.
-_GOES_ON = re.compile(r" *(?:[-+*^=_<>]|/(?! *[A-Za-z]))|[ )*$]*to (?:\\?[$\u20ac\u00a3])?[0-9]", re.IGNORECASE)
 _CHANGES = NEVER - WORDS["compares"] | SCALES.keys() | {"point"}
 _GOES_BACK = re.compile(
     r"\b(?:but|however)\b|, (?:now|then)\b|\bbefore *\.?\Z"
@@ -116,7 +114,8 @@ def _is_stated(before: str) -> bool:
         return False
     while words and words[-1] in WORDS["transparent"] - WORDS["states"]:
         words.pop()
-    stated = words and (words[-1] in WORDS["states"] or _VERB.fullmatch(words[-1]))
+    passive = not {"is", "are", "was", "were", "be", "been"}.isdisjoint(words[-2:-1])  # it is called 78
+    stated = words and (words[-1] in WORDS["states"] or (_VERB.fullmatch(words[-1]) and not passive))
     touching = next((word for word in reversed(words) if word not in WORDS["transparent"]), "no")
     return bool(stated) and NEVER.isdisjoint((words[0], touching)) and touching not in SCALES
 
@@ -126,6 +125,6 @@ def _with_touching(value: str, after: str) -> str | None:
     scale = SCALE.match(after)
     _, end = read_unit(after, scale.end() if scale else 0)
     words = lower_words(after[end:])
-    if _CHANGES.intersection(words[:1]) or _GOES_ON.match(after, end) or _GOES_BACK.search(after, end):
+    if _CHANGES.intersection(words[:1]) or _GOES_BACK.search(after, end):
         return None
     return f"{value}{after[:end]}".strip()

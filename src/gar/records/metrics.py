@@ -4,20 +4,22 @@ A kill leaves a torn last line at most, which does not count. A resume cuts the 
 """
 
 import hashlib
+import re
 import reprlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 from gar.errors import RecordError
 from gar.records.files import append_bytes, json_object, json_text, whole_lines
 
 METRICS = "metrics.jsonl"
+_STEP = re.compile(rb'{"step": (\d{1,19})[,}]')
 
 
 def append_metrics(path: Path, metrics: Mapping[str, Any]) -> None:
-    """Add a line. It survives a kill as soon as this returns. NaN and infinity become null."""
-    append_bytes(path, json_text(metrics).encode() + b"\n")
+    """Add a line that begins with the step. It survives a kill as soon as this returns. NaN becomes null."""
+    append_bytes(path, json_text({"step": metrics["step"], **metrics}).encode() + b"\n")
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
@@ -31,7 +33,7 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
         place = f"{path}:{number}"
         row = json_object(line, place)
         step = row.get("step")
-        if not _is_step(step):
+        if type(step) is not int or not 0 <= step < 2**63:
             raise RecordError(f"{place}: 'step' must be a whole number, got {reprlib.repr(step)}.")
         if step < last:
             raise RecordError(f"{place}: step {step} comes after step {last}.")
@@ -41,22 +43,15 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
 
 
 def beginning(path: Path, step: int) -> tuple[int, str]:
-    """Size in bytes and SHA-256 of the lines up to a step. They end before a line that has no step."""
+    """Size in bytes and SHA-256 of the lines up to a step. They end before a line that does not begin with one."""
     size, digest = 0, hashlib.sha256()
     for line in whole_lines(path):
-        try:
-            found = json_object(line, str(path)).get("step")
-        except RecordError:
-            break
-        if not _is_step(found) or found > step:
+        found = _STEP.match(line)
+        if found is None or int(found[1]) > step:
             break
         size += len(line)
         digest.update(line)
     return size, digest.hexdigest()
-
-
-def _is_step(value: Any) -> TypeGuard[int]:
-    return type(value) is int and 0 <= value < 2**63
 
 
 def _is_number(value: Any) -> bool:

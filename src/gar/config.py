@@ -50,7 +50,7 @@ class RunConfig(Settings):
     """Which reward and optimizer. docs/equations.md has the formulas."""
     variant: VariantName = "paper"
     """Named defaults that the settings below override. docs/how-it-works.md lists what each changes."""
-    seed: int = 0
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
     """Seeds a new adapter, the order of problems, sampling and evaluation."""
     plugins: Annotated[tuple[str, ...], AfterValidator(_absolute)] = ()
     """Modules ("package.module") or Python files that register methods. --plugin adds one."""

@@ -14,6 +14,7 @@ from gar.config import make_config
 from gar.errors import ConfigError
 from gar.integrations.trl.arguments import DEFAULTS, TRL, grpo_arguments, in_folder, trl_flags, with_method
 from gar.integrations.trl.callbacks import RunCallback
+from gar.integrations.trl.fields import check_fields
 from gar.methods import METHODS
 from gar.records import open_run
 from gar.step import plan_shaping
@@ -71,11 +72,12 @@ def test_what_trl_would_reject_late_or_not_at_all_is_an_error_of_its_setting(tmp
         ("num_generations", []),
     ):
         with raises(ConfigError, f"trl.{name}"):
-            from_command_line(tmp_path, "gar-grpo", **{name: value})
+            check_fields({name: value})
     for trl in ({"optim": "adamw_troch"}, {"per_device_train_batch_size": 10, "num_generations": 4}):
         with raises(ConfigError, "config"):
             from_command_line(tmp_path, "gar-grpo", **trl)
     accepted = {"save_steps": 0.5, "bf16": None, "scale_rewards": True, "report_to": "none"}
+    check_fields(accepted)
     from_command_line(tmp_path, "gar-grpo", **accepted)
 
 

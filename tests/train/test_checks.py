@@ -195,6 +195,30 @@ def test_an_optimizer_whose_package_is_missing_is_named():
     check_before_loading(make_config({"trl": {"optim": "adamw_torch_fused"}}))
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("num_generations", "eight", "expected int or None"),
+        ("learning_rate", "1e-4,", "expected float"),
+        ("use_cpu", "maybe", "expected bool"),
+        ("max_steps", 8.5, "expected int"),
+        ("reward_weights", "one", "expected list[float] or None"),
+        ("save_strategy", "epochs", "expected one of no, steps, epoch, best. Did you mean 'epoch'?"),
+        ("optim", "adamww", "adamw_torch_fused, "),
+        ("lr_scheduler_type", "cosin", "Did you mean 'cosine'?"),
+        ("generation_kwargs", "top_k", "expected a mapping"),
+    ],
+)
+def test_values_of_a_wrong_type_are_named_before_anything_is_loaded(name, value, expected):
+    text = mistakes({"trl": {name: value}})
+    assert text.startswith(f"trl.{name} is {value!r}, expected ")
+    assert expected in text
+
+
+def test_an_evaluation_set_is_named_once():
+    assert "two sets named 'test'" in mistakes({"evaluate": {"sources": ["test", "test"]}}, "evaluate.sources")
+
+
 def test_a_run_has_one_reward_weight():
     assert "expected a list of one" in mistakes({"trl": {"reward_weights": [1.0, 0.5]}}, "trl.reward_weights")
     check_before_loading(make_config({"trl": {"reward_weights": [2.0]}}))

@@ -31,10 +31,16 @@ def check_targets(name: str, targets: Sequence[str]) -> None:
     if not modules or targets == ("all-linear",) or any("experts" in module for module in modules):
         return
     for target in targets:
+        if target == "lm_head":
+            raise ConfigError(
+                "adapter.target_modules has lm_head, and GAR's vectors are computed from the head without an adapter. "
+                "Remove it.",
+                code="adapted-head",
+            )
         if not any(f".{module}".endswith(f".{target}") for module in modules):
             ends = sorted({module.rpartition(".")[2] for module in modules})
             raise ConfigError(
-                f"adapter.target_modules: nothing in {name} is called '{target}'."
+                f"adapter.target_modules: {name} has no module '{target}'."
                 + (did_you_mean(target, ends) or f" It has {', '.join(ends[:20])}."),
                 code="adapter.target_modules",
             )

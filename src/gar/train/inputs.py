@@ -215,7 +215,7 @@ class RunInputs:
                 "name": name,
                 "source": data.source,
                 "num_problems": len(problems),
-                "problems_sha256": problems.data_hash(),
+                "problems_sha256": problems.data_hash,
                 "notes": [],
             },
             "prompt": {

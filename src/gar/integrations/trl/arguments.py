@@ -9,10 +9,9 @@ import tempfile
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast, get_args, get_type_hints
+from typing import Any, cast, get_args
 
 import torch
-from pydantic import TypeAdapter, ValidationError
 from transformers import GenerationConfig, ProcessorMixin, TrainingArguments
 from trl import GRPOConfig
 
@@ -91,27 +90,12 @@ def grpo_arguments(config: RunConfig) -> tuple[GRPOConfig, Shaping]:
 
     `in_folder` gives it the run's folder, once that is made. Until then it names one that is there.
     """
-    _check_types(config.trl)
     method = METHODS[config.method]
     args = with_method(trl_arguments(GRPOConfig, config, tempfile.gettempdir()), method, chosen=config.trl)
     shaping = plan_shaping(TRL, method, dict(config), flags=trl_flags(args), quiet=True)
     if method.check is not None:
         method.check(config, args)
     return args, shaping
-
-
-def _check_types(values: Mapping[str, Any]) -> None:
-    """Raise a `ConfigError` for values of other types than TRL's fields have. Words and mappings are TRL's to check."""
-    types: dict[str, Any] = get_type_hints(GRPOConfig)
-    wrong: list[tuple[str, str]] = []
-    for name, value in values.items():
-        kind = types.get(name, str)
-        if {*(get_args(kind) or (kind,))} <= {int, float, bool, type(None)}:
-            try:
-                TypeAdapter(kind).validate_python(value, strict=True)
-            except ValidationError:
-                wrong.append((f"trl.{name}", f"trl.{name} is {value!r}, expected {getattr(kind, '__name__', kind)}"))
-    rules.raise_all(wrong)
 
 
 def in_folder(args: Any, config: RunConfig, folder: Path) -> Any:

@@ -8,7 +8,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Union
+
+from pydantic import TypeAdapter, ValidationError
 
 from gar import rules
 from gar.config import RunConfig
@@ -49,20 +51,59 @@ RENAMED = {
     "per_gpu_train_batch_size": "trl.per_device_train_batch_size",
 }
 """Fields of earlier releases of TRL and transformers, and what replaced them."""
+_TYPES = {
+    "int": int, "float": float, "bool": bool, "None": None, "list[float]": list[float], "list[str]": list[str],
+    "dict[str, bool]": dict[str, bool],
+}  # fmt: skip
+"""Types of fields, by their text. Values of other types are TRL's to check."""
+_WORDS = {
+    "SchedulerType": "trainer_utils.py",
+    "OptimizerNames": "training_args.py",
+    "IntervalStrategy": "trainer_utils.py",
+    "SaveStrategy": "trainer_utils.py",
+}
+"""transformers' enumerations of words, and the files that define them."""
 _MODULES = {"azure_ml": ("azureml",), "flyte": ("flytekit",), "tensorboard": ("tensorboard", "tensorboardX")}
 
 
 def check_fields(values: Mapping[str, Any], more: Mapping[str, Any] | None = None) -> None:
-    """Reject fields that no `trl.GRPOConfig` has, and values that break a rule. `more` adds facts.
-
-    `gar.integrations.trl.arguments` checks their types, when TRL is imported.
-    """
+    """Reject unknown fields of `trl.GRPOConfig`, values of a wrong type, and broken rules. `more` adds facts."""
     names, wrong = known_fields(), list[tuple[str, str]]()
-    for name in values:
+    for name, value in values.items():
         if name not in names and name != "reward_funcs":  # which a rule explains
             wrong.append((f"trl.{name}", f"unknown key 'trl.{name}': trl.GRPOConfig has no such field.{_hint(name)}"))
+        elif name in names and (expected := _expected(name, value)):
+            wrong.append((f"trl.{name}", f"trl.{name} is {value!r}, expected {expected}"))
     facts = {f"trl.{name}": value for name, value in values.items()} | dict(more or {})
     rules.raise_all([*wrong, *rules.faults("gar train", facts)])
+
+
+def _expected(name: str, value: Any) -> str:
+    """What a field takes in place of a value that it does not take. "" if it does, or only TRL can judge."""
+    kinds = known_fields()[name].kind.split(" | ")
+    if kinds[0] in _WORDS and isinstance(value, str):
+        words = _words(kinds[0])
+        return "" if value in words or not words else f"one of {', '.join(words)}.{did_you_mean(value, words)}"
+    if "str" in kinds and isinstance(value, str):
+        return "a mapping" if name.endswith("_kwargs") and not value.startswith("{") else ""
+    if not {*kinds} <= _TYPES.keys() or "str" in kinds:
+        return ""
+    kind: Any = Union[tuple(_TYPES[kind] for kind in kinds)]  # noqa: UP007 (of a tuple)
+    try:
+        TypeAdapter(kind).validate_python(value, strict=True)
+    except ValidationError:
+        return " or ".join(kinds)
+    return ""
+
+
+@cache
+def _words(kind: str) -> tuple[str, ...]:
+    """The values of one of transformers' enumerations, from its source text. () if it is not there."""
+    for node in _nodes("transformers", _WORDS[kind]):
+        if isinstance(node, ast.ClassDef) and node.name == kind:
+            values = [item.value for item in node.body if isinstance(item, ast.Assign)]
+            return tuple(str(value.value) for value in values if isinstance(value, ast.Constant))
+    return ()
 
 
 def check_renamed(flags: Iterable[str]) -> None:
@@ -173,18 +214,22 @@ def known_fields() -> Mapping[str, Field]:
 
 def _fields_in(package: str, file: str, name: str) -> dict[str, Field]:
     """The fields of a dataclass in a source file of a package. Empty if it is not there."""
-    spec = importlib.util.find_spec(package)
-    path = Path(*(spec.submodule_search_locations if spec else None) or ("",)) / file
-    nodes = ast.parse(path.read_bytes()).body if path.is_file() else []
     return {
         ast.unparse(item.target): Field(ast.unparse(item.annotation), _default_in(item.value))
-        for node in nodes
+        for node in _nodes(package, file)
         if isinstance(node, ast.ClassDef) and node.name == name
         for item in node.body
         if isinstance(item, ast.AnnAssign)
         and "ClassVar" not in ast.unparse(item.annotation)
         and not (item.value and "init=False" in ast.unparse(item.value))
     }
+
+
+def _nodes(package: str, file: str) -> list[ast.stmt]:
+    """The statements of a source file of a package. Empty if it is not there."""
+    spec = importlib.util.find_spec(package)
+    path = Path(*(spec.submodule_search_locations if spec else None) or ("",)) / file
+    return ast.parse(path.read_bytes()).body if path.is_file() else []
 
 
 def _default_in(value: ast.expr | None) -> str:

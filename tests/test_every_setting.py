@@ -97,7 +97,7 @@ def trace(config: RunConfig) -> dict[str, Any]:
         "preflight.num_problems": preflight[1],
         "preflight.num_samples": preflight[3],
         "evaluate.eval_steps": any(name.startswith("eval/") for row in found.metrics for name in row),
-        "evaluate.eval_on_start": (folder / "evaluation" / "before.json").exists(),
+        "evaluate.eval_on_start": (folder / "evaluation" / "before").exists(),
         "records.output_dir": folder.parent.name,
         "records.name": folder.name,
     }

@@ -7,7 +7,7 @@ from gar.analysis.summary import nothing_learned, render_summary, summarize, sum
 from gar.config import foreign_problems, make_config, parse_yaml
 from gar.records import open_run
 from tests.report.runs import make_run
-from tests.support.runs import begun_run
+from tests.support.runs import begun_run, write_evaluation
 
 
 @pytest.mark.parametrize(("scored", "charged"), [(0.0, False), (0.25, True)])
@@ -15,7 +15,7 @@ def test_summary_shows_what_was_recorded_and_charges_a_share_where_there_is_a_si
     run = begun_run(tmp_path)
     run.append_metrics({"step": 1, "time/step_seconds": 0.5, "time/gar_seconds": 0.1, "gar/scored_fraction": scored})
     part = {"num_samples": 8, "problems": [], "pass_at": {"1": 0.625}}
-    run.write_numbers("after", {"step": 1, "sets": {"test": part}})
+    write_evaluation(run, "after", {"test": part})
     summary = summarize(open_run(run.path))
     texts = summary_texts(summary)
     assert (texts["test pass@1"], texts["seconds per step"]) == ("– → 0.625", "0.50")

@@ -13,6 +13,7 @@ from gar.config import RunConfig
 from gar.evaluation import pass_at_k
 from gar.records import RolloutRecord, RunFolder
 from tests.support.rows import rollout
+from tests.support.runs import write_evaluation
 
 
 def rollouts(step: int, problem_ids: Sequence[str]) -> list[RolloutRecord]:
@@ -49,7 +50,7 @@ def write_run(
         }
         for name, counts in (num_correct or {"test": [1, 2]}).items()
     }
-    folder.write_numbers("after", {"step": 4, "sets": sets})
+    write_evaluation(folder, "after", sets)
     folder.update_run(status="finished", summary={"steps": 4})
     return folder
 

@@ -154,7 +154,7 @@ def files(folder: Path) -> dict[str, bytes]:
 @pytest.mark.parametrize(
     ("name", "damage"),
     [
-        ("evaluation/after.json", flip),
+        ("evaluation/after/test/metrics.json", flip),
         ("rollouts/steps-000001-000003.parquet", Path.unlink),
         ("run.json", flip),
         ("result.json", flip),
@@ -191,7 +191,7 @@ def test_a_full_disk_under_the_result_fails_its_cell_and_the_next_command_goes_o
 
     said = run_here(capsys, pool=Full([None]))
     assert "FAILED" in "".join(text for text in said if text.startswith("grpo, seed 0"))
-    assert (planned[0].folder / "evaluation/after.json").exists()
+    assert (planned[0].folder / "evaluation/after/test/metrics.json").exists()
     assert [*finished_results(planned)] == []
     said = run_here(capsys)
     assert [*finished_results(planned)] == [("grpo", 0), ("gar-grpo", 0)]

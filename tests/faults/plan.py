@@ -145,11 +145,11 @@ def unreadable_runs(kind: str, lab: Lab) -> Iterator[Try]:
     for ending, unreadable, damaged, full in (
         (
             "/result.json",
-            ["run.json", "config.yaml", "after.json"],
-            ["run.json", "evaluation/after.json"],
+            ["run.json", "config.yaml", "after/test/metrics.json"],
+            ["run.json", "evaluation/after/test/metrics.json"],
             "result.json",
         ),
-        ("/after.json", ["run.json", "optimizer.pt", "trainer_state.json"], ["config.yaml"], "model"),
+        ("after/test/metrics.json", ["run.json", "optimizer.pt", "trainer_state.json"], ["config.yaml"], "model"),
     ):
         base = next(operation.at for operation in lab.operations(job) if operation.path.endswith(ending))
         made = partial(Try, kind=kind, job=job, base=base, heals=True)
@@ -211,7 +211,7 @@ PLAN: dict[str, list[Callable[..., Iterator[Try]]]] = {
     ],
     "two writers of a file": [output_writers],
     "kill eval": [partial(kills, job=jobs.EVAL, action=action) for action in ("kill", "tear")],
-    "kill compare": [partial(kills, job=jobs.COMPARE, within="lock|yaml|log|run.json|result|after.json", every=2)],
+    "kill compare": [partial(kills, job=jobs.COMPARE, within="lock|yaml|log|run.json|result|after", every=2)],
     "unreadable runs of compare": [unreadable_runs],
 }
 """Kinds of tries, each a row of the table."""

@@ -12,7 +12,7 @@ from paper.analyses import solution_methods
 from paper.comparisons import word_compete
 from paper.comparisons.word_problems import quarters
 from tests.support.rows import rollout
-from tests.support.runs import begun_run
+from tests.support.runs import begun_run, write_samples
 
 pytestmark = pytest.mark.paper
 STEPWISE = "<think> 3 + 4 = 7 then 7 + 2 = 9 </think> <answer> 9 </answer>"
@@ -66,7 +66,7 @@ def test_methods_of_word_problems_are_counted_by_step_with_the_curves_before(run
     fields = ResponseRecord.__dataclass_fields__
     before = [rollout(index=index, response=STEPS, prompt=prompt, verified=index == 0) for index in range(4)]
     shared = [{name: getattr(record, name) for name in fields} for record in before]
-    run.write_samples("before", [SampleRecord(**values, set_name="validation") for values in shared])
+    write_samples(run, "before", [SampleRecord(**values, set_name="validation") for values in shared])
     run.append_metrics({"step": 1, "entropy": 0.5})
     run.append_metrics({"step": 2, "entropy": 0.25, "eval/validation/pass@1": 0.75, "eval/validation/pass@4": 1.0})
     found = json.loads(json.dumps(word_compete.counted(run.path)))

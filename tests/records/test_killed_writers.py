@@ -17,7 +17,7 @@ from gar.records.checkpoints import find_checkpoint, rotate_checkpoints, seal_ch
 from tests.support.damage import flip
 from tests.support.files import full_disk
 from tests.support.rows import rollout
-from tests.support.runs import contents, sha256sum
+from tests.support.runs import contents, sha256sum, write_evaluation
 
 STEPS = 4
 
@@ -79,7 +79,7 @@ def work(run: RunFolder) -> None:
             rotate_checkpoints(run, 1)
     with run.new_folder("model") as staged:
         (staged / "model.safetensors").write_text("weights")
-    run.write_numbers("after", {"sets": {}})
+    write_evaluation(run, "after", {"test": {"num_samples": 4, "pass_at": {}, "problems": []}})
     run.update_run(status="finished", summary={"pass@1": 0.5})
 
 

@@ -29,7 +29,7 @@ from tests.support.damage import edit, flip
 from tests.support.errors import raises
 from tests.support.files import full_disk
 from tests.support.rows import rollout
-from tests.support.runs import contents, sha256sum
+from tests.support.runs import contents, sha256sum, write_evaluation
 
 RECORD = rollout(12, index=3, problem_id="train-17", bonus=0.0625, reward=1.0625, advantage=0.5, signal_norm=0.001)
 NOT_SCORED = replace(RECORD, response_index=4, answer=None, alignment=None, signal_norm=None, status=Status.TIMEOUT)
@@ -134,6 +134,7 @@ def test_metrics_are_objects_with_null_for_what_is_no_number_wherever_a_kill_cut
             assert open_run(run.path).metrics == rows[:2]
 
 
+BEFORE, AFTER = (f"evaluation/{moment}/test/metrics.json" for moment in ("before", "after"))
 FINISHED_DAMAGE = {
     "an edited metric": lambda path: edit(path / "metrics.jsonl", "0.5", "0.6"),
     "a metric more": lambda path: edit(path / "metrics.jsonl", "\n", '\n{"step": 13}\n'),
@@ -151,11 +152,9 @@ FINISHED_DAMAGE = {
         path / "rollouts/steps-000012-000012.parquet", path / "rollouts/steps-000013-000013.parquet"
     ),
     "a stream too much": lambda path: (path / "rollouts.arrows").write_bytes(b""),
-    "another evaluation": lambda path: shutil.copy(path / "evaluation/before.json", path / "evaluation/after.json"),
-    "an evaluation too much": lambda path: shutil.copy(
-        path / "evaluation/before.json", path / "evaluation/before.parquet"
-    ),
-    "no evaluation": lambda path: (path / "evaluation/after.json").unlink(),
+    "another evaluation": lambda path: shutil.copy(path / BEFORE, path / AFTER),
+    "an evaluation too much": lambda path: shutil.copy(path / BEFORE, path / "evaluation/before/numbers.json"),
+    "no evaluation": lambda path: (path / AFTER).unlink(),
     "no checksums": lambda path: (path / "SHA256SUMS").unlink(),
     "empty checksums": lambda path: (path / "SHA256SUMS").write_bytes(b""),
     "half of the checksums": lambda path: edit(path / "SHA256SUMS", (path / "SHA256SUMS").read_text()[300:], ""),
@@ -169,8 +168,9 @@ FINISHED_DAMAGE = {
 def test_no_damage_of_a_finished_run_becomes_a_number(run, name):
     run.append_metrics({"step": 12, "reward": 0.5})
     run.write_rollouts([RECORD])
-    for moment, step in (("before", 0), ("after", 12)):
-        run.write_numbers(moment, {"step": step, "sets": {}})
+    for moment, correct in (("before", 1), ("after", 2)):
+        counts = [{"id": "p", "num_correct": correct}]
+        write_evaluation(run, moment, {"test": {"num_samples": 4, "pass_at": {}, "problems": counts}})
     with run.new_folder("model") as staged:
         (staged / "weights").write_text("1")
     run.update_run(status="finished")
@@ -295,7 +295,6 @@ def test_run_folder_on_a_full_disk_keeps_what_was_written(run):
         (lambda: run.write_rollouts([replace(RECORD, step=2, response=noise)]), "rollouts.arrows"),
         (lambda: run.close_rollouts(), "000001-000001.parquet"),
         (lambda: run.update_run(summary={"text": noise}), "run.json"),
-        (lambda: run.write_numbers("before", {"text": noise}), "before.json"),
         (lambda: [run.append_metrics({"step": i, "text": noise[:3000]}) for i in range(2, 99)], "metrics.jsonl"),
     ):
         with raises(RecordError, "record", f"{name}: ", "What was written before is intact.") as caught, full_disk():

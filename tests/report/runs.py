@@ -10,6 +10,7 @@ from gar.records import RolloutRecord, RunFolder
 from gar.records.rollouts import SampleRecord
 from gar.types import Status
 from tests.support import rows
+from tests.support.runs import write_evaluation
 
 PROBLEMS = load_arithmetic("train")
 EVALUATION = {"before": [1, 2, 0, 3, 1, 2, 0, 1], "after": [3, 4, 2, 4, 3, 4, 1, 3]}
@@ -35,10 +36,10 @@ def wrong(step: int, group: int, index: int, **own: Any) -> RolloutRecord:
 
 
 def evaluation(num_correct: Sequence[int], num_samples: int = 4) -> dict[str, Any]:
-    """What `gar train` writes of one set, `test`."""
+    """The numbers of one set, `test`."""
     problems = [{"id": f"p{i}", "num_correct": count} for i, count in enumerate(num_correct)]
     pass_at = {"1": sum(num_correct) / len(num_correct) / num_samples}
-    return {"step": 0, "sets": {"test": {"num_samples": num_samples, "pass_at": pass_at, "problems": problems}}}
+    return {"test": {"num_samples": num_samples, "pass_at": pass_at, "problems": problems}}
 
 
 def sample(problem: int, index: int, **changes: Any) -> SampleRecord:
@@ -84,7 +85,7 @@ def make_run(
     for records in (rollouts or {}).values():
         folder.write_rollouts(records)
     for moment, num_correct in evaluations.items():
-        folder.write_numbers(moment, evaluation(num_correct))
+        write_evaluation(folder, moment, evaluation(num_correct))
     if status != "running":
         folder.update_run(status=status)
     return folder.path

@@ -15,7 +15,7 @@ from gar.report import ReportOptions
 from gar.report.build import write_report
 from gar.types import Status
 from tests.report.runs import make_run, rollout, sample, wrong
-from tests.support.runs import relist
+from tests.support.runs import relist, write_samples
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed: pip install selenium")
 from selenium.webdriver.common.by import By  # noqa: E402 - skipped above without selenium
@@ -66,8 +66,8 @@ def page(tmp_path_factory) -> Path:
         make_run(folder, HOSTILE.replace("/", "|")[:80], settings={"method": "grpo"}, rollouts={}),
     ]
     wrong_before = {"status": Status.WRONG, "verified": False, "response": "2+2=5"}
-    RunFolder(runs[0]).write_samples("before", [sample(p, i, **wrong_before) for p in (0, 1) for i in (0, 1)])
-    RunFolder(runs[0]).write_samples("after", [sample(p, i) for p in (0, 1) for i in (0, 1)])
+    write_samples(RunFolder(runs[0]), "before", [sample(p, i, **wrong_before) for p in (0, 1) for i in (0, 1)])
+    write_samples(RunFolder(runs[0]), "after", [sample(p, i) for p in (0, 1) for i in (0, 1)])
     relist(runs[0])
     write_report(runs, folder / "page.html")
     return folder / "page.html"

@@ -26,7 +26,7 @@ from gar.report.rollouts import browser_rollouts
 from gar.types import Status
 from tests.report.runs import PROBLEMS, make_run, rollout, sample, wrong
 from tests.support.errors import raises
-from tests.support.runs import relist
+from tests.support.runs import relist, write_samples
 
 HOSTILE = (
     "</script ></script><script>alert(1)</script><!-- </textarea><img src=x onerror=alert(2)> \u2028 \u202e & \x00"
@@ -175,7 +175,7 @@ def test_expert_solutions_come_from_the_runs_own_source_or_the_named_one(tmp_pat
 
 def test_token_shares_sum_to_the_alignment_under_the_named_weights(tmp_path):
     run = make_run(tmp_path, rollouts={1: [rollout(1, 0, 0)]}, settings={"evaluate": {"sources": ("test",)}})
-    RunFolder(run).write_samples("after", [sample(0, 0)])
+    write_samples(RunFolder(run), "after", [sample(0, 0)])
     relist(run)
     report, _ = write(tmp_path, run, token_shares=True)
     assert any("no token shares, since it has no final model" in note for note in report.rollout_notes)
@@ -216,7 +216,7 @@ def test_samples_of_evaluations_are_shown_whole_before_and_after(tmp_path):
     run = make_run(tmp_path, steps=1, settings={"evaluate": {"sources": ("test",)}})
     for moment, status in (("before", Status.WRONG), ("after", Status.OK)):
         rows = [sample(p, i, status=status, verified=status == Status.OK) for p in range(50) for i in range(4)]
-        RunFolder(run).write_samples(moment, rows)
+        write_samples(RunFolder(run), moment, rows)
     relist(run)
     report, _ = write(tmp_path, run, max_rollouts=40)
     shown = [group for group in report.groups if group.moment]

@@ -23,14 +23,17 @@ def test_the_page_says_what_is_missing(tmp_path):
     assert missing(open_run(make_run(tmp_path))) == []
     run = open_run(make_run(tmp_path, "r", status="running", evaluations={"before": [1, 2]}))
     assert "still running (or it was killed): shown is what was written up to step 6" in missing(run)[0]
-    assert "no evaluation/after.json" in missing(run)[1]
+    assert "no evaluation/after," in missing(run)[1]
+
+
+AFTER = "evaluation/after/test/metrics.json"
 
 
 @pytest.mark.parametrize(("file", "key"), [
     ("run.json", "seed"), ("run.json", "settings"), ("run.json", "versions"), ("run.json", "start_time"),
-    ("run.json", "summary"), ("evaluation/after.json", "sets"),
-    ("evaluation/after.json", "sets.test.pass_at"), ("evaluation/after.json", "sets.test.num_samples"),
-    ("evaluation/after.json", "sets.test.problems"),
+    ("run.json", "summary"), (AFTER, "sets"),
+    (AFTER, "sets.test.pass_at"), (AFTER, "sets.test.num_samples"),
+    (AFTER, "sets.test.problems"),
 ])  # fmt: skip
 def test_a_key_that_is_missing_or_of_another_type_is_an_error_that_names_it(tmp_path, file, key):
     path = make_run(tmp_path)

@@ -7,7 +7,7 @@ import pytest
 from gar.cli.main import main
 from gar.records import RunFolder
 from tests.report.runs import make_run, rollout, sample, wrong
-from tests.support.runs import relist
+from tests.support.runs import relist, write_samples
 
 
 def printed(capsys, *arguments) -> str:
@@ -62,7 +62,7 @@ def test_no_escape_sequence_of_a_model_reaches_the_terminal(tmp_path, capsys):
 def test_samples_of_an_evaluation_are_printed_too(tmp_path, capsys):
     run = make_run(tmp_path, rollouts={})
     rows = [sample(0, 0, response="wrong way", verified=False), sample(0, 1, response="right way")]
-    RunFolder(run).write_samples("after", rows)
+    write_samples(RunFolder(run), "after", rows)
     relist(run)
     out = printed(capsys, run)
     assert "test, after training" in out

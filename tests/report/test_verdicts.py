@@ -12,7 +12,7 @@ from gar.records.evaluations import ProblemCount
 from gar.report.runs import differing_settings, group_runs
 from gar.report.verdicts import changes, contests, contrast_table, headline, scope
 from tests.report.runs import EVALUATION, evaluation, make_run, rollout
-from tests.support.runs import relist
+from tests.support.runs import relist, write_evaluation
 
 BEFORE, AFTER = (np.array(EVALUATION[moment]) for moment in ("before", "after"))
 
@@ -75,7 +75,7 @@ def test_contests_use_the_problems_that_both_were_measured_on(tmp_path):
     evaluated = {"grpo": ([1, 2, 0, 3, 4, 4], 4), "gar-grpo": ([8, 8, 8, 8], 8)}
     runs = [make_run(tmp_path, name, settings={"method": name}, steps=1, evaluations={}) for name in evaluated]
     for run, counts in zip(runs, evaluated.values(), strict=True):
-        RunFolder(run).write_numbers("after", evaluation(*counts))
+        write_evaluation(RunFolder(run), "after", evaluation(*counts))
         relist(run)
     groups = group_runs([open_run(run) for run in runs])
     contrast = only(contests(groups, []))

@@ -1,14 +1,18 @@
 """Run folders that have begun, what is in them, and whether two are equal."""
 
+import json
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors.torch import load_file
 
+from gar.evaluation.folder import EvaluationFolder
 from gar.records import RunFolder, open_run
+from gar.records.rollouts import SampleRecord
+from gar.records.run_folder import EVALUATION
 
 
 def begun_run(folder: Path, name: str = "run", config: Mapping[str, Any] | None = None) -> RunFolder:
@@ -16,6 +20,32 @@ def begun_run(folder: Path, name: str = "run", config: Mapping[str, Any] | None 
     run = RunFolder.create(folder, name)
     run.write_run(seed=0, command=["gar"], config=dict(config or {}), data_hash=None)
     return run
+
+
+def write_evaluation(
+    run: RunFolder, moment: str, sets: Mapping[str, Mapping[str, Any]], samples: Sequence[SampleRecord] = ()
+) -> None:
+    """The numbers of sets, and their samples, as `gar train` writes them, in place of earlier ones."""
+    for place, (name, numbers) in enumerate(sets.items()):
+        evaluation = EvaluationFolder(run.path / EVALUATION / moment / name)
+        identity = {
+            "place": place,
+            "benchmark": {"name": name, "notes": []},
+            "prompt": {"template": "plain", "format": "think-answer"},
+            "sampling": {"num_samples": numbers["num_samples"]},
+        }
+        evaluation.begin(identity, [], overwrite=True)
+        own = [sample for sample in samples if sample.set_name == name]
+        evaluation.write_result(own, {"sets": {name: numbers}})
+
+
+def write_samples(run: RunFolder, moment: str, samples: Sequence[SampleRecord]) -> None:
+    """The samples of one set, and its numbers as they were, if there were any."""
+    name = samples[0].set_name
+    numbers = run.path / EVALUATION / moment / name / "metrics.json"
+    unknown = {"num_samples": 1, "pass_at": {}, "problems": []}
+    sets = json.loads(numbers.read_text())["sets"] if numbers.exists() else {name: unknown}
+    write_evaluation(run, moment, sets, samples)
 
 
 def relist(run: Path) -> None:

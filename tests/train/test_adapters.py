@@ -74,12 +74,9 @@ def test_run_leaves_the_adapter_and_a_merged_model(finished: RunFolder):
     assert f"Adapter: {trained:,} of {total:,} parameters are trained ({trained / total:.1%})." in SAID
     assert f"Adapter         {finished.path / 'adapter'}" in SAID
     # Evaluation uses the adapter: the same random numbers, but different responses.
-    before, after = (
-        json.loads((finished.path / f"evaluation/{name}.json").read_text())["sets"]["test"]
-        for name in ("before", "after")
-    )
-    assert after["problems"] != before["problems"]
-    assert after["mean_response_tokens"] != before["mean_response_tokens"]
+    before, after = (open_run(finished.path).evaluations[name]["test"] for name in ("before", "after"))
+    assert after.problems != before.problems
+    assert after.mean_response_tokens != before.mean_response_tokens
     assert "library_name: transformers" in (finished.path / "model" / "README.md").read_text()
 
 

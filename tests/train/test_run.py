@@ -6,7 +6,7 @@ import resource
 import shutil
 import signal
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -51,17 +51,29 @@ def test_run_leaves_what_the_docs_promise(finished: RunFolder):
     state = json.loads((finished.path / "checkpoints" / "checkpoint-4" / "trainer_state.json").read_text())
     assert [row["step"] for row in state["log_history"]] == [4]  # the others are in metrics.jsonl
     for name in ("before", "after"):
-        sets = json.loads((finished.path / f"evaluation/{name}.json").read_text())["sets"]
-        assert set(sets) == {"test", "harder"}
-        assert set(sets["test"]["pass_at"]) == {"1", "4"}
+        sets = open_run(finished.path).evaluations[name]
+        assert [*sets] == ["test", "harder"]
+        assert {*sets["test"].pass_at} == {"1", "4"}
         correct = Counter(
             (row["set_name"], row["problem_id"])
             for row in open_run(finished.path).samples(name).to_pylist()
             if row["verified"] and row["well_formatted"]
         )
-        counts = {(part, row["id"]): row["num_correct"] for part in sets for row in sets[part]["problems"]}
+        counts = {(part, id): number for part in sets for id, number in sets[part].num_correct.items()}
         assert correct == Counter(counts)
     assert (finished.path / "figures" / "learning-curve.png").stat().st_size > 10_000
+
+
+def test_the_evaluations_of_a_run_are_folders_of_gar_eval(finished: RunFolder, tmp_path: Path, capsys):
+    before, after = (str(finished.path / "evaluation" / moment) for moment in ("before", "after"))
+    assert main(["eval", "table", before, after]) == 0
+    assert "| harder pass@1 | after | " in capsys.readouterr().out
+    assert main(["eval", "score", after]) == 1
+    assert "belongs to the run" in " ".join(capsys.readouterr().err.split())
+    copied = Path(shutil.copytree(f"{after}/test", tmp_path / "copied"))
+    whole = json.loads((copied / "metrics.json").read_text())
+    assert main(["eval", "score", str(copied), "--pass-at-k", "1", "4", "--allow-degenerate"]) == 0
+    assert json.loads((copied / "metrics.json").read_text()) == whole
 
 
 def test_a_saved_model_with_a_flipped_byte_gives_no_number(finished: RunFolder, tmp_path: Path, capsys):
@@ -355,14 +367,13 @@ def test_what_a_run_cannot_train_on_is_an_error_before_the_model_is_loaded(tmp_p
 
 
 def test_an_evaluation_is_made_again_where_its_problems_have_changed_under_their_ids(tmp_path):
-    config = make_config({"data": {"template": "plain", "max_problems": 64}})
+    config = make_config({"data": {"template": "plain", "max_problems": 64}, "evaluate": {"sources": ["test"]}})
     inputs = RunInputs(config, *grpo_arguments(config), str)
     asked: list[list[str]] = []
 
-    def sampled() -> Iterator[tuple[str, Any, list[list[Response]]]]:
-        problems = inputs.evaluation_sets["test"]
+    def sampled(name: str, problems: Any) -> list[list[Response]]:
         asked.append([problem.answer for problem in problems])
-        yield "test", problems, [[Response(text="7")] * config.evaluate.num_samples]
+        return [[Response(text="7")] * config.evaluate.num_samples]
 
     vars(inputs)["_sampled"] = sampled
     folder = RunFolder.create(tmp_path, "run")

@@ -1,17 +1,19 @@
-"""The folder that `gar eval` writes for one model and one benchmark. `gar.records.evaluations` lists its files."""
+"""The folder of one model and one set of problems. `gar.records.evaluations` lists its files."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from gar.errors import RecordError
-from gar.records.evaluations import NUMBERS, PROBLEMS, SAMPLES, SET, read_set
+from gar.errors import ConfigError, RecordError
+from gar.records.evaluations import NUMBERS, PROBLEMS, SAMPLES, SET, check_evaluation, read_set
 from gar.records.files import json_object, json_text, read_bytes, system_errors, write_atomic, write_parquet
 from gar.records.lock import writer_lock
 from gar.records.resumable import Line, ResumableOutput
 from gar.records.rollouts import SAMPLE_SCHEMA, SampleRecord, record_table
+from gar.records.run_folder import RUN
 from gar.records.sums import SUMS, check_sum, file_sum, files_below, read_sums, write_sums
+from gar.response import Response
 from gar.types import Problem
 
 # The origin of problems and model may differ: hashes identify their content.
@@ -52,6 +54,24 @@ class EvaluationFolder:
         self._check_sampled()
         self.output.begin(identity, overwrite=overwrite, prepare=prepare)
 
+    def refuse_run(self) -> None:
+        """Raise a `ConfigError` if the folder belongs to a run, whose checksums list it."""
+        run = (self.path / "../../..").resolve()
+        if (run / RUN).exists():
+            raise ConfigError(f"{self.path}: belongs to the run {run}, whose files do not change. Name a copy of it.")
+
+    def is_complete(self, identity: Mapping[str, Any]) -> bool:
+        """Whether it holds this evaluation with its results. A `RecordError` if one of its files was changed."""
+        return NUMBERS in read_sums(self.path) and bool(check_evaluation(self.path)) and self.identity() == identity
+
+    def add_responses(self, problems: Sequence[Problem], groups: Sequence[Sequence[Response]], *, seed: int) -> None:
+        """Write all responses to each problem."""
+        self.output.append(
+            response_line(problem.id, number, response, seed=seed)
+            for problem, group in zip(problems, groups, strict=True)
+            for number, response in enumerate(group)
+        )
+
     def identity(self) -> dict[str, Any]:
         """The content of `set.json`."""
         self._check_sampled()
@@ -86,6 +106,19 @@ class EvaluationFolder:
         sums = read_sums(self.path)
         for name in sums.keys() - {*_RESULTS}:
             check_sum(self.path, name, sums)
+
+
+def response_line(problem: str, sample: int, response: Response, **more: Any) -> Line:
+    """A line of `responses.jsonl`."""
+    return {
+        "problem": problem,
+        "sample": sample,
+        "text": response.text,
+        "tokens": response.ids,
+        "stop": "length" if response.truncated else "end",
+        "prefilled_think": response.prefilled,
+        **more,
+    }
 
 
 def evaluation_folders(path: Path) -> list[EvaluationFolder]:

@@ -19,7 +19,7 @@ from gar.data.prompts import render_problems
 from gar.errors import DataError, ModelError
 from gar.evaluation.benchmarks.load import EvaluationSet
 from gar.evaluation.engines import SamplingEngine, encode_prompts, load_engine
-from gar.evaluation.folder import EvaluationFolder
+from gar.evaluation.folder import EvaluationFolder, response_line
 from gar.evaluation.job import GenerateJob
 from gar.models.generate import Sampling
 from gar.records.lock import has_locks
@@ -85,13 +85,14 @@ def _generate_set(
         def respond(batch: Sequence[Sample]) -> list[Response]:
             label = f"{name}, samples {bar.n + 1:,} to {min(bar.n + len(batch), bar.total):,}"
             how = replace(sampling, seed=seed_of(batch), batch_size=len(batch))
-            return [response for (response,) in engine.respond([prompt_ids[i] for i, _ in batch], how, label)]
+            written = engine.respond([prompt_ids[i] for i, _ in batch], how, label)
+            return [replace(each, prefilled=prefilled[i]) for (i, _), (each,) in zip(batch, written, strict=True)]
 
         batches = plan_batches(lengths, num_samples, job.batch_size)
         for batch, responses, fitting in _answered(batches, done, most, respond, bar.write):
             lowered = {"lowered_to": fitting} if fitting < job.batch_size else {}
             new = [
-                _line(problems[i].id, number, response, seed=seed_of(batch), prefilled_think=prefilled[i], **lowered)
+                response_line(problems[i].id, number, response, seed=seed_of(batch), **lowered)
                 for (i, number), response in zip(batch, responses, strict=True)
                 if (i, number) not in done
             ]
@@ -125,11 +126,6 @@ def _answered(
                 most = len(batch) // 2
                 say(f"{text} Going on with at most {most}, which draws other responses than --batch-size.")
                 waiting.append(batch)
-
-
-def _line(problem: str, sample: int, response: Response, **more: Any) -> dict[str, Any]:
-    stop = "length" if response.truncated else "end"
-    return {"problem": problem, "sample": sample, "text": response.text, "tokens": response.ids, "stop": stop} | more
 
 
 def plan_batches(prompt_lengths: Sequence[int], num_samples: int, batch_size: int) -> list[list[Sample]]:

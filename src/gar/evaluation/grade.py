@@ -71,9 +71,10 @@ def grade_folder(folder: EvaluationFolder, settings: ScoreSettings) -> Evaluated
     """Grade every response in a folder, write `samples.parquet` and `metrics.json`, and return the numbers.
 
     Raises:
-        ConfigError: A k is larger than the number of samples.
+        ConfigError: A k is larger than the number of samples, or the folder belongs to a run.
         RecordError: Responses are missing, or a file is not what was written, or cannot be read or written.
     """
+    folder.refuse_run()
     identity = folder.identity()
     num_samples = identity["sampling"]["num_samples"]
     ks = settings.pass_at_k or default_ks(num_samples)

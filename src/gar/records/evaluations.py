@@ -1,6 +1,6 @@
-"""Evaluation results by set, as in a run's `evaluation/before.json` and `after.json`, and in `metrics.json`.
+"""The evaluation of one model on one set of problems: its folder and its numbers.
 
-`gar eval` writes a folder for one model and one benchmark:
+`gar eval` writes evals/MODEL/BENCHMARK, and a run `evaluation/before/SET` and `evaluation/after/SET`:
 
     evals/MODEL/BENCHMARK/
       set.json          benchmark, prompt, model and sampling: written first, and never changed
@@ -106,6 +106,12 @@ def read_set(path: Path) -> dict[str, Any]:
     for name, kind in _READ.items():
         checked(kind, there.get(name), f"{path / SET}: {name}")
     return values
+
+
+def complete_evaluations(path: Path) -> list[Path]:
+    """The folders of the sets in `evaluation/before` or `evaluation/after` of a run that are complete, in its order."""
+    complete = [folder for folder in path.glob("*") if NUMBERS in read_sums(folder)]
+    return sorted(complete, key=lambda folder: read_set(folder).get("place", 0))
 
 
 def check_evaluation(path: Path) -> dict[str, str]:

@@ -88,7 +88,7 @@ class RolloutRecord(ResponseRecord):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SampleRecord(ResponseRecord):
-    """One sample of an evaluation on `set_name`: a row of `evaluation/before.parquet` or `after.parquet`."""
+    """One sample of an evaluation on `set_name`: a row of its `samples.parquet`."""
 
     set_name: str
 

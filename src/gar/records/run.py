@@ -21,7 +21,15 @@ import pyarrow.compute
 from gar.config import RunConfig, make_config
 from gar.errors import ConfigError, RecordError, printable
 from gar.records.checkpoints import check_records
-from gar.records.evaluations import NUMBERS, SAMPLES, SET, EvaluatedSet, check_evaluation, read_set
+from gar.records.evaluations import (
+    NUMBERS,
+    SAMPLES,
+    SET,
+    EvaluatedSet,
+    check_evaluation,
+    complete_evaluations,
+    read_set,
+)
 from gar.records.files import checked, json_object, read_bytes, read_parquet
 from gar.records.metrics import METRICS, read_metrics
 from gar.records.rollout_files import file_steps, read_stream, rollout_files
@@ -170,16 +178,12 @@ class Run:
 
     def samples(self, moment: str) -> pa.Table:
         """Every sample of the evaluation "before" or "after" training, in order. No rows if none were written."""
-        name = self.files_of(moment)[1]
-        if name not in self.sums:
-            return SAMPLE_SCHEMA.empty_table()
-        return read_parquet(self.path / name, SAMPLE_SCHEMA.names, schema=SAMPLE_SCHEMA)
-
-    def files_of(self, moment: str) -> tuple[str, str]:
-        """The files with the numbers and the samples of an evaluation, below the folder."""
-        if not self.trained and moment == "after":
-            return NUMBERS, SAMPLES
-        return f"{EVALUATION}/{moment}.json", f"{EVALUATION}/{moment}.parquet"
+        if self.trained:
+            folders = complete_evaluations(self.path / EVALUATION / moment)
+        else:
+            folders = [self.path] if moment == "after" else []
+        tables = [read_parquet(each / SAMPLES, SAMPLE_SCHEMA.names, schema=SAMPLE_SCHEMA) for each in folders]
+        return pa.concat_tables(tables) if tables else SAMPLE_SCHEMA.empty_table()
 
 
 def _of_steps(table: pa.Table, steps: Collection[int] | None) -> pa.Table:
@@ -210,7 +214,7 @@ def open_run(path: str | Path) -> Run:
         _check_finished(path, sums, is_recorded=record.status == "finished")
     else:
         sums = _unfinished_sums(path)
-    evaluations = {moment: _evaluated_sets(path, moment, sums) for moment in MOMENTS}
+    evaluations = {moment: _evaluated_sets(path, moment) for moment in MOMENTS}
     config, values = _checked_settings(path, record.settings), asdict(record)
     return Run(path=path, sums=sums, record=values, settings=record.settings, config=config, evaluations=evaluations)
 
@@ -241,18 +245,21 @@ def _unfinished_sums(path: Path) -> dict[str, str]:
 
     Raises a `RecordError` if one of these files is missing or changed. Rollouts are compared when they are read.
     """
-    sums = {f"{EVALUATION}/{name}": digest for name, digest in read_sums(path / EVALUATION).items()}
-    for name in sums:
-        check_sum(path, name, sums)
+    sums = {
+        (folder.relative_to(path) / name).as_posix(): digest
+        for folder in path.glob(f"{EVALUATION}/*/*")
+        if NUMBERS in read_sums(folder)
+        for name, digest in check_evaluation(folder).items()
+    }
     marked = [(step, sealed) for step in RunFolder(path).checkpoint_steps() if (sealed := sealed_sums(path, step))]
     for step, sealed in marked[-1:]:
         sums |= {name: sealed[name] for name in check_records(path, step, sealed)}
     return sums
 
 
-def _evaluated_sets(path: Path, moment: str, sums: Mapping[str, str]) -> Mapping[str, EvaluatedSet]:
-    name = f"{EVALUATION}/{moment}.json"
-    return _read_sets(path / name) if name in sums else {}
+def _evaluated_sets(path: Path, moment: str) -> Mapping[str, EvaluatedSet]:
+    folders = complete_evaluations(path / EVALUATION / moment)
+    return {name: part for folder in folders for name, part in _read_sets(folder / NUMBERS).items()}
 
 
 def _read_sets(path: Path) -> Mapping[str, EvaluatedSet]:

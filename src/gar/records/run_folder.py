@@ -5,9 +5,7 @@
       config.yaml                   the resolved configuration
       metrics.jsonl                 one object per logged step, see `gar.records.metrics`
       rollouts/                     one row per response, see `gar.records.rollout_files`
-      evaluation/before.json        pass@k. Also after.json
-      evaluation/before.parquet     every sample of that evaluation, see `gar.records.rollouts`. Also after.parquet
-      evaluation/SHA256SUMS         checksums of the evaluations that are complete
+      evaluation/before/SET/        an evaluation, see `gar.records.evaluations`. Also after/SET
       checkpoints/                  see checkpoints.py
       model/                        the final model. With an adapter the merged one, and adapter/ beside it
       SHA256SUMS                    checksums of everything above, once the run is finished: `sha256sum -c` checks it
@@ -43,13 +41,12 @@ from gar.records.files import (
     truncate,
     utc_now,
     write_atomic,
-    write_parquet,
 )
 from gar.records.metrics import METRICS, append_metrics, beginning
 from gar.records.rollout_files import GROWING, append_rollouts, close_rollouts, rollout_files
-from gar.records.rollouts import SAMPLE_SCHEMA, RolloutRecord, SampleRecord, record_table
+from gar.records.rollouts import RolloutRecord, record_table
 from gar.records.run_record import RunRecord, RunStatus, package_versions
-from gar.records.sums import SUMS, check_sum, file_sum, files_below, read_sums, write_sums
+from gar.records.sums import SUMS, file_sum, files_below, read_sums, write_sums
 
 RUN, CONFIG, EVALUATION = "run.json", "config.yaml", "evaluation"
 _CHECKPOINT = re.compile(r"checkpoint-(\d+)")
@@ -264,27 +261,6 @@ class RunFolder:
     def close_rollouts(self) -> None:
         """Make a file of the steps since the last one."""
         close_rollouts(self.path)
-
-    def write_samples(self, moment: str, records: Sequence[SampleRecord]) -> None:
-        """Write every sample of the evaluation "before" or "after" training."""
-        name = f"{EVALUATION}/{moment}.parquet"
-        write_parquet(self.path / name, record_table(records, SAMPLE_SCHEMA))
-        self._list(name)
-
-    def write_numbers(self, moment: str, numbers: Mapping[str, Any]) -> None:
-        """Write the numbers of an evaluation, after its samples: they mark it as complete."""
-        name = f"{EVALUATION}/{moment}.json"
-        write_atomic(self.path / name, json_text(numbers, indent=2) + "\n")
-        self._list(name)
-
-    def read_numbers(self, moment: str) -> dict[str, Any] | None:
-        """The numbers of an evaluation, None if there are none. A `RecordError` if a file of it was changed."""
-        folder, numbers = self.path / EVALUATION, f"{moment}.json"
-        sums = read_sums(folder)
-        for name in sums:
-            if name in (numbers, f"{moment}.parquet"):
-                check_sum(folder, name, sums)
-        return json_object(read_bytes(folder / numbers), str(folder / numbers)) if numbers in sums else None
 
     def add_result(self, name: str, value: Mapping[str, Any]) -> None:
         """Write a JSON file into the folder of a finished run, and list it."""

@@ -59,7 +59,7 @@ def missing(run: Run) -> list[str]:
         clauses.append("the model was measured neither before nor after training: --evaluate.sources does that")
     else:
         clauses += [
-            f"there is no evaluation/{moment}.json, so nothing is known of the model {moment} training"
+            f"there is no evaluation/{moment}, so nothing is known of the model {moment} training"
             for moment, sets in run.evaluations.items()
             if not sets
         ]

@@ -5,7 +5,7 @@ The preflight and the evaluations need only these inputs and are here too. `gar.
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
@@ -17,6 +17,7 @@ from rich.console import RenderableType
 from rich.markup import escape
 from trl import GRPOConfig
 
+from gar import __version__
 from gar.config import RunConfig, foreign_problems
 from gar.data.load import ProblemTable, fitting, prompt_lengths, store_problems
 from gar.data.problems import evaluation_data
@@ -26,6 +27,7 @@ from gar.data.table import sample as sampled_rows
 from gar.data.traps import trap_note
 from gar.errors import ConfigError, RecordError, printable
 from gar.evaluation.engines import TransformersEngine, evaluation_sampling, sample
+from gar.evaluation.folder import EvaluationFolder
 from gar.evaluation.grade import grade, judged_groups, pass_rates
 from gar.evaluation.preflight import preflight, render
 from gar.integrations.trl.arguments import check_problems, sampling_of
@@ -39,6 +41,7 @@ from gar.models.generate import Sampling, check_prompt_lengths
 from gar.models.load import load_policy
 from gar.reader import Reader, context_of
 from gar.records import RunFolder, canonical_hash
+from gar.records.run_folder import EVALUATION
 from gar.response import Response
 from gar.scoring.anchors import check_anchors
 from gar.settings import DataSettings, PreflightSettings
@@ -80,7 +83,7 @@ class RunInputs:
         self.verifier = Verifier.from_settings(config.verify)
         method = METHODS[config.method]
         limit = config.evaluate.max_problems
-        evaluated = {
+        self._evaluated = evaluated = {
             source_name(source): evaluation_data(config.data, source).model_copy(update={"max_problems": limit})
             for source in config.evaluate.sources
         }
@@ -162,41 +165,70 @@ class RunInputs:
         return say_part
 
     def evaluate(self, folder: RunFolder, moment: str, *, step: int) -> None:
-        """Evaluate the policy, and write numbers and samples to `evaluation/`, unless the same evaluation is there."""
-        if not self.evaluation_sets:
-            return
-        hashes = [problems.data_hash() for problems in self.evaluation_sets.values()]
-        identity = canonical_hash([step, self.config.model_dump(mode="json"), *hashes])
-        if self._is_evaluated(folder, moment, identity):
-            return
-        graded = {
-            name: grade(problems, groups, self.verifier, self.config.evaluate.pass_at_k)
-            for name, problems, groups in self._sampled()
-        }
-        sets = {name: asdict(each.numbers) for name, each in graded.items()}
-        samples = [sample for name, each in graded.items() for sample in each.samples(name)]
-        folder.write_samples(moment, samples)  # first: the numbers mark the end
-        folder.write_numbers(moment, {"step": step, "identity": identity, "sets": sets})
+        """Evaluate the policy on each set, and write `evaluation/MOMENT/SET`, unless the same evaluation is there."""
+        for place, (name, problems) in enumerate(self.evaluation_sets.items()):
+            evaluation = EvaluationFolder(folder.path / EVALUATION / moment / name)
+            identity = {"step": step, "place": place, **self._identity(name, problems)}
+            if not self._is_evaluated(evaluation, identity):
+                with evaluation.alone():
+                    evaluation.begin(identity, problems, overwrite=True)
+                    groups = self._sampled(name, problems)
+                    evaluation.add_responses(problems, groups, seed=self.config.seed)
+                    graded = grade(problems, groups, self.verifier, self.config.evaluate.pass_at_k)
+                    evaluation.write_result(graded.samples(name), {"sets": {name: asdict(graded.numbers)}})
 
     def evaluation_metrics(self) -> dict[str, float]:
         """pass@k of the policy as it is now, under the names of metrics."""
         ks = self.config.evaluate.pass_at_k
         return {
             f"eval/{name}/pass@{k}": value
-            for name, problems, groups in self._sampled()
-            for k, value in pass_rates(judged_groups(self.verifier, problems, groups), ks).items()
+            for name, problems in self.evaluation_sets.items()
+            for k, value in pass_rates(self._judged(name, problems), ks).items()
         }
 
-    def _sampled(self) -> Iterator[tuple[str, Sequence[Problem], list[list[Response]]]]:
-        """Name, problems and responses of each set. The seed is the same each time: common random numbers."""
-        settings = self.config.evaluate
-        limits = {"seed": self.config.seed, "max_new_tokens": self._max_new_tokens}
-        sampling = evaluation_sampling(settings, **limits, chat_template_kwargs=self._template)
-        for name, problems in self.evaluation_sets.items():
-            asked = problems[: settings.max_problems]
-            self._announce(f"Evaluation on {name}", len(asked), settings.num_samples)
-            engine = TransformersEngine(self._policy_on_device(), self.tokenizer, self._tags)
-            yield name, asked, sample(engine, asked, sampling, progress="evaluate")
+    def _judged(self, name: str, problems: Sequence[Problem]) -> list[list[Response]]:
+        return judged_groups(self.verifier, problems, self._sampled(name, problems))
+
+    def _sampled(self, name: str, problems: Sequence[Problem]) -> list[list[Response]]:
+        """The responses to each problem of a set. The seed is the same each time: common random numbers."""
+        self._announce(f"Evaluation on {name}", len(problems), self.config.evaluate.num_samples)
+        engine = TransformersEngine(self._policy_on_device(), self.tokenizer, self._tags)
+        return sample(engine, problems, self._evaluation_sampling(), progress="evaluate")
+
+    def _evaluation_sampling(self) -> Sampling:
+        return evaluation_sampling(
+            self.config.evaluate,
+            seed=self.config.seed,
+            max_new_tokens=self._max_new_tokens,
+            chat_template_kwargs=self._template,
+        )
+
+    def _identity(self, name: str, problems: ProblemTable) -> dict[str, Any]:
+        """All that an evaluation depends on but the weights, with the names that `gar eval` gives them."""
+        sampling, data = self._evaluation_sampling(), self._evaluated[name]
+        return {
+            "gar": __version__,
+            "settings_sha256": canonical_hash(self.config.model_dump(mode="json")),
+            "benchmark": {
+                "name": name,
+                "source": data.source,
+                "num_problems": len(problems),
+                "problems_sha256": problems.data_hash(),
+                "notes": [],
+            },
+            "prompt": {
+                "template": data.template,
+                "format": self.verifier.format,
+                "prompts_sha256": canonical_hash([problem.prompt for problem in problems]),
+            },
+            "sampling": {
+                "num_samples": sampling.num_samples,
+                "temperature": sampling.temperature,
+                "top_p": sampling.top_p,
+                "seed": sampling.seed,
+                "max_new_tokens": sampling.max_new_tokens,
+            },
+        }
 
     def _announce(self, what: str, num_problems: int, num_samples: int) -> None:
         self.say(
@@ -208,13 +240,12 @@ class RunInputs:
         """Move the policy to its training device. The Trainer would do so only after the first samples."""
         return self.model.to(self._arguments.device)
 
-    def _is_evaluated(self, folder: RunFolder, moment: str, identity: str) -> bool:
+    def _is_evaluated(self, evaluation: EvaluationFolder, identity: dict[str, Any]) -> bool:
         try:
-            numbers = folder.read_numbers(moment)
+            return evaluation.is_complete(identity)
         except RecordError as error:
             self.say(f"[yellow]{escape(str(error))} The policy is evaluated again.[/]")
             return False
-        return numbers is not None and numbers.get("identity") == identity
 
     def _stored(self, wanted: list[DataSettings]) -> list[ProblemTable]:
         """The problems of the sources, read by the main process for all."""

@@ -7,6 +7,7 @@ import pytest
 from gar.cli.main import main
 from gar.config import make_config
 from gar.records import RunFolder, open_run
+from gar.records.evaluations import read_set
 from gar.train.checks import check_before_loading
 from gar.train.run import _unread
 
@@ -44,7 +45,7 @@ def test_a_run_from_the_command_line(method: str, tmp_path: Path, capsys: pytest
     steps_with_rollouts = {"rft": [], "sft-grpo": [2]}.get(method, [1, 2])
     assert open_run(folder.path).steps == steps_with_rollouts
     assert [row["step"] for row in open_run(folder.path).metrics] == [1, 2]
-    assert folder.read_numbers("after")["step"] == 2
+    assert read_set(folder.path / "evaluation/after/test")["step"] == 2
     assert (folder.path / "model" / "model.safetensors").is_file()
     assert "plugins:\n- paper.methods" in (folder.path / "config.yaml").read_text()
     capsys.readouterr()

@@ -55,7 +55,7 @@ def main() -> None:
     rows: dict[str, list[dict[str, float]]] = defaultdict(list)
     source = parser.parse_args().comparison
     for cell in planned_runs(read_comparison(source), source):
-        shares = method_shares(cell.folder) if (cell.folder / "evaluation" / "after.json").exists() else None
+        shares = method_shares(cell.folder) if (cell.folder / "evaluation" / "after").is_dir() else None
         if shares is not None:
             rows[cell.label].append(shares)
     cells = []

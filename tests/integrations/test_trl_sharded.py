@@ -51,8 +51,9 @@ def trained(folder: Path) -> None:
 
 def measured(folder: RunFolder) -> dict[str, Any]:
     """The numbers and samples of the evaluation after training."""
-    numbers = json.loads((folder.path / "evaluation" / "after.json").read_text())["sets"]["test"]
-    return {"numbers": numbers, "samples": pq.read_table(folder.path / "evaluation" / "after.parquet").to_pylist()}
+    path = folder.path / "evaluation" / "after" / "test"
+    numbers = json.loads((path / "metrics.json").read_text())["sets"]["test"]
+    return {"numbers": numbers, "samples": pq.read_table(path / "samples.parquet").to_pylist()}
 
 
 @pytest.mark.slow

@@ -77,16 +77,12 @@ def _loses_updates(config: RunConfig) -> bool:
 
 
 def _check_sources(config: RunConfig) -> None:
-<<<<<<< HEAD
     """Whether the problems are there, and the first of each file can be used. `RunInputs` reads all, once."""
-=======
-    """Whether the problems are there, and the first of each file can be used. `RunInputs` reads all."""
     names = [source_name(source) for source in config.evaluate.sources]
     if repeated := [name for name in names if names.count(name) > 1]:
         raise ConfigError(
             f"evaluate.sources has two sets named {repeated[0]!r}. Name each once.", code="evaluate.sources"
         )
->>>>>>> s4-report
     evaluated = [evaluation_data(config.data, source) for source in config.evaluate.sources]
     for settings in (config.data, *evaluated):
         source = settings.source

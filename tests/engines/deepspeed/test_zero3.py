@@ -76,9 +76,9 @@ def trained_and_measured(folder: Path) -> None:
 
 def measured(folder: RunFolder, moment: str) -> dict[str, Any]:
     """The numbers and samples of an evaluation."""
-    path = folder.path / "evaluation" / moment
-    numbers = json.loads(path.with_suffix(".json").read_text())["sets"]["test"]
-    return {"numbers": numbers, "samples": pq.read_table(path.with_suffix(".parquet")).to_pylist()}
+    path = folder.path / "evaluation" / moment / "test"
+    numbers = json.loads((path / "metrics.json").read_text())["sets"]["test"]
+    return {"numbers": numbers, "samples": pq.read_table(path / "samples.parquet").to_pylist()}
 
 
 def test_trainer_on_zero_3_gives_the_rewards_of_one_process(tmp_path):

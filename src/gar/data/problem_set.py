@@ -45,7 +45,7 @@ FEATURES = Features(
 SAMPLE = 64
 """At most this many rows are read at the start. More would bring much of a mapped file into memory."""
 _SCHEMA = pa.schema(list(FEATURES.arrow_schema))  # without metadata
-_BATCH = 256  # of many rows at once, the garbage collector would look at each again
+_BATCH = 4096  # a look at a column brings at least 64 KB of each batch into memory
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

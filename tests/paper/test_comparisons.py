@@ -8,8 +8,10 @@ import pytest
 
 from gar import RecordError
 from gar.comparison import RunResult, read_comparison
+from gar.data import load_problems
 from gar.data.arithmetic import load_arithmetic
 from gar.records import EvaluatedSet, ProblemCount
+from gar.settings import SourceSettings
 from paper.comparisons import budget, leaky, results, self_distillation, shorthand, situations
 from paper.comparisons.__main__ import main, tables
 from paper.comparisons.results import GONE, HERE, MARK, NAMES, Committed, collect, read_results, write_results
@@ -26,6 +28,12 @@ UNFINISHED = ("shorthand", "tuning", "word-compete", "leaky", "self-distillation
 @pytest.fixture(scope="module")
 def all_results():
     return {name: read_results(name) for name in NAMES}
+
+
+def test_results_have_the_hash_of_todays_problems(all_results):
+    for name, subset in (("main", None), ("worse-expert", "running"), ("worse-expert", "guess")):
+        today = load_problems("arithmetic", options=SourceSettings(subset=subset)).data_hash
+        assert today in {result.data_hash for result in all_results[name].in_order()}
 
 
 def test_every_comparison_has_results_for_its_rows_and_seeds(all_results):

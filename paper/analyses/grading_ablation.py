@@ -22,10 +22,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import gar.verify
 from gar.evaluation import print_tables
-from gar.verify import parse_response
-from gar.verify.answers import grade_answer
+from gar.verify import grade_answer, parse_response
 from paper.analyses.unseen_answers import Pair, by_hand, labeled, near_misses, solutions
 
 NEVER = re.compile("(?!)" + 9 * "()")  # with groups that replacements name
@@ -62,7 +60,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 def modules() -> list[ModuleType]:
     """All modules of `gar.verify`."""
-    names = [module.name for module in pkgutil.iter_modules(gar.verify.__path__)]
+    names = [module.name for module in pkgutil.iter_modules(importlib.import_module("gar.verify").__path__)]
     return [importlib.import_module(f"gar.verify.{name}") for name in names]
 
 

@@ -18,8 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from gar.verify import parse_response
-from gar.verify.answers import grade_answer
+from gar.verify import grade_answer, parse_response
 
 HAND_WRITTEN = Path(__file__).with_name("unseen_answers.txt")
 _EDITS = (

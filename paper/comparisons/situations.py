@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from gar.evaluation import markdown_text, p_text, paired_t_p_value
-from gar.evaluation.statistics import sign_flip_p_value
+from gar.evaluation import markdown_text, p_text, paired_t_p_value, sign_flip_p_value
 from paper.comparisons.budget import interval
 from paper.comparisons.leaky import GRPO, best_grpo
 from paper.comparisons.results import NAMES, Committed, mean_text, read_results

@@ -2,11 +2,12 @@
 
 from dataclasses import asdict
 
+from gar.records import open_run
 from gar.report import ReportOptions
 from gar.report.build import make_report
 from gar.report.problems import problem_table
 from gar.report.reasons import reward_reasons
-from gar.report.runs import group_runs, read_run
+from gar.report.runs import group_runs
 from gar.settings import RewardSettings
 from tests.report.runs import PROBLEMS, make_run, rollout, wrong
 
@@ -48,7 +49,7 @@ def test_the_report_has_a_sentence_about_what_the_bonus_pays_for(tmp_path):
         rollout(1, 0, 1, response="five", alignment=-1.0, bonus=0.0, num_tokens=10),
         wrong(1, 0, 2),
     ]
-    run = read_run(make_run(tmp_path, rollouts={1: group}))
+    run = open_run(make_run(tmp_path, rollouts={1: group}))
     (text,) = make_report([run], ReportOptions()).bonus
     assert text == (
         "In 1 groups of the last quarter of the steps it paid 1 right responses, and not the other 1. The paid ones "
@@ -56,12 +57,12 @@ def test_the_report_has_a_sentence_about_what_the_bonus_pays_for(tmp_path):
         "and 0% of the others. 50% of the alignments are above 0.9 and 50% below −0.9. At two ends the bonus chooses "
         "between wordings, and does not grade them."
     )
-    plain = read_run(make_run(tmp_path, "plain", rollouts={1: [rollout(1, 0, 0, bonus=0.0), wrong(1, 0, 1)]}))
+    plain = open_run(make_run(tmp_path, "plain", rollouts={1: [rollout(1, 0, 0, bonus=0.0), wrong(1, 0, 1)]}))
     assert make_report([plain], ReportOptions()).bonus == []
 
 
 def test_problems_are_lost_never_solved_gained_or_unchanged(tmp_path):
-    run = read_run(make_run(tmp_path, evaluations={"before": [1, 0, 2, 3, 4], "after": [4, 0, 1, 3, 0]}))
+    run = open_run(make_run(tmp_path, evaluations={"before": [1, 0, 2, 3, 4], "after": [4, 0, 1, 3, 0]}))
     table, sentences = problem_table(group_runs([run]))
     assert table.to_numpy().tolist() == [
         ["test", "p4", "4 of 4", "0 of 4", "lost"],
@@ -71,7 +72,7 @@ def test_problems_are_lost_never_solved_gained_or_unchanged(tmp_path):
         ["test", "p3", "3 of 4", "3 of 4", "unchanged"],
     ]
     assert sentences == ["test: of 5 problems 2 lost, 1 never solved, 1 gained, 1 unchanged."]
-    after = read_run(make_run(tmp_path, "after", evaluations={"after": [0, 2]}))
+    after = open_run(make_run(tmp_path, "after", evaluations={"after": [0, 2]}))
     assert problem_table(group_runs([after]))[0]["outcome"].tolist() == ["unsolved", "solved"]
 
 
@@ -81,7 +82,7 @@ def test_problems_are_summed_over_the_seeds_of_a_group(tmp_path):
         make_run(tmp_path, f"r{i}", seed=i % 2, settings=each, evaluations={"before": [i], "after": [1]})
         for i, each in enumerate(settings)
     ]
-    table, sentences = problem_table(group_runs([read_run(run) for run in runs]))
+    table, sentences = problem_table(group_runs([open_run(run) for run in runs]))
     assert table.to_numpy().tolist() == [
         ["grpo", "test", "p0", "2 of 4", "1 of 4", "lost"],
         ["gar-grpo", "test", "p0", "1 of 8", "2 of 8", "gained"],

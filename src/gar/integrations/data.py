@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from gar.data.prompts import PromptTemplate, as_messages, render_prompt
-from gar.data.table import anchored
 from gar.errors import DataError
 from gar.methods.gar import shuffled_partners
 from gar.records.files import write_parquet
@@ -100,7 +100,8 @@ def _partners(problems: Sequence[Problem], shuffle_seed: int | None) -> Iterator
     if shuffle_seed is None:
         yield from ((problem, None) for problem in problems)
     else:
-        partners = shuffled_partners(anchored(problems), seed=shuffle_seed)
+        has_anchor = np.array([any(anchor.text.strip() for anchor in problem.anchors) for problem in problems])
+        partners = shuffled_partners(has_anchor, seed=shuffle_seed)
         yield from zip(problems, (problems[int(number)] for number in partners), strict=True)
 
 

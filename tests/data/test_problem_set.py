@@ -165,7 +165,7 @@ def test_a_failure_leaves_no_file(write_rows, tmp_path):
     with raises(DataError), problem_file(folder) as file:
         read_problems(write_rows(row(0, answer="")), file)
     large = write_rows(*(row(i, prompt="x" * 500) for i in range(1000)))
-    with raises(RecordError), problem_file(folder) as file, full_disk():
+    with raises(RecordError), full_disk(), problem_file(folder) as file:  # it is full when the file is closed, too
         read_problems(large, file)
     assert list(folder.iterdir()) == []
     with raises(RecordError), problem_file(tmp_path / "nowhere"):

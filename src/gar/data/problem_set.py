@@ -7,6 +7,7 @@ import hashlib
 import mmap
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, islice
@@ -267,12 +268,19 @@ class StoredProblems:
         return ProblemSet(rows=rows, schema=SCHEMAS["gar"], data_hash=self.data_hash, notes=self.notes)
 
 
-def problem_file(folder: Path | None = None) -> Any:
-    """An open file that goes away when it is closed. With a folder it has a name, by which other processes open it."""
+@contextmanager
+def problem_file(folder: Path | None = None) -> Iterator[Any]:
+    """An open file that goes away at the end. With a folder it has a name, by which other processes open it."""
     with system_errors(folder or tempfile.gettempdir(), "written"):
         if folder is None:
-            return tempfile.TemporaryFile()
-        return tempfile.NamedTemporaryFile(dir=folder, prefix=".gar-problems-")
+            file: Any = tempfile.TemporaryFile()  # noqa: SIM115 - closed below
+        else:
+            file = tempfile.NamedTemporaryFile(dir=folder, prefix=".gar-problems-")  # noqa: SIM115 - closed below
+    try:
+        yield file
+    finally:
+        with suppress(OSError):  # `read_problems` has flushed it, or has said why it could not
+            file.close()
 
 
 def read_problems(

@@ -4,18 +4,8 @@
 # Source: https://arrow.apache.org/docs/python/json.html (automatic type inference)
 # gar: own files are read without inference (gar/data/rows.py). A data set with such a column is an error that names it (gar/data/schemas.py).
 exec "$(dirname "$0")/with.sh" datasets==5.2.0 <<'PYTHON'
-import json
-
 import datasets
-
-datasets.disable_progress_bars()
-
-
-def load(answers):
-    with open("rows.jsonl", "w") as file:
-        file.writelines(json.dumps({"answer": answer}) + "\n" for answer in answers)
-    return datasets.load_dataset("json", data_files="rows.jsonl", split="train", cache_dir="cache")["answer"][:]
-
+from json_rows import load
 
 dates, times = load(["2024-05-01", "2023-01-31"]), load(["12:30:00", "01:02:03"])
 print(datasets.__version__, dates, times)

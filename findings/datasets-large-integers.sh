@@ -4,18 +4,8 @@
 # Source: https://arrow.apache.org/docs/python/json.html (automatic type inference)
 # gar: own files keep every digit. A float of 2^53 or more as answer is an error (gar/data/schemas.py, tests/data/test_schemas.py).
 exec "$(dirname "$0")/with.sh" datasets==5.2.0 <<'PYTHON'
-import json
-
 import datasets
-
-datasets.disable_progress_bars()
-
-
-def load(answers):
-    with open("rows.jsonl", "w") as file:
-        file.writelines(json.dumps({"answer": answer}) + "\n" for answer in answers)
-    return datasets.load_dataset("json", data_files="rows.jsonl", split="train", cache_dir="cache")["answer"][:]
-
+from json_rows import load
 
 large = load([123456789012345678901234567890, 1])
 print(datasets.__version__, large)

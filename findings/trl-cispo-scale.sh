@@ -4,34 +4,11 @@
 # Source: `cispo` in `_compute_loss` of trl/trainer/grpo_trainer.py
 # gar: no fault of ours. Set trl.epsilon_high to 5, as the paper of CISPO does.
 exec "$(dirname "$0")/with.sh" torch==2.13.0 transformers==5.23.0 trl==1.16.0 peft==0.21.2 datasets==5.2.0 accelerate==1.15.0 <<'PYTHON'
-import datasets
-import torch
 import trl
-from tiny import model, tokenizer
-from trl import GRPOConfig, GRPOTrainer
-
-
-def first_log(reward_funcs, **settings):
-    arguments = GRPOConfig(
-        output_dir="out", use_cpu=True, bf16=False, max_steps=1, logging_steps=1, report_to=[], save_strategy="no",
-        per_device_train_batch_size=4, num_generations=4, max_completion_length=16, disable_tqdm=True,
-        gradient_checkpointing=False, **settings,
-    )
-    trainer = GRPOTrainer(
-        model=model(), args=arguments, processing_class=tokenizer(),
-        train_dataset=datasets.Dataset.from_list([{"prompt": f"{i}+1="} for i in range(4)]),
-        reward_funcs=reward_funcs,
-    )
-    trainer.train()
-    return trainer.state.log_history[0]
-
-
-def index(completions, **_):
-    return [float(i) for i in range(len(completions))]
-
+from trl_step import first_log
 
 dapo, cispo, wide = (
-    first_log(index, **settings)["grad_norm"]
+    first_log(**settings)["grad_norm"]
     for settings in ({"loss_type": "dapo"}, {"loss_type": "cispo"}, {"loss_type": "cispo", "epsilon_high": 5.0})
 )
 print(trl.__version__, "norm of the gradient, dapo:", dapo, "cispo:", cispo, "cispo with epsilon_high 5:", wide)

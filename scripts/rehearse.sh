@@ -12,7 +12,7 @@ cd "$(dirname "$0")/.."
 PYTHON=$(realpath -s "${PYTHON:-.venv-verl-vllm/bin/python}")
 GAR=$(realpath -s "${GAR:-.venv/bin/gar}")
 export PYTHON HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 PYTHONPATH=$PWD${PYTHONPATH:+:$PYTHONPATH}
-sockets=$(mktemp -d /tmp/gar-XXXX)  # Ray's need short paths
+sockets=$(mktemp -d -t gar-XXXX)  # Ray's need short paths
 segments=g$$_
 
 CPU=(

@@ -367,7 +367,7 @@ class Reader:
     def carried_anchors(
         self, prompt_ids: Sequence[int], columns: Mapping[str, Any] | None, *, shuffled: bool | None = None
     ) -> Anchors:
-        """The expert solutions that an engine carries with a problem, in columns as those of `problem`.
+        """The expert solutions in the columns that an engine keeps for a problem, as `problem` reads them.
 
         Those that `--shuffle-anchors` writes are another problem's, and follow its prompt. `shuffled`: whether they
         must be. None allows both.

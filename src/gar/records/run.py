@@ -4,8 +4,8 @@
     run.evaluations["after"]["test"].num_correct   # right samples by problem
     run.rollouts(["step", "alignment"])            # a pyarrow table
 
-Files are compared with their checksums: those of a finished run in its `SHA256SUMS`, those of another in its newest
-checkpoint and with its evaluations. A difference is an error: no number takes its place.
+Each file is compared with its checksum. A finished run has one `SHA256SUMS`. Another run has one in its newest checkpoint
+and one in each evaluation. A file that differs is an error and never becomes a number.
 """
 
 from collections import Counter

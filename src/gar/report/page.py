@@ -106,7 +106,7 @@ class Report:
     `headline` is the verdict, `scope` is what it covers, and `notes` list what cannot be shown. `tables` has the
     tables of the summary by title, `all_runs` has a row per run, and `differing` has the settings that differ.
     `problems` has a row per problem, and `problem_notes` count them. `bonus` has a text for each run that paid one.
-    `rollout_notes` list which groups were drawn, and what is missing.
+    `rollout_notes` list the groups that were drawn and those that are missing.
     """
 
     title: str

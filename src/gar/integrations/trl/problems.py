@@ -275,7 +275,7 @@ def _table_row(problems: ProblemSet, row: Row, number: int) -> Row:
 
 
 def _stream_row(schema: ColumnSchema, row: Row) -> Row:
-    """A row with its prompt and problem. It has no number: those of shards and processes repeat."""
+    """A row with its prompt and problem. It has no number, because shards and processes repeat numbers."""
     prompt = column_value(row, schema.prompt)
     id = f"prompt-{xxh3_64_hexdigest(str(prompt).encode())}"
     problem = problem_of(row, schema, place="a row of the stream", default_id=id)

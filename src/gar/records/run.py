@@ -4,8 +4,8 @@
     run.evaluations["after"]["test"].num_correct   # right samples by problem
     run.rollouts(["step", "alignment"])            # a pyarrow table
 
-Each file is compared with its checksum. A finished run has one `SHA256SUMS`. Another run has one in its newest checkpoint
-and one in each evaluation. A file that differs is an error and never becomes a number.
+Each file is compared with its checksum. A finished run has one `SHA256SUMS`. Another run has one in its newest
+checkpoint and one in each evaluation. A file that differs is an error and never becomes a number.
 """
 
 from collections import Counter

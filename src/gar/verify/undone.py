@@ -183,7 +183,7 @@ def _is_equation(node: Node) -> bool:
     return own or (node.op in ("list", "cases") and any(map(_is_equation, node.args)))
 
 
-def is_copy(answer: Node, gold: Node, prompt: str, *, gold_text: str, exact: bool) -> bool:
+def is_copy(answer: Node, gold: Node, prompt: str, *, gold_text: str) -> bool:
     """Whether the prompt holds the answer in other notation. A plain number or a reduced fraction is no copy.
 
     A copy has the value of an expression of the prompt, and the same numbers, letters and functions in any order.
@@ -196,14 +196,14 @@ def is_copy(answer: Node, gold: Node, prompt: str, *, gold_text: str, exact: boo
     same_parts = _parts_of(answer) == _parts_of(last_side(gold))
     if same_parts and "".join(gold_text.split()) in "".join(prompt.split()):
         return False
-    return any(_is_same(answer, part, exact) for piece in _pieces(prompt) for part in _expressions(piece))
+    return any(_is_same(answer, part) for piece in _pieces(prompt) for part in _expressions(piece))
 
 
-def _is_same(answer: Node, part: Node, exact: bool) -> bool:
+def _is_same(answer: Node, part: Node) -> bool:
     if answer == part or _parts_of(answer) != _parts_of(part):
         return answer == part
     try:
-        return equal(answer, part, exact=exact)
+        return equal(answer, part)
     except UndefinedError:
         return False
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gar.errors import ConfigError, DataError, expect_members
 from gar.plugins import search_current_folder
 from gar.types import Status, Tags, Verdict
-from gar.verify.answers import WARM_UP, grade_answer, grade_exactly
+from gar.verify.answers import WARM_UP, grade_answer, grade_without_parser
 from gar.verify.format import DEFAULT_TAGS, ResponseFormat, parse_response
 from gar.verify.grades import Graded
 from gar.verify.keeper import Setup
@@ -160,17 +160,11 @@ class Verifier:
     ) -> list[Graded]:
         """Compare answers that are extracted: equal ones once, and in the pool only those that need a parser."""
         items = [(answer or "", gold, prompt) for answer, gold, prompt in zip(answers, golds, prompts, strict=True)]
-        read = {item: grade_without_parser(*item) for item in dict.fromkeys(items)}
+        read = {item: grade_without_parser(*item) if item[0] else NO_ANSWER for item in dict.fromkeys(items)}
         graded = {item: outcome for item, outcome in read.items() if outcome}
         unclear = [item for item in read if item not in graded]
         graded.update(zip(unclear, self._pool.run(unclear), strict=True))
         return [graded[item] for item in items]
-
-
-def grade_without_parser(answer: str, gold: str, prompt: str = "") -> Graded | None:
-    """The outcome of an answer that needs no parser, or of none. None for the others."""
-    read = grade_exactly(answer, gold, prompt) if answer else NO_ANSWER
-    return read if isinstance(read, Graded) else None
 
 
 def custom_grader(grader: Grader | str) -> Callable[[str, str], Graded]:

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from gar.cli.arguments import parse
 from gar.cli.console import show
+from gar.cli.outcomes import DONE, REFUSED
 from gar.errors import ConfigError, UsageError
 from gar.report import ReportOptions
 
@@ -19,7 +20,9 @@ class _Report(ReportOptions):
       gar report RUN [RUN ...] [--out FILE.html]
       gar report RUN --text
 
-    A run may be unfinished, or lack files. The page names missing parts.
+    A run may be unfinished. The page names missing parts.
+
+    Damaged runs are left out, and the exit status is 1.
     """
 
     runs: Annotated[
@@ -69,22 +72,21 @@ def main(arguments: list[str]) -> int:
         time.sleep(settings.watch)
         report = write_report(settings.runs, out, settings)
         show(f"{time.strftime('%H:%M:%S')}  {report.headline}")
-    return 0
+    return REFUSED if report.faults else DONE
 
 
 def _print_groups(settings: _Report) -> int:
     if settings.out or settings.watch or settings.token_shares:
         raise UsageError("--text writes no page. Leave out --out, --watch and --token-shares.")
-    from gar.records import open_run
     from gar.report.page import MAX_BYTES
     from gar.report.rollouts import browser_rollouts
-    from gar.report.runs import find_runs
+    from gar.report.runs import open_runs
     from gar.report.text import chosen_groups, group_table
 
-    runs = [open_run(path) for path in find_runs(settings.runs)]
+    runs, faults = open_runs(settings.runs)
     groups, notes = browser_rollouts(runs, settings, MAX_BYTES)
     for group in chosen_groups(groups, step=settings.step, skip=settings.skip, most=settings.groups):
         show(group_table(group, runs[group.run].name))
-    for note in notes:
+    for note in (*(f"Left out: {fault}" for fault in faults), *notes):
         show(f"- {note}")
-    return 0
+    return REFUSED if faults else DONE

@@ -20,22 +20,22 @@ class _Report(ReportOptions):
       gar report RUN [RUN ...] [--out FILE.html]
       gar report RUN --text
 
-    A run may be unfinished. The page names missing parts.
-
-    Damaged runs are left out, and the exit status is 1.
+    A run may be unfinished or lack files. The page names what is missing. Damaged runs are left out, and the exit
+    status is 1.
     """
 
     runs: Annotated[
         tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN [RUN ...]", help_behavior_hint="")
     ]
-    """Run folders, or folders of runs. Seeds of the same settings are one group. Others are compared with the first."""
+    """Run folders, or folders of runs. Runs that differ only in the seed form a group. Other groups are compared with
+    the first."""
     out: Annotated[Path, tyro.conf.arg(metavar="FILE.html")] | None = None
-    """The file to write, below 8 MB. By default report.html, in RUN or for several runs here. An earlier report is
-    replaced."""
+    """The page to write, always below 8 MB. By default report.html, in RUN, or in this folder for several runs. An
+    earlier report is replaced."""
     watch: Annotated[float, Field(gt=0), tyro.conf.arg(metavar="SECONDS")] | None = None
-    """Rewrite the page at this interval, until Ctrl-C."""
+    """Rewrite the page every SECONDS seconds, until Ctrl-C."""
     text: bool = False
-    """Print groups instead of writing a page, clearest signal first: responses and the expert solution."""
+    """Write no page. Print groups of responses with the expert solution, the clearest signal first."""
     groups: Annotated[int, Field(ge=1)] = 5
     """With --text: how many groups to print."""
     skip: Annotated[int, Field(ge=0)] = 0

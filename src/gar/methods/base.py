@@ -127,7 +127,7 @@ class Method:
 
     @property
     def needs(self) -> list[Need]:
-        """Capabilities that it requires of an engine. A gate includes the rest of its loss, `trl` too."""
+        """Capabilities that it requires of an engine. A gate also requires the rest of its loss, `trl` included."""
         needs: list[tuple[Need | None, bool]] = [
             (self.alignment, self.alignment is not None),
             ("compares_responses", self.compares_responses),

@@ -66,7 +66,7 @@ class SpanRule:
 
     @classmethod
     def from_settings(cls, settings: SignalSettings, checks: Checks, tokenizer: Any) -> "SpanRule":
-        """The rule of a run. An unset `span` follows the format of what `checks` responses. None has no format."""
+        """The rule of a run. An unset `span` follows the format that `checks` requires. None requires no format."""
         format, tags = ("none", Tags()) if checks is None else (checks.format, checks.tags)
         span = settings.span or ("think" if format == "think-answer" else "response")
         return cls(
@@ -232,10 +232,10 @@ class Reader:
         return ids
 
     def bytes_around(self, render: Callable[[Prompt], Prompt]) -> int | None:
-        """How many tokens more than bytes of its text a rendered prompt has at most. None if it may have any number.
+        """A bound on a rendered prompt's number of tokens minus the number of bytes of its text. None without one.
 
-        It is known if nothing adds to the text before it is cut into tokens, of which each has at least one byte. The
-        text is that before NFC, if it is ASCII, which NFC leaves alone.
+        There is a bound if each token has at least one byte, and nothing adds to the text before it is split into
+        tokens. Unicode normalization (NFC) leaves ASCII text unchanged, so the bound holds for the text as given.
         """
         backend = getattr(self._tokenizer, "backend_tokenizer", None)
         if backend is None or not set(_CALLED.findall(repr(backend.pre_tokenizer))) <= _CUTTING:
@@ -260,10 +260,10 @@ class Reader:
         return self._tokenizer.decode(self._known(prompt_ids))
 
     def problem(self, prompt_ids: Sequence[int], answer: Any, columns: Mapping[str, Any] | None) -> Problem:
-        """A problem from what an engine carries of it.
+        """Rebuild a problem from the columns that an engine carries.
 
-        `columns` are those that `gar data slime` and `gar data verl` write, with the text of the problem alone. In
-        other data its place is taken by the prompt's text.
+        `columns` are those that `gar data slime` and `gar data verl` write, with the problem's text without
+        instructions. Other data lacks that column, and the prompt's text replaces it.
         """
         carried = columns or {}
         text = carried.get("problem") or self.prompt_text(prompt_ids)
@@ -336,13 +336,13 @@ class Reader:
     def carried_anchors(
         self, prompt_ids: Sequence[int], columns: Mapping[str, Any] | None, *, shuffled: bool | None = None
     ) -> Anchors:
-        """The expert solutions in the columns that an engine keeps for a problem, as `problem` reads them.
+        """The expert solutions to a problem, from the columns that an engine carries (see `problem`).
 
-        Those that `--shuffle-anchors` writes are another problem's, and follow its prompt. `shuffled`: whether they
-        must be. None allows both.
+        `--shuffle-anchors` writes expert solutions of another problem, which follow that problem's prompt. `shuffled`
+        states whether they must be such. None allows both.
 
         Raises:
-            DataError: They are the problem's own and should be another one's, or the other way round.
+            DataError: They are shuffled and should not be, or the other way round.
         """
         carried = columns or {}
         texts, other_prompt = carried.get("anchors"), carried.get("anchor_prompt")
@@ -396,7 +396,7 @@ class Reader:
 
 
 def judge(verifier: ResponseVerifier, responses: Sequence[Response], problems: Sequence[Problem]) -> list[Response]:
-    """Responses with the verifier's verdicts. The one place that asks a verifier, so that no engine decides.
+    """Responses with the verifier's verdicts. Every engine calls this, so no engine decides by itself.
 
     The verifier gets the problem alone: neither a template's instructions nor a chat template's markup.
     """

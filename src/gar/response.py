@@ -29,7 +29,7 @@ class SignalStatus(StrEnum):
 
 
 class ScoringFault(NamedTuple):
-    """Why a sequence cannot be scored: NO_TOKENS, UNKNOWN_TOKENS or TOO_LONG, and in words."""
+    """Why a sequence cannot be scored: a status (NO_TOKENS, UNKNOWN_TOKENS or TOO_LONG) and a message."""
 
     status: SignalStatus
     text: str
@@ -50,7 +50,7 @@ class TokenSequence:
 
     @property
     def num_tokens(self) -> int:
-        """Tokens of the context and after it."""
+        """The number of tokens, context included."""
         return len(self.context_ids) + len(self.ids)
 
     def cut(self) -> "TokenSequence":
@@ -74,7 +74,7 @@ class Anchors(NamedTuple):
 
     @classmethod
     def unread(cls, count: int) -> "Anchors":
-        """So many anchors for a method that does not read them."""
+        """A placeholder: this many anchors, for a method that does not read them."""
         return cls((NO_SEQUENCE,) * count)
 
 

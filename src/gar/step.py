@@ -64,7 +64,7 @@ class Step:
 
     Attributes:
         facts: The responses of all ranks, without tokens and texts.
-        group_index: Which problem each of these answers, int64.
+        group_index: The problem of each of these responses, int64.
         here: Positions of this process's responses among them.
         members: Indices in `responses` of those that need a vector.
         anchors: The sequences of the anchors with vectors from this process.
@@ -163,7 +163,7 @@ class Step:
         return self.shaping.advantages(self.shaped.rewards, self.group_index, token_counts=token_counts)
 
     def values(self, place: int) -> dict[str, Any]:
-        """What `finish` has found for the response at a place among those of all ranks, for records."""
+        """The results of `finish` for the response at this place among those of all ranks, for the records."""
         return {
             "eligible": bool(self.eligible[place]),
             "alignment": float(self.batch.alignment[place]) if self.batch.scored[place] else None,

@@ -35,7 +35,7 @@ def test_check_prints_counts_and_examples(write_rows, capsys):
     assert table(output) == {
         "problems": 7,
         "expert solutions": 6,
-        "problems without an expert solution (legal, no bonus)": 1,
+        "problems without an expert solution (allowed, no bonus)": 1,
         "rows dropped: the answer is empty": 1,
         "repeated prompts": 1,
         "expert answers: ok": 4,

@@ -102,7 +102,7 @@ def test_generate_takes_the_papers_form_of_any_named_set(tmp_path):
     assert identity["prompt"]["template"] == "think-answer"
     assert identity["benchmark"]["notes"][0] == "Its makers ask that its questions be shown nowhere in public."
     assert all("D. " in str(problem.prompt) for problem in folder.problems())
-    for sample in folder.output.finished():
+    for sample in folder.lines():
         ended = sample["tokens"][-1] == 1
         assert sample["stop"] == ("end" if ended else "length")
         assert ended or len(sample["tokens"]) == 8
@@ -115,12 +115,13 @@ def test_generate_goes_on_from_a_set_that_moved_and_overwrite_begins_anew(tmp_pa
         spec = write_jsonl(tmp_path / name / "mine.jsonl", rows)
         written = generated(tmp_path, spec, template="plain")
     assert written.identity()["benchmark"]["source"] == str(tmp_path / "one" / "mine.jsonl")
-    assert len(list(written.output.finished())) == 6
-    earlier = written.output.lines_path.stat().st_mtime_ns
+    assert len(list(written.lines())) == 6
+    responses = written.path / "responses.jsonl"
+    earlier = responses.stat().st_mtime_ns
     generated(tmp_path, spec, template="plain")
-    assert written.output.lines_path.stat().st_mtime_ns == earlier  # all are there
+    assert responses.stat().st_mtime_ns == earlier  # all are there
     generated(tmp_path, spec, template="plain", overwrite=True)
-    assert written.output.lines_path.stat().st_mtime_ns > earlier
+    assert responses.stat().st_mtime_ns > earlier
 
 
 # vLLM is an extra: the part of its interface that we rely on, as its documentation states it.
@@ -187,7 +188,7 @@ def test_a_lack_of_memory_lowers_the_batch_with_a_message_and_a_record(tmp_path:
     assert "too little memory. Going on with at most 3" in capsys.readouterr().out
     (folder,) = generate(job, load_sets(job))
     assert sizes == [6, 3, 3, 3, 3]  # what was lowered stays lowered
-    lines = list(folder.output.finished())
+    lines = list(folder.lines())
     assert len(lines) == 9
     assert {line["lowered_to"] for line in lines} == {3}
     monkeypatch.setattr(TransformersEngine, "respond", lambda *_: (_ for _ in ()).throw(torch.OutOfMemoryError("no")))

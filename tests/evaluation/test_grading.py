@@ -39,7 +39,7 @@ def write_set(path, responses, answers, form="boxed"):
     }
     folder.begin(identity, problems, overwrite=False)
     line = {"tokens": [1, 2], "stop": "end", "seed": 0, "prefilled_think": False}
-    folder.output.append(
+    folder.add_lines(
         {"problem": f"p{i}", "sample": j, "text": text, **line}
         for i, texts in enumerate(responses)
         for j, text in enumerate(texts)

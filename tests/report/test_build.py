@@ -13,7 +13,7 @@ import pytest
 
 from gar.cli.main import main
 from gar.data.arithmetic import load_arithmetic
-from gar.errors import ConfigError
+from gar.errors import ConfigError, RecordError
 from gar.models.embedded import embedded_path
 from gar.records import RunFolder, open_run
 from gar.records.rollout_files import append_rollouts
@@ -25,6 +25,7 @@ from gar.report.page import MAX_BYTES, SCRIPTS, _asset
 from gar.report.rollouts import browser_rollouts
 from gar.types import Status
 from tests.report.runs import PROBLEMS, make_run, rollout, sample, wrong
+from tests.support.damage import flip
 from tests.support.errors import raises
 from tests.support.runs import relist, write_samples
 
@@ -259,6 +260,22 @@ def test_gar_report_writes_html_alone_and_prints_the_verdict(tmp_path, capsys):
     printed = capsys.readouterr().out
     assert printed.startswith("After training: better on test.\n")
     assert "page.html (0." in printed
+
+
+def test_damaged_runs_are_left_out_and_named(tmp_path, capsys):
+    _, cut, changed = (make_run(tmp_path / "runs", name) for name in ("whole", "cut", "changed"))
+    (cut / "metrics.jsonl").write_text("{")
+    rollouts = next((changed / "rollouts").iterdir())
+    flip(rollouts)
+    for arguments in (["--out", str(tmp_path / "page.html")], ["--text"]):
+        assert main(["report", str(tmp_path / "runs"), *arguments]) == 1
+        printed = capsys.readouterr().out
+        assert all(
+            f"- Left out: {path}: is not what was written" in printed for path in (cut / "metrics.jsonl", rollouts)
+        )
+    assert f"Left out: {rollouts}" in (tmp_path / "page.html").read_text()
+    with raises(RecordError, "damage", str(cut), str(changed)):
+        write_report([cut, changed], tmp_path / "page.html")
 
 
 def test_gar_report_watches_until_it_is_interrupted(tmp_path, capsys, monkeypatch):

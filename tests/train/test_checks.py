@@ -45,9 +45,17 @@ def test_a_file_is_read_once_but_for_its_first_row(write_rows, monkeypatch: pyte
     path = write_rows(*({"prompt": f"{i}+4=", "answer": "7", "expert_solution": "so 7"} for i in range(50)))
     config = make_config({"data": {"source": path, "template": "plain"}, "evaluate": {"sources": []}})
     check_before_loading(config)
-    assert read == [1]
+    assert read == [1]  # a generation batch has one problem
     RunInputs(config, *grpo_arguments(config), print)
     assert read == [1, *range(1, 51)]
+
+
+def test_fewer_problems_than_a_generation_batch_needs_are_named(write_rows):
+    rows = [{"prompt": f"{i}+4=", "answer": "7", "expert_solution": "so 7"} for i in range(3)]
+    values: dict[str, Any] = {"data": {"source": write_rows(*rows)}, "trl": {"per_device_train_batch_size": 32}}
+    assert "needs 4 problems, got 3 in all" in mistakes(values, "few-problems")
+    values = {"data": {"max_problems": 2}, "trl": {"per_device_train_batch_size": 32}}
+    assert "needs 4 problems, got 2 in all" in mistakes(values, "few-problems")
 
 
 def test_check_before_loading_accepts_what_trl_does():
@@ -126,6 +134,9 @@ MISTAKES = {
     "train --trl.report_to wandbb": "trl.report_to is wandbb, expected none or some of azure_ml, ",
     "train --trl.report_to neptune": "trl.report_to is neptune, and it is not installed: pip install neptune",
     "train --data.source nix.jsonl": "nix.jsonl: no such file.",
+    "train --data.source nix": "nix: no such file or folder, and a data set on the Hub is OWNER/NAME.",
+    "train --evaluate.sources nix": "nix: no such file or folder, and a data set on the Hub is OWNER/NAME.",
+    "train --preset demo --data.max_problems 1": "a batch of 64 responses in groups of 8 needs 8 problems, got 1 in ",
     "train --model.path embeded": "no folder 'embeded', and a Hub id is OWNER/NAME. Did you mean 'embedded'?",
     "train --resume nix": "nix: no such folder.",
     "train --trl.max_completion_length 1000": "trl.max_completion_length is 1000, but the context of embedded is 512 ",
@@ -250,9 +261,14 @@ def folder(tmp_path):
     return tmp_path / "model"
 
 
+def local(folder) -> dict[str, Any]:
+    """Settings of a run of this model, with responses that fit into its context."""
+    return {"model": {"path": str(folder)}, "trl": {"max_completion_length": 16}}
+
+
 def test_names_of_modules_are_read_from_the_weights(folder):
     def chosen(*targets: str) -> dict[str, Any]:
-        return {"model": {"path": str(folder)}, "adapter": {"rank": 4, "target_modules": targets}}
+        return local(folder) | {"adapter": {"rank": 4, "target_modules": targets}}
 
     assert "Did you mean 'q_proj'" in mistakes(chosen("k_proj", "q_porj"), "adapter.target_modules")
     for right in (("q_proj", "mlp.down_proj"), ("all-linear",), ("embed_tokens",)):
@@ -260,15 +276,20 @@ def test_names_of_modules_are_read_from_the_weights(folder):
 
 
 def test_a_folder_without_a_tokenizer_is_refused(folder):
-    check_before_loading(make_config({"model": {"path": str(folder)}}))
+    check_before_loading(make_config(local(folder)))
     for file in folder.glob("tokenizer*"):
         file.unlink()
-    mistakes({"model": {"path": str(folder)}}, "no-tokenizer")
+    mistakes(local(folder), "no-tokenizer")
     (folder / "tekken.json").write_text("{}")  # Mistral's own format, which transformers reads
-    check_before_loading(make_config({"model": {"path": str(folder)}}))
+    check_before_loading(make_config(local(folder)))
+
+
+def test_trl_s_default_of_the_longest_response_must_fit_into_the_context(folder):
+    text = mistakes({"model": {"path": str(folder)}})
+    assert "trl.max_completion_length is 512 by default, but the context of " in text
 
 
 def test_an_instruction_longer_than_the_longest_prompt_is_refused(folder):
-    values = {"model": {"path": str(folder)}, "data": {"template": "boxed", "max_prompt_tokens": 4}}
+    values = local(folder) | {"data": {"template": "boxed", "max_prompt_tokens": 4}}
     assert "has 10 tokens" in mistakes(values, "data.max_prompt_tokens")
     check_before_loading(make_config(values | {"data": {"template": "boxed", "max_prompt_tokens": 40}}))

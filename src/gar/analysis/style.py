@@ -39,7 +39,7 @@ PAGE_WIDTH = 6.95
 
 @contextmanager
 def paper_figure(height: float, width: float = PAGE_WIDTH) -> Iterator[Figure]:
-    """An empty figure of this size in inches, to be drawn in small letters and not to be scaled.
+    """An empty figure of this size in inches, with letters small enough for print at that size.
 
     >>> with paper_figure(2.5) as figure:
     ...     axes = figure.subplots()

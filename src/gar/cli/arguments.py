@@ -1,5 +1,6 @@
 """Parse command lines with tyro. One table holds the aliases of `gar train`."""
 
+import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import NoneType, UnionType
@@ -57,7 +58,7 @@ def _truth(info: tyro.constructors.PrimitiveTypeInfo) -> tyro.constructors.Primi
 
 @_registry.primitive_rule
 def _optional(info: tyro.constructors.PrimitiveTypeInfo) -> tyro.constructors.PrimitiveConstructorSpec[Any] | None:
-    """A value that may be absent shows its kind alone: STR, not {None}|STR. The word None still means absent."""
+    """Show optional settings as STR instead of {None}|STR. The word None still unsets them."""
     if info.type_origin not in (Union, UnionType) or NoneType not in get_args(info.type):
         return None
     kinds = tuple(kind for kind in get_args(info.type) if kind is not NoneType)
@@ -70,7 +71,7 @@ def _optional(info: tyro.constructors.PrimitiveTypeInfo) -> tyro.constructors.Pr
         inner,
         instance_from_str=lambda words: None if words == ["None"] else inner.instance_from_str(words),
         is_instance=lambda value: value is None or inner.is_instance(value),
-        str_from_instance=lambda value: ["None"] if value is None else inner.str_from_instance(value),
+        str_from_instance=lambda value: ["unset"] if value is None else inner.str_from_instance(value),
     )
 
 
@@ -96,7 +97,9 @@ def _several(info: tyro.constructors.PrimitiveTypeInfo) -> tyro.constructors.Pri
 def parse(kind: Any, arguments: Sequence[str], **options: Any) -> Any:
     """`tyro.cli` for a class of settings. For a wrong command line tyro prints the reason and exits with status 2."""
     options.setdefault("config", (tyro.conf.FlagCreatePairsOff,))  # --overwrite or --no-compare, whichever changes it
-    return tyro.cli(kind, args=arguments, registry=_registry, **options)
+    options.setdefault("description", inspect.getdoc(kind))
+    named = create_model(f"the command line of {options['prog']}", __base__=kind)  # as tyro's errors call it
+    return tyro.cli(named, args=arguments, registry=_registry, **options)
 
 
 def run_stage(prog: str, stages: Mapping[str, type], arguments: Sequence[str], *, about: str) -> int:

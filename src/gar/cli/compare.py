@@ -22,17 +22,18 @@ class _Compare(Settings):
 
     Each run has its own process. Tables and curves are written to results/NAME/.
 
-    If it is killed, run the same command again: it continues with missing runs.
+    If it is killed, run the same command again. It continues with the missing runs.
 
     On several machines, start the same command in a shared folder.
 
-    A comparison ships with gar: gar compare demo
+    One comparison ships with gar: gar compare demo
     """
 
     source: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="CONFIG.yaml")]
     """A comparison file, or the name of one that ships with gar."""
     workers: Annotated[int, Field(ge=1)] | None = None
-    """Runs at the same time, by default one per GPU or core. With --executor: jobs, by default one per run."""
+    """Number of runs at the same time. By default one per GPU or core. With --executor: number of jobs, by default
+    one per run."""
     gpus: Annotated[int, Field(ge=1)] | None = None
     """GPUs to share among the workers. By default all visible ones."""
     launch: Annotated[str, tyro.conf.arg(metavar="COMMAND")] = ""
@@ -40,11 +41,12 @@ class _Compare(Settings):
     executor: Literal["slurm", "local", "debug"] | None = None
     """Submit jobs that share the runs, through submitit (extra 'cluster')."""
     slurm: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME=VALUE ...", help_behavior_hint="")] = ()
-    """Parameters of the jobs: slurm_partition=gpu gpus_per_node=8 timeout_min=600. The default is a day."""
+    """Parameters of the jobs, for example slurm_partition=gpu gpus_per_node=8 timeout_min=600. The time limit is a day
+    by default."""
     format: Annotated[Literal["text", "markdown"], tyro.conf.arg(metavar="FMT")] = "text"
-    """text: tables for a terminal. markdown: what files and pipes always get."""
+    """text prints tables for a terminal, markdown prints Markdown. Files and pipes always get Markdown."""
     report: bool = False
-    """Only write tables and curves of the results so far."""
+    """Train nothing. Write tables and curves of the results so far."""
     dry_run: bool = False
     """Show what would run, and stop."""
 

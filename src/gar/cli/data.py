@@ -21,7 +21,6 @@ from gar.settings import SourceSettings
 from gar.types import Problem, Status, Tags
 
 _NUM_EXAMPLES = 5
-_Off = Annotated[bool, tyro.conf.arg(help_behavior_hint="(the flag turns it off)")]
 _STATUSES: dict[Usability, int] = {"usable": DONE, "usable for GRPO only": DEGENERATE, "not usable": REFUSED}
 
 
@@ -31,7 +30,7 @@ class _Source(SourceSettings):
 
 
 def _do_without_torch() -> None:
-    """Keep `datasets` from importing torch for rows of a folder or the Hub, which takes longer than it does itself."""
+    """Keep `datasets` from importing torch, which takes longer to import than `datasets` itself."""
     os.environ.setdefault("USE_TORCH", "0")
 
 
@@ -41,8 +40,12 @@ class _Check(_Source):
     Verdict and exit status: usable (0), usable for GRPO only (3), not usable (1).
     """
 
-    compare: _Off = True
-    """Compare the final answer of every expert solution with the gold answer."""
+    compare: Annotated[
+        bool,
+        tyro.conf.arg(
+            help="Do not compare the expert solutions' answers with the gold answers.", help_behavior_hint=""
+        ),
+    ] = True
 
     def run(self) -> int:
         check_source(self.source)
@@ -59,7 +62,7 @@ class _Files(_Source):
     """Replace an existing file."""
 
     def check(self, suffix: str) -> None:
-        """Reject a source that is not there, and an output that exists, is the source, or has the wrong suffix."""
+        """Reject a missing source, and an output that exists, is the source itself, or has the wrong suffix."""
         check_source(self.source)
         check_suffix(self.out, suffix)
         if self.out.exists() and Path(self.source).exists() and self.out.samefile(self.source):
@@ -71,17 +74,20 @@ class _Files(_Source):
 class _Prepare(_Files):
     """Write a random subset of the usable problems, as .jsonl.
 
-    It depends on the prompts and the seed alone. Subsets of one seed are nested.
+    The subset depends only on the prompts and the seed.
 
-    Repeated prompts are taken once.
+    With the same seed, a smaller subset is part of a larger one.
+
+    Each prompt is drawn at most once.
     """
 
     num_problems: Annotated[int, Field(ge=1)]
     """Size of the subset."""
     seed: Annotated[int, Field(ge=0, lt=2**64)] = 0
     """Seed of the draw."""
-    require_anchor: _Off = True
-    """Leave out problems without an expert solution."""
+    require_anchor: Annotated[
+        bool, tyro.conf.arg(help="Also draw problems without an expert solution.", help_behavior_hint="")
+    ] = True
 
     def run(self) -> int:
         self.check(".jsonl")
@@ -104,7 +110,7 @@ class _Prepare(_Files):
 
 class _Prompts(_Files):
     template: PromptTemplate = "think-answer"
-    """Which response format the prompts ask for."""
+    """Response format that the prompts ask for."""
     tags: tyro.conf.OmitArgPrefixes[Tags] = Tags()
     shuffle_anchors: Annotated[int | None, Field(ge=0, lt=2**63)] = None
     """For the control anchor-shuffled: give each problem the expert solutions of another one, drawn with this seed."""
@@ -112,7 +118,7 @@ class _Prompts(_Files):
     def load(self) -> Sequence[Problem]:
         """All problems. Prints how many there are."""
         _do_without_torch()
-        from gar.data.problem_set import load_problems  # with `datasets`, which other commands do without
+        from gar.data.problem_set import load_problems  # it imports `datasets`, which the other stages do not need
 
         loaded = load_problems(self.source, options=self)
         for note in loaded.notes:
@@ -125,8 +131,12 @@ class _Prompts(_Files):
 class _Slime(_Prompts):
     """Write problems for slime: .jsonl for its --prompt-data."""
 
-    chat: _Off = True
-    """Prompts as chat messages, for slime's --apply-chat-template. Otherwise text."""
+    chat: Annotated[
+        bool,
+        tyro.conf.arg(
+            help="Write prompts as text, not as chat messages for slime's --apply-chat-template.", help_behavior_hint=""
+        ),
+    ] = True
 
     def run(self) -> int:
         self.check(".jsonl")
@@ -157,12 +167,12 @@ def main(arguments: list[str]) -> int:
 
 def _print_report(report: DataReport) -> None:
     findings: dict[str, Sequence[object]] = {
-        "problems without an expert solution (legal, no bonus)": report.without_anchor,
+        "problems without an expert solution (allowed, no bonus)": report.without_anchor,
         **{f"rows dropped: {reason}": finding for reason, finding in report.dropped.items()},
         "repeated prompts": report.repeated_prompts,
         **({"gold answers that cannot be parsed": report.unreadable} if report.unreadable else {}),
         **({"gold answers that can be guessed: a letter, yes or no": report.guessable} if report.guessable else {}),
-        **({"gold answers that are the last of different boxes": report.several_boxes} if report.several_boxes else {}),
+        **({"gold answers from the last of several boxes": report.several_boxes} if report.several_boxes else {}),
         **report.traps,
         **({"expert answers: ok": range(report.num_agreeing)} if report.num_agreeing else {}),
         **{f"expert answers: {each}": report.comparisons[each] for each in Status if each in report.comparisons},
@@ -170,9 +180,9 @@ def _print_report(report: DataReport) -> None:
     }
     counts = {"problems": report.num_problems, "expert solutions": report.num_anchors}
     counts |= {label: len(finding) for label, finding in findings.items()}
-    _show_counts(report.source + (f", read as {report.column_schema}" if report.column_schema else ""), counts)
+    _show_counts(report.source + (f", schema {report.column_schema}" if report.column_schema else ""), counts)
     for label, finding in findings.items():
-        if finding and not isinstance(finding, range):  # of nothing but a number
+        if finding and not isinstance(finding, range):  # a range is only counted
             show(f"\n{label}, for example:")
             for example in finding[:_NUM_EXAMPLES]:
                 show(f"  {example}")

@@ -59,7 +59,7 @@ class _Score(ScoreSettings):
     folders: Annotated[
         tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="FOLDER [FOLDER ...]", help_behavior_hint="")
     ]
-    """Evaluations of a model, or one of them, as `gar eval run` writes them."""
+    """Folders that `gar eval run` wrote: evals/MODEL for all benchmarks, or evals/MODEL/BENCHMARK for one."""
 
     def run(self) -> int:
         if not self.folders:
@@ -74,17 +74,17 @@ class _Table(Settings):
 
       gar eval table A [B ...] [--format markdown]
 
-    A is [LABEL=]FOLDER, as `gar eval run` writes it.
+    A and B are folders that `gar eval run` wrote. LABEL=FOLDER names a model.
 
-    The others are tested against A.
+    Every other model is tested against A.
 
-    Several seeds of a model are FOLDER,FOLDER,... and paired in their order.
+    For several seeds of a model write FOLDER,FOLDER,... Their order pairs them.
     """
 
     models: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="A [B ...]", help_behavior_hint="")]
-    """The reference first. A benchmark that a model lacks is a dash."""
+    """The reference model first. A dash marks a benchmark that a model lacks."""
     format: Annotated[Literal["text", "markdown"], tyro.conf.arg(metavar="FMT")] = "text"
-    """text: tables for a terminal. markdown: what files and pipes always get."""
+    """text prints tables for a terminal, markdown prints Markdown. Files and pipes always get Markdown."""
     pass_at_k: Annotated[tuple[int, ...], tyro.conf.arg(metavar="K")] = ()
     """pass@k and maj@k for these k. By default pass@1, pass@n/2 and maj@n."""
 

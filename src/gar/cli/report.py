@@ -9,6 +9,7 @@ from pydantic import Field
 
 from gar.cli.arguments import parse
 from gar.cli.console import show
+from gar.cli.outcomes import DONE, REFUSED
 from gar.errors import ConfigError, UsageError
 from gar.report import ReportOptions
 
@@ -19,20 +20,22 @@ class _Report(ReportOptions):
       gar report RUN [RUN ...] [--out FILE.html]
       gar report RUN --text
 
-    A run may be unfinished, or lack files. The page names missing parts.
+    A run may be unfinished or lack files. The page names what is missing. Damaged runs are left out, and the exit
+    status is 1.
     """
 
     runs: Annotated[
         tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN [RUN ...]", help_behavior_hint="")
     ]
-    """Run folders, or folders of runs. Seeds of the same settings are one group. Others are compared with the first."""
+    """Run folders, or folders of runs. Runs that differ only in the seed form a group. Other groups are compared with
+    the first."""
     out: Annotated[Path, tyro.conf.arg(metavar="FILE.html")] | None = None
-    """The file to write, below 8 MB. By default report.html, in RUN or for several runs here. An earlier report is
-    replaced."""
+    """The page to write, always below 8 MB. By default report.html, in RUN, or in this folder for several runs. An
+    earlier report is replaced."""
     watch: Annotated[float, Field(gt=0), tyro.conf.arg(metavar="SECONDS")] | None = None
-    """Rewrite the page at this interval, until Ctrl-C."""
+    """Rewrite the page every SECONDS seconds, until Ctrl-C."""
     text: bool = False
-    """Print groups instead of writing a page, clearest signal first: responses and the expert solution."""
+    """Write no page. Print groups of responses with the expert solution, the clearest signal first."""
     groups: Annotated[int, Field(ge=1)] = 5
     """With --text: how many groups to print."""
     skip: Annotated[int, Field(ge=0)] = 0
@@ -69,22 +72,21 @@ def main(arguments: list[str]) -> int:
         time.sleep(settings.watch)
         report = write_report(settings.runs, out, settings)
         show(f"{time.strftime('%H:%M:%S')}  {report.headline}")
-    return 0
+    return REFUSED if report.faults else DONE
 
 
 def _print_groups(settings: _Report) -> int:
     if settings.out or settings.watch or settings.token_shares:
         raise UsageError("--text writes no page. Leave out --out, --watch and --token-shares.")
-    from gar.records import open_run
     from gar.report.page import MAX_BYTES
     from gar.report.rollouts import browser_rollouts
-    from gar.report.runs import find_runs
+    from gar.report.runs import open_runs
     from gar.report.text import chosen_groups, group_table
 
-    runs = [open_run(path) for path in find_runs(settings.runs)]
+    runs, faults = open_runs(settings.runs)
     groups, notes = browser_rollouts(runs, settings, MAX_BYTES)
     for group in chosen_groups(groups, step=settings.step, skip=settings.skip, most=settings.groups):
         show(group_table(group, runs[group.run].name))
-    for note in notes:
+    for note in (*(f"Left out: {fault}" for fault in faults), *notes):
         show(f"- {note}")
-    return 0
+    return REFUSED if faults else DONE

@@ -37,8 +37,8 @@ options:
   --plugin NAME          a module or .py file with your own methods
   --dry-run              show the settings and the preflight, and stop
   --resume RUN           continue an interrupted run, with its own settings
-  --resume-if-exists     continue the run --records.name, or start it if there
-                         is none: for jobs that a cluster starts again
+  --resume-if-exists     continue the run named by --records.name, or start it
+                         if there is none (for jobs that a cluster restarts)
   --allow-config-change  with --resume: accept changed settings or data
   --help-all             every setting, with its meaning and default
 

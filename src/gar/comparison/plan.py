@@ -134,7 +134,9 @@ class PlannedRun:
 
 
 def planned_runs(comparison: ComparisonSettings, source: str) -> list[PlannedRun]:
-    """All runs, seed by seed, so that finished runs are paired early. A `base` may lie beside `source`.
+    """All runs in the order of their seeds, so that the first finished runs can be paired.
+
+    A relative `base` may lie beside `source`.
 
     Raises:
         ConfigError: A setting of the base run or of a row is wrong.

@@ -39,10 +39,10 @@ class RunResult:
     """One finished run, `result.json`.
 
     Attributes:
-        label: Row of the table. The method in the file.
+        label: The row of the table, by default the name of the method.
         settings: Every setting that decides the numbers. `settings_hash` is their `canonical_hash`.
         versions: As in `run.json`, like `platform`, `cpu_count`, `start_time` (UTC) and `data_hash`.
-        resumed: The run was interrupted and resumed, so times and memory cover its last part alone.
+        resumed: The run was interrupted and resumed, so times and memory cover only its last part.
         wall_seconds: Wall time of the process, with imports and evaluation. 0 if unknown, like the next two.
         cpu_seconds: Processor time of the process. It depends less on other load.
         peak_memory_bytes: Largest resident set of the process.
@@ -200,7 +200,7 @@ def check_paired(results: Results) -> None:
     """Raise an error if results are not comparable, because they were trained or evaluated on different problems.
 
     Rows that share a seed need the same problem order. The seeds of a row need the same data, compared if the same
-    version of gar hashed it. All need the same evaluation. Unknown facts are left out.
+    version of gar hashed it. All need the same evaluation. Unknown values are not compared.
 
     Raises:
         RecordError: Names the two runs, and what differs.

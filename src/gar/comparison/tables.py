@@ -17,7 +17,7 @@ from gar.records import EvaluatedSet
 def comparison_tables(
     results: Results, *, against: Mapping[str, Sequence[str]], seeds: Sequence[int], ks: Sequence[int]
 ) -> dict[str, pd.DataFrame]:
-    """Scores, differences and costs as texts: tables by title, none empty.
+    """Scores, differences and costs as tables of text, by title. Empty tables are left out.
 
     p-values are corrected for the planned comparisons of one set and k.
 

@@ -44,7 +44,7 @@ class BestAlignment(NamedTuple):
     Attributes:
         scores: float32, the largest cosine, or 0 if not scored.
         scored: True if the response and at least one anchor of its group have a usable vector.
-        anchor_index: int64, the row of the anchor with that cosine, the first of equals, or -1 if not scored.
+        anchor_index: int64, the row of the anchor with that cosine (the first if several tie), or -1 if not scored.
     """
 
     scores: Tensor

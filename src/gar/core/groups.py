@@ -115,8 +115,8 @@ def shuffled_groups(group_index: Int[Tensor, " rows"], generator: torch.Generato
             order of rows, and so not on ranks.
 
     Returns:
-        `group_index` with each group's number replaced by another group's. A single group keeps its number: in a batch
-        of one problem, shuffled anchors are GAR.
+        `group_index` with each group's number replaced by another group's. A single group keeps its number, so with one
+        problem per batch shuffled anchors are the problem's own.
 
     Example:
         >>> shuffled_groups(torch.tensor([7, 3, 7]), torch.Generator().manual_seed(0))

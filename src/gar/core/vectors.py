@@ -59,7 +59,8 @@ def response_means(
         tokens: The scored tokens of all responses. With a split head, the same tokens on each of its ranks: gather them
             with `gather_tokens` under sequence parallelism. With a split context, this rank's tokens.
         head: The LM head, or this rank's rows of it. Never differentiated.
-        signal: Which u_t, and which tokens are averaged. Of equal norms on two ranks the lower rank's token is kept.
+        signal: Which u_t, and which tokens are averaged. If norms on two ranks are equal, the lower rank's token is
+            kept.
         ranks: How head and tokens are split over processes. By default they are not.
         budget: Memory, and precision of the products with W.
 
@@ -70,7 +71,7 @@ def response_means(
     Raises:
         ValueError: Shapes or devices disagree, an index or a target is out of range, a setting is unknown or out of
             range, or the memory is too little for one token. Shards overlap or leave token ids out, or ranks differ in
-            tokens or responses. Every rank raises a fault of any rank.
+            tokens or responses. If one rank finds a fault, all raise it.
 
     References:
         GAR, arXiv 2609.03342, eqs. 2-4. tau_a and p_f are our reading of two undefined settings of that paper.
@@ -194,7 +195,7 @@ def alignment_shares(
         float32, computed with float64 sums. 0 if the response or its anchor has no usable vector.
 
     Raises:
-        ValueError: As `response_means`, or `anchors` have another width, or not one row per response.
+        ValueError: As `response_means`, or `anchors` have a different width, or not one row per response.
 
     References:
         Ours. GAR, arXiv 2609.03342, eqs. 4 and 5.

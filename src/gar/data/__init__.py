@@ -1,4 +1,4 @@
-"""Problems, prompts, responses to them, and the generated task `arithmetic`. Its names are public too."""
+"""Problems, prompts, and the generated task `arithmetic`."""
 
 from typing import TYPE_CHECKING
 

@@ -120,7 +120,7 @@ def render_problems(
 
     Raises:
         DataError: Chat messages without a user message, with the problem's id.
-        ModelError: The problems hold chat messages, or become such, and the tokenizer has no chat template.
+        ModelError: Prompts are chat messages, or become chat messages, and the tokenizer has no chat template.
     """
     with_messages = next((problem.id for problem in problems if not isinstance(problem.prompt, str)), None)
     return list(map(Renderer.of(template, tokenizer, tags, with_messages=with_messages), problems))

@@ -37,6 +37,9 @@ def check_source(source: str) -> None:
         siblings = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
         hint = did_you_mean(path.name, siblings, prefix=source.removesuffix(path.name))
         raise DataError(f"{source}: no such file.{hint}")
+    elif "/" not in source:
+        hint = did_you_mean(source, [entry.name for entry in Path().iterdir()])
+        raise DataError(f"{source}: no such file or folder, and a data set on the Hub is OWNER/NAME.{hint}")
 
 
 def check_suffix(path: Path, *suffixes: str) -> None:

@@ -1,15 +1,27 @@
 """The folder of one model and one set of problems. `gar.records.evaluations` lists its files."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from gar.errors import ConfigError, RecordError
+from gar.records.dotted import changes_in_words, differences
 from gar.records.evaluations import NUMBERS, PROBLEMS, SAMPLES, SET, check_evaluation, read_set
-from gar.records.files import json_object, json_text, read_bytes, system_errors, write_atomic, write_parquet
+from gar.records.files import (
+    append_bytes,
+    json_object,
+    json_text,
+    read_bytes,
+    remove_file,
+    system_errors,
+    truncate,
+    whole_lines,
+    write_atomic,
+    write_parquet,
+)
 from gar.records.lock import writer_lock
-from gar.records.resumable import Line, ResumableOutput
 from gar.records.rollouts import SAMPLE_SCHEMA, SampleRecord, record_table
 from gar.records.run_folder import RUN
 from gar.records.sums import SUMS, check_sum, file_sum, files_below, read_sums, write_sums
@@ -20,18 +32,21 @@ from gar.types import Problem
 _INDIFFERENT = ("benchmark.source", "benchmark.notes", "model.path", "model.revision")
 _RESPONSES = "responses.jsonl"
 _RESULTS = (NUMBERS, SAMPLES)
+Line = dict[str, Any]
+"""A line of `responses.jsonl`."""
 
 
+@dataclass(frozen=True, slots=True)
 class EvaluationFolder:
     """Reads and writes one such folder, which need not exist. What has checksums is compared with them.
+
+    `set.json` says what the responses depend on. A kill loses no response, and another evaluation never adds to them.
 
     Raises:
         RecordError: From any method, when the system reports an error or a file is not what was written.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.output = ResumableOutput(path, SET, _RESPONSES, (SUMS, *_RESULTS), ignored=_INDIFFERENT)
+    path: Path
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -42,17 +57,43 @@ class EvaluationFolder:
             yield
 
     def begin(self, identity: Mapping[str, Any], problems: Sequence[Problem], *, overwrite: bool) -> None:
-        """Begin, or resume the same evaluation. `overwrite` removes any earlier one. See `ResumableOutput.begin`."""
-
-        def prepare() -> None:
-            names = ("id", "prompt", "answer", "question")
-            lines = [{name: getattr(each, name) for name in names} for each in problems]
-            write_atomic(self.path / PROBLEMS, "".join(json_text(line) + "\n" for line in lines))
-
+        """Begin an evaluation, or resume the same one. `overwrite` removes any earlier one. Raises as `check_same`."""
         if overwrite:
-            self.output.remove()
+            self.remove()
         self._check_sampled()
-        self.output.begin(identity, overwrite=overwrite, prepare=prepare)
+        self.check_same(identity)
+        responses = self.path / _RESPONSES
+        if (self.path / SET).exists():
+            if responses.exists():  # without the torn line of a killed writer
+                truncate(responses, sum(map(len, whole_lines(responses))))
+            return
+        self.remove()  # results without responses
+        names = ("id", "prompt", "answer", "question")
+        lines = [{name: getattr(each, name) for name in names} for each in problems]
+        write_atomic(self.path / PROBLEMS, "".join(json_text(line) + "\n" for line in lines))
+        write_atomic(self.path / SET, json_text(identity, indent=2) + "\n")
+
+    def check_same(self, identity: Mapping[str, Any]) -> None:
+        """Raise a `ConfigError` if the folder holds another evaluation, as far as `identity` is known yet."""
+        advice = "choose another --out, or add --overwrite to begin anew."
+        if not (self.path / SET).exists():
+            if (self.path / _RESPONSES).exists():
+                text = f"{self.path / _RESPONSES}: unfinished work, but {SET} is missing. Was a file removed? {advice}"
+                raise ConfigError(text, code="no-identity")
+            return
+        there = json_object(read_bytes(self.path / SET), str(self.path / SET))
+        changes = differences(there, identity)
+        if changed := changes_in_words({name: pair for name, pair in changes.items() if name not in _INDIFFERENT}):
+            raise ConfigError(
+                f"{self.path / SET}: this output was begun with other settings, input or model: {changed}. Repeat the "
+                f"earlier command to finish it, {advice}",
+                code="other-settings",
+            )
+
+    def remove(self) -> None:
+        """Remove everything, `set.json` first: responses without it are never resumed."""
+        for name in (SET, SUMS, *_RESULTS, _RESPONSES):
+            remove_file(self.path / name)
 
     def refuse_run(self) -> None:
         """Raise a `ConfigError` if the folder belongs to a run, whose checksums list it."""
@@ -66,11 +107,21 @@ class EvaluationFolder:
 
     def add_responses(self, problems: Sequence[Problem], groups: Sequence[Sequence[Response]], *, seed: int) -> None:
         """Write all responses to each problem."""
-        self.output.append(
+        self.add_lines(
             response_line(problem.id, number, response, seed=seed)
             for problem, group in zip(problems, groups, strict=True)
             for number, response in enumerate(group)
         )
+
+    def add_lines(self, lines: Iterable[Line]) -> None:
+        """Add lines to the responses: all of them, or none. Earlier ones are intact whatever happens."""
+        if content := "".join(json_text(line) + "\n" for line in lines):
+            append_bytes(self.path / _RESPONSES, content.encode())
+
+    def lines(self) -> Iterator[Line]:
+        """The lines of the responses so far, in bounded memory. A `RecordError` if one is no JSON object."""
+        for number, text in enumerate(whole_lines(self.path / _RESPONSES), start=1):
+            yield json_object(text, f"{self.path / _RESPONSES}:{number}")
 
     def identity(self) -> dict[str, Any]:
         """The content of `set.json`."""
@@ -84,7 +135,7 @@ class EvaluationFolder:
 
     def all_responses(self, problems: Sequence[Problem], num_samples: int) -> list[list[Line]]:
         """The responses to each problem, in the order of the samples."""
-        found = {(line["problem"], line["sample"]): line for line in self.output.finished()}
+        found = {(line["problem"], line["sample"]): line for line in self.lines()}
         if len(found) < (expected := num_samples * len(problems)):
             raise RecordError(
                 f"{self.path}: {len(found):,} of {expected:,} responses are there. Run the same `gar eval run` again "

@@ -45,7 +45,7 @@ def generate(job: GenerateJob, sets: Sequence[EvaluationSet], say: Say = lambda 
     folders = [EvaluationFolder(out / each.identity["benchmark"]["name"]) for each in sets]
     for each, folder in zip(sets, folders, strict=True):
         if not job.overwrite:
-            folder.output.refuse_other(each.identity)  # before a model is loaded
+            folder.check_same(each.identity)  # before a model is loaded
     has_locks(out)
     engine = load_engine(job)
     for each, folder in zip(sets, folders, strict=True):
@@ -71,8 +71,8 @@ def _generate_set(
     num_samples = drawn["num_samples"]
     folder.begin(asked.identity | {"sampling": drawn, "model": model}, problems, overwrite=job.overwrite)
     places = {problem.id: i for i, problem in enumerate(problems)}
-    done = {(places[line["problem"]], line["sample"]) for line in folder.output.finished()}
-    most = min((line.get("lowered_to", job.batch_size) for line in folder.output.finished()), default=job.batch_size)
+    done = {(places[line["problem"]], line["sample"]) for line in folder.lines()}
+    most = min((line.get("lowered_to", job.batch_size) for line in folder.lines()), default=job.batch_size)
     sampling = Sampling(max_new_tokens=limit, temperature=job.temperature, top_p=job.top_p, seed=job.seed)
     seed_of = partial(batch_seed, job.seed, asked.identity["benchmark"]["problems_sha256"])
     total = len(problems) * num_samples
@@ -96,7 +96,7 @@ def _generate_set(
                 for (i, number), response in zip(batch, responses, strict=True)
                 if (i, number) not in done
             ]
-            folder.output.append(new)
+            folder.add_lines(new)
             bar.update(len(new))
 
 

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 from tqdm import tqdm
 
-from gar.evaluation.folder import EvaluationFolder
+from gar.evaluation.folder import EvaluationFolder, Line
 from gar.evaluation.job import ScoreSettings
 from gar.evaluation.metrics import check_ks, default_ks, mean, pass_at_k, rate
 from gar.evaluation.statistics import bootstrap_interval
@@ -20,7 +20,6 @@ from gar.models.generate import TERMINAL_SECONDS
 from gar.reader import judge
 from gar.records.evaluations import EvaluatedSet, ProblemCount
 from gar.records.files import canonical_hash
-from gar.records.resumable import Line
 from gar.records.rollouts import SampleRecord, response_record
 from gar.response import Response, TokenSequence
 from gar.types import Problem, ResponseVerifier, Status, problem_text

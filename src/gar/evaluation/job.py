@@ -14,13 +14,13 @@ class ScoreSettings(Settings):
     """How samples are graded, and for which k."""
 
     format: ResponseFormat | None = None
-    """How responses are read. By default in the format of the template."""
+    """Format in which responses are read. By default the format of the template."""
     num_workers: Annotated[int, Field(ge=1)] = 2
     """Processes that parse answers."""
     timeout_seconds: Annotated[float, Field(gt=0)] = 5.0
     """Time limit, after which the worker is killed and the sample has status timeout."""
     pass_at_k: tuple[Annotated[int, Field(ge=1)], ...] = ()
-    """pass@k and maj@k for these k, at most the number of samples. By default powers of 2, up to all of them."""
+    """Compute pass@k and maj@k for these k, at most the number of samples. By default powers of 2, up to all."""
     allow_degenerate: bool = False
     """Exit with 0 even if every response failed in the same way, for example was cut off."""
 
@@ -30,7 +30,7 @@ class GenerateJob(Settings):
 
     model: ModelSettings
     benchmark: tuple[str, ...]
-    """Comma-separated: NAME, NAME@REVISION, NAME=FILE with the published columns, or a file of problems."""
+    """Comma-separated: NAME, NAME@REVISION, NAME=FILE with the published columns, or your own file of problems."""
     prompt_field: str | None = None
     """Column of the problem's text, in a file of problems."""
     answer_field: str | None = None
@@ -40,7 +40,7 @@ class GenerateJob(Settings):
     samples: Annotated[int, Field(ge=1)] | None = None
     """Samples per problem. By default 32 for sets under 100 problems, 16 up to 1,000, else 1."""
     template: PromptTemplate | None = None
-    """Format that the prompts ask for (--data.template of `gar train`). Default: think-answer, or plain if embedded."""
+    """Format that the prompts ask for (see --data.template). By default think-answer, or plain if embedded."""
     temperature: Annotated[float, Field(ge=0)] = 1.0
     """Divides the logits. 0 is greedy."""
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
@@ -50,7 +50,7 @@ class GenerateJob(Settings):
     seed: Annotated[int, Field(ge=0)] = 0
     """Seed of the sampling."""
     batch_size: Annotated[int, Field(ge=1)] = 256
-    """Responses generated at the same time, fewer if memory is short. A kill loses at most one batch."""
+    """Responses generated at the same time, fewer if memory runs out. A kill loses at most one batch."""
     limit: Annotated[int, Field(ge=1)] | None = None
     """Use only the first problems of each benchmark, at most this many."""
     backend: Literal["transformers", "vllm"] = "transformers"

@@ -36,9 +36,9 @@ _COLUMNS = [
 
 
 def problem_counts(results: Iterable[tuple[str, Any, str, EvaluatedSet]]) -> pd.DataFrame:
-    """Counts as `contrasts` takes them, a row for each problem of a set, seed and method.
+    """The counts that `contrasts` takes, with a row for each problem of a set, seed and method.
 
-    `results` are label, seed, set name, and the result on that set. Only maj@k needs its votes for wrong answers.
+    `results` are label, seed, set name, and the result on that set. Votes for wrong answers are needed only for maj@k.
     """
     rows = [
         (label, seed, set_name, each.id, result.num_samples, each.num_correct, each.wrong_votes or ())
@@ -69,7 +69,7 @@ def contrasts(
         measures: What to compare on each set. Seeds with fewer than k samples are left out.
         pair_by: "seed" makes no test with one seed.
         family: Contrasts that agree in these columns are corrected together, by Holm.
-        num_tests: Contrasts of a family, if planned ones are missing. None counts those that are there.
+        num_tests: The planned number of contrasts in a family, if some are missing. None counts those that are there.
 
     Returns:
         A row for each method, reference, set and measure that can be compared, in this order: `label`, `against`,

@@ -41,7 +41,7 @@ def paired_t_p_value(differences: ArrayLike) -> float | None:
         differences: [pairs], at least two.
 
     Returns:
-        p. Exactly 1 if every difference is 0. None if all differences are one other number, so that sd is 0.
+        p. Exactly 1 if every difference is 0. None if all differences are equal but not 0, since then sd is 0.
 
     Raises:
         ValueError: Fewer than two pairs.

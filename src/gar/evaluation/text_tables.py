@@ -20,7 +20,7 @@ NUMBER_HEADINGS = ("", "mean", "95% over problems")
 
 
 def markdown_text(tables: Mapping[str, pd.DataFrame], notes: Sequence[str], heading: Sequence[str] = ()) -> str:
-    """GitHub Markdown: lines of a heading, the tables by title, and the notes as a list."""
+    """Format as GitHub Markdown: heading, tables by title, and notes as a list."""
     lines = list(heading)
     for title, table in tables.items():
         align = ["---"] + ["---:"] * (table.shape[1] - 1)

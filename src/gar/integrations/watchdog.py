@@ -43,7 +43,8 @@ class Watchdog:
     """Counts consecutive steps in which all responses have the same fault.
 
     Args:
-        settings: After how many steps to call `tell`, and whether to stop. At the start three suffice for `tell`.
+        settings: After how many steps to call `tell`, and whether to stop. At the start of a run three steps are enough
+            to call it.
         tell: Receives a text about the first fault of each kind.
     """
 

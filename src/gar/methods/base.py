@@ -89,7 +89,8 @@ class Method:
         reads: For a method with a trainer: the settings of signal, reward, advantage, watchdog, trl and the method's
             section that a run with these sections reads, as "section.name". The fields of transformers'
             `TrainingArguments` are always read and not listed. None: what the fields above imply.
-        cannot_resume: Why an interrupted run starts anew, in one sentence. Such a run writes no checkpoints.
+        cannot_resume: Why a resumed run begins again at its first step, in one sentence. Such a run writes no
+            checkpoints.
     """
 
     name: str
@@ -126,7 +127,7 @@ class Method:
 
     @property
     def needs(self) -> list[Need]:
-        """Capabilities that it requires of an engine. A gate includes the rest of its loss, `trl` too."""
+        """Capabilities that it requires of an engine. A gate also requires the rest of its loss, `trl` included."""
         needs: list[tuple[Need | None, bool]] = [
             (self.alignment, self.alignment is not None),
             ("compares_responses", self.compares_responses),

@@ -156,10 +156,10 @@ class Shaping:
         )
 
     def without_advantage(self, rewards: Tensor, group_index: Tensor) -> Tensor:
-        """Which responses have the advantage 0, since all that they are compared with are equal: bool [responses].
+        """Which responses have advantage 0 because all rewards in their comparison are equal: bool [responses].
 
-        Engines take means in float32. The mean of equal values is then not always the value, and a small epsilon
-        makes an advantage of the difference: -0.056 in verl for 16 rewards of -0.6.
+        Engines compute means in float32, where the mean of equal values can differ from the value. A small epsilon
+        turns that difference into an advantage: -0.056 in verl for 16 rewards of -0.6.
         """
         if self.estimator == "group":
             return in_equal_group(rewards, group_index)

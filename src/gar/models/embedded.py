@@ -46,7 +46,7 @@ def load_embedded() -> tuple[Qwen3ForCausalLM, PreTrainedTokenizerFast]:
 
 
 def model_path(name: str) -> str:
-    """A folder or a Hub id, for `from_pretrained`, from "embedded", a folder, or a Hub id."""
+    """The argument for `from_pretrained`: the packaged folder for "embedded", a folder's absolute path, or a Hub id."""
     if name == "embedded":
         return str(embedded_path())
     # Adapters record the path of the folder that they are trained on.

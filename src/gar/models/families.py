@@ -63,7 +63,7 @@ class ModelParts:
 
     @property
     def rope(self) -> RopeLengths:
-        """Which lengths of a pass have the same frequencies."""
+        """Which padded lengths share the same rotary frequencies."""
         return RopeLengths.of(getattr(self.backbone, "config", None))
 
     def gathered(self) -> "ModelParts":
@@ -84,8 +84,8 @@ def find_parts(model: Any) -> ModelParts:
     """Backbone, head and logit transformations of a transformers causal LM, with or without a PEFT adapter.
 
     The model may be sharded over ranks by `fully_shard` or ZeRO-3. Then all ranks call this together, and later make
-    equally many forward passes with the result. A model that `deepspeed.zero.Init` has emptied cannot run before
-    DeepSpeed has wrapped it: its logits are compared by the next call.
+    equally many forward passes with the result. A model emptied by `deepspeed.zero.Init` cannot run until DeepSpeed
+    wraps it, so its logits are checked by the next call.
 
     Args:
         model: A `PreTrainedModel` with an LM head, or a `PeftModel` around one.

@@ -38,7 +38,8 @@ class Sampling:
         temperature: Divides the logits, positive.
         top_p: Probability mass that is sampled from, in (0, 1].
         seed: Seed for sampling.
-        batch_size: Responses generated at one time. A batch shares a random stream, so another size gives others.
+        batch_size: Responses generated at one time. A batch shares one random stream, so a different size gives
+            different responses.
         generation_kwargs: Further fields of transformers' `GenerationConfig`, for example top_k or min_p. They override
             those above.
         chat_template_kwargs: Arguments of the chat template, if the prompts are still to be encoded.
@@ -74,7 +75,7 @@ def generate_responses(
         prompt_ids: Token ids of each prompt, from `encode_prompt`.
         sampling: How many responses to draw, and how.
         tags: Markers that stay in the text even if they are special tokens.
-        progress: Label of a progress bar on a terminal, elsewhere of a line on stderr every 30 seconds.
+        progress: Label of the progress bar. Without a terminal a line is written to stderr every 30 seconds.
 
     Returns:
         For each prompt, in the order given, its responses. None of their tokens is marked as scored.
@@ -211,7 +212,7 @@ def generation_state(model: PreTrainedModel, config: GenerationConfig, seed: int
 
 @contextmanager
 def own_generation(model: Any, config: GenerationConfig | None) -> Iterator[None]:
-    """Replace the model's own generation settings, with which `generate` would complete `config`. None keeps them."""
+    """Set aside the model's own generation settings, with which `generate` completes `config`. None keeps them."""
     owner = model.get_base_model() if hasattr(model, "get_base_model") else model  # PEFT's
     original = owner.generation_config
     owner.generation_config = copy.deepcopy(config) or original

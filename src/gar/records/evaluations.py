@@ -51,11 +51,11 @@ class EvaluatedSet:
         pass_at: pass@k by k. None for fewer than k samples.
         num_samples: Samples of each problem.
         problems: The counts of each problem.
-        problems_hash: Hash of ids, prompts and answers: sets with the same ids may differ in it.
+        problems_hash: Hash of ids, prompts and answers. It can differ between sets with the same ids.
         format: How responses were read.
         majority_at: maj@k by k.
         interval_95: 95% interval of pass@k over problems. None if all values are equal.
-        mean_response_tokens: Tokens of a response, end tokens among them.
+        mean_response_tokens: Mean number of tokens of a response, end tokens included.
         truncated_fraction: Responses without an end token within the limit.
         well_formatted_fraction: Responses in the required format.
         verified_fraction: Responses with a right answer, whatever their format.

@@ -120,7 +120,8 @@ def record_table(records: Sequence[Any], schema: pa.Schema = ROLLOUT_SCHEMA) -> 
     """The records as a table with the schema of their class, in their order.
 
     Raises:
-        ValueError: A value is None in a column without nulls, or has the wrong type. That may be a TypeError, too.
+        ValueError: A value is None in a column without nulls, or has the wrong type. pyarrow may raise a TypeError
+            instead.
     """
     values = {name: [getattr(record, name) for record in records] for name in schema.names}
     if "prompt" in values:

@@ -115,7 +115,7 @@ class Run:
 
     @property
     def unfinished(self) -> list[str]:
-        """Why the run has no end, as at most one clause: it is running, failed or was interrupted."""
+        """Why the run did not finish, as a clause: it is running, failed or was interrupted. "" if it finished."""
         shown = f"shown is what was written up to step {self.last_step}"
         if self.status == "running":
             return [f"the run is still running (or it was killed): {shown}"]
@@ -201,8 +201,8 @@ def open_run(path: str | Path) -> Run:
     """Read a run folder, or the folder of one evaluation of `gar eval`.
 
     Raises:
-        RecordError: The folder does not exist, or is none of a run. Or a file is missing, cannot be read, or is not
-            what was written (code "damage").
+        RecordError: The folder does not exist, or holds no run. Or a file is missing, cannot be read, or is not what
+            was written (code "damage").
     """
     path = Path(path)
     check_run_folder(path, RUN, SET)

@@ -155,7 +155,7 @@ class RunFolder:
         return self.path / "checkpoints"
 
     def checkpoint_steps(self) -> list[int]:
-        """The steps of the checkpoints that the trainer wrote or began, ascending. Other folders are not ours."""
+        """The steps of the checkpoints that the trainer wrote or began, ascending. Other folders are ignored."""
         found = ((path, _CHECKPOINT.fullmatch(path.name)) for path in self.checkpoints.glob("*"))
         return sorted(int(match[1]) for path, match in found if match and path.is_dir())
 

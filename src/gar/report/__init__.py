@@ -15,7 +15,7 @@ class ReportOptions(Settings):
     """
 
     max_rollouts: Annotated[int, Field(ge=1)] = 2000
-    """The most rollouts to show over all runs, and the most samples of evaluations."""
+    """Show at most this many rollouts of all runs together, and at most as many samples of evaluations."""
     problems: Annotated[str | None, tyro.conf.arg(metavar="FILE")] = None
     """The training problems with their expert solutions, if the data source of the runs is not available."""
     token_shares: bool = False

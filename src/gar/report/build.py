@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gar.analysis.summary import NONE
 from gar.errors import ConfigError
-from gar.records import Run, open_run, write_atomic
+from gar.records import Run, write_atomic
 from gar.records.files import read_bytes
 from gar.report import ReportOptions
 from gar.report.charts import charts
@@ -17,7 +17,7 @@ from gar.report.page import GENERATOR, MAX_BYTES, Report, ShownGroup, page
 from gar.report.problems import problem_table
 from gar.report.reasons import bonus_sentences
 from gar.report.rollouts import browser_rollouts
-from gar.report.runs import Groups, differing_settings, find_runs, group_runs, missing, run_facts
+from gar.report.runs import Groups, differing_settings, group_runs, missing, open_runs, run_facts
 from gar.report.tables import measured_tables, runs_table, setting, status_table, verdict_counts
 from gar.report.verdicts import changes, contests, contrast_table, headline, scope
 
@@ -34,14 +34,14 @@ def write_report(paths: Sequence[str | Path], out: str | Path, options: ReportOp
         raise ConfigError(f"{out}: a report is an HTML file. Expected a name that ends in .html.")
     if os.path.lexists(out) and GENERATOR not in read_bytes(out)[:_HEAD_BYTES].decode(errors="replace"):
         raise ConfigError(f"{out} is not a report of gar, so it is not replaced. Choose another --out, or move it.")
-    runs = [open_run(path) for path in find_runs(paths)]
-    report = make_report(runs, options or ReportOptions())
+    runs, faults = open_runs(paths)
+    report = make_report(runs, options or ReportOptions(), faults)
     write_atomic(out, page(report))
     return report
 
 
-def make_report(runs: Sequence[Run], options: ReportOptions) -> Report:
-    """The content of the page."""
+def make_report(runs: Sequence[Run], options: ReportOptions, faults: Sequence[str] = ()) -> Report:
+    """The content of the page. `faults` are of runs that could not be read."""
     groups = group_runs(runs)
     runs = [run for members in groups.values() for run in members]
     ends = [f"{run.name}: {clause}" for run in runs for clause in missing(run)]
@@ -65,7 +65,8 @@ def make_report(runs: Sequence[Run], options: ReportOptions) -> Report:
         subtitle=_subtitle(runs, len(groups)),
         headline=_measured(runs) or headline(tested, [*reasons, *ends]),
         scope=scope(tested, len(groups)),
-        notes=[f"{note}." for note in (*notes, *reasons)],
+        notes=[*(f"Left out: {fault}" for fault in faults), *(f"{note}." for note in (*notes, *reasons))],
+        faults=faults,
         tables={title: table.replace("-", NONE) for title, table in tables.items() if len(table)},
         all_runs=runs_table(runs),
         problems=problems,

@@ -103,7 +103,8 @@ class RunFacts:
 class Report:
     """The whole page. Cells of tables are formatted texts.
 
-    `headline` is the verdict, `scope` is what it covers, and `notes` list what cannot be shown. `tables` has the
+    `headline` is the verdict, `scope` is what it covers, and `notes` list what cannot be shown. `faults` are of runs
+    that could not be read, and are among the notes. `tables` has the
     tables of the summary by title, `all_runs` has a row per run, and `differing` has the settings that differ.
     `problems` has a row per problem, and `problem_notes` count them. `bonus` has a text for each run that paid one.
     `rollout_notes` list the groups that were drawn and those that are missing.
@@ -114,6 +115,7 @@ class Report:
     headline: str
     scope: str
     notes: Sequence[str]
+    faults: Sequence[str]
     tables: Mapping[str, pd.DataFrame]
     all_runs: pd.DataFrame
     problems: pd.DataFrame

@@ -9,7 +9,7 @@ import pandas as pd
 
 from gar.config import dump_yaml
 from gar.errors import ConfigError, RecordError
-from gar.records import Run, canonical_hash, is_run_folder, leaves
+from gar.records import Run, canonical_hash, is_run_folder, leaves, open_run
 from gar.report.page import RunFacts
 
 _NOT_COMPARED = ("seed", "records", "evaluate.eval_steps", "evaluate.eval_on_start")
@@ -37,6 +37,26 @@ def find_runs(paths: Sequence[str | Path]) -> list[Path]:
     if len({run.resolve() for run in runs}) < len(runs):
         raise ConfigError(f"a run is named twice, got {', '.join(map(str, paths))}")
     return runs
+
+
+def open_runs(paths: Sequence[str | Path]) -> tuple[list[Run], list[str]]:
+    """The runs of `find_runs` that can be read, and the fault of each other one, which names its file.
+
+    Raises:
+        RecordError: None can be read. Lists every fault.
+    """
+    runs, faults = list[Run](), list[str]()
+    for path in find_runs(paths):
+        try:
+            run = open_run(path)
+            _ = run.metrics, run.num_rows  # read when first used: damage shows here, not in the middle of the page
+            runs.append(run)
+        except RecordError as error:
+            faults.append(str(error))
+    if not runs:
+        text = faults[0] if len(faults) == 1 else "\n- ".join(["no run can be read:", *faults])
+        raise RecordError(text, code="damage")
+    return runs, faults
 
 
 def _below(folder: Path) -> Iterator[Path]:

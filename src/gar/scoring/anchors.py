@@ -27,7 +27,7 @@ def check_anchors(problems: Sequence[Problem], reader: Reader, *, whole: bool = 
         A sentence about the anchors that cannot be scored. "" if there are none.
 
     Raises:
-        DataError: The sample has all problems with anchors, and none of these can be scored.
+        DataError: The sample holds every problem with anchors, and no anchor can be scored.
     """
     sample, complete = ProblemSet.of(problems).anchored_sample()
     read = [reader.anchors(reader.encode(each.prompt), [anchor.text for anchor in each.anchors]) for each in sample]

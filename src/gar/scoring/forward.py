@@ -58,7 +58,8 @@ def signal_means(
         sequences: Sequences to score. One without scored positions gets a zero row and no forward pass.
         settings: Signal kind and thresholds.
         keep_fractions: p_f of each sequence. None means 1.
-        most: Returns the largest number of passes of any rank, given this rank's. Then all ranks make equally many.
+        most: Takes this rank's number of passes and returns the largest of all ranks, so that all ranks run equally
+            many.
 
     Raises:
         ValueError: The first token of a sequence is scored but has no context.

@@ -53,12 +53,12 @@ class ResponseScore:
         alignment: Cosine of its vector with its best anchor's. None unless `signal` is scored.
         signal_norm: Norm of its mean vector before scaling. None if none was computed, or it is not finite.
         bonus: `bonus_weight * max(0, alignment - mean of the group)`.
-        penalty: For bad format.
+        penalty: Added for bad format, at most 0.
         reward: `correct_reward + bonus + penalty`, or only the penalty.
         advantage: The reward after group normalization.
         num_tokens: Tokens of the response, trailing special ones included.
         num_scored_tokens: Tokens that enter its vector.
-        detail: Remarks in words. Empty if there are none.
+        detail: Remarks as text. Empty if there are none.
         tokens: Text of each token. None unless asked for.
         token_shares: Share of each token in the alignment, None outside the span. They add up to the alignment. None
             unless asked for, and unless `signal` is scored.

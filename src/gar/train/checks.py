@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import tempfile
+from itertools import islice
 from pathlib import Path
 
 from gar.config import RunConfig, with_template
@@ -13,8 +14,11 @@ from gar.data.sources import check_source, source_name
 from gar.errors import ConfigError, DataError, GarError, ModelError, RecordError
 from gar.integrations.trl.fields import (
     check_batch_size,
+    check_enough_problems,
     check_optimizer,
     check_trackers,
+    generation_batch,
+    trl_number,
     wrong_fields,
 )
 from gar.models.files import check_targets, check_tokenizer_files, num_tokens
@@ -87,7 +91,14 @@ def _loses_updates(config: RunConfig) -> bool:
 
 
 def _check_sources(config: RunConfig) -> None:
-    """Whether the problems are there, and the first of each file can be used. `RunInputs` reads all, once."""
+    """Check that the problems are there, and that the first of each file can be used. `RunInputs` reads all, once.
+
+    Of a file of training problems a generation batch is read.
+    """
+    batch, group, _ = generation_batch(config)
+    most = config.data.max_problems
+    if most is not None and group:
+        check_enough_problems(batch, group, most)
     names = [source_name(source) for source in config.evaluate.sources]
     if repeated := [name for name in names if names.count(name) > 1]:
         raise ConfigError(
@@ -102,9 +113,12 @@ def _check_sources(config: RunConfig) -> None:
         except DataError as error:
             raise DataError(_with_hint(error, source)) from None
         if Path(source).is_file():
-            first = next(iter(Reading(source, settings)))
-            if settings is config.data and with_template(config).data.template != "plain":
-                edited(first.prompt, str)  # raises if no message is the user's
+            trains = settings is config.data
+            first = list(islice(Reading(source, settings), max(1, batch // group) if trains and group else 1))
+            if trains and group:
+                check_enough_problems(batch, group, len(first))
+            if trains and with_template(config).data.template != "plain":
+                edited(first[0].prompt, str)  # raises if no message is the user's
 
 
 def _check_verifier(config: RunConfig) -> None:
@@ -128,16 +142,17 @@ def _check_output(config: RunConfig) -> None:
 
 
 def _check_model(config: RunConfig) -> None:
-    model, length = config.model, config.trl.get("max_completion_length")
+    model, length = config.model, trl_number(config, "max_completion_length")
     try:
         check_model_name(model.path)
     except ModelError as error:
         raise ModelError(_with_hint(error, model.path)) from None
     context = context_before_loading(model.path)
-    if context is not None and isinstance(length, int) and length >= context:
+    is_default = "max_completion_length" not in config.trl
+    if context is not None and length >= context and not (is_default and model.path == "embedded"):
         raise ConfigError(
-            f"trl.max_completion_length is {length}, but the context of {model.path} is {context} tokens, prompt "
-            "included. Lower it."
+            f"trl.max_completion_length is {length}{' by default' if is_default else ''}, but the context of "
+            f"{model.path} is {context} tokens, prompt included. Lower it."
         )
     check_tokenizer_files(model.path)
     if config.adapter.rank is not None:

@@ -93,7 +93,8 @@ def resume(
 ) -> RunFolder:
     """Resume an interrupted run from its last whole checkpoint. An uninterrupted run gives the same result.
 
-    If all steps are done, only the missing results are made: final model, evaluation, figures, summary.
+    If all steps are done, only the missing results are made: final model, evaluation, figures, summary. A run of a
+    method that cannot be resumed begins again at its first step.
 
     Args:
         path: A run folder.
@@ -109,9 +110,6 @@ def resume(
     """
     folder = unfinished_run(path)
     config = resumed_config(folder, allow_config_change=allow_config_change)
-    reason = METHODS[config.method].cannot_resume
-    if reason:
-        raise RecordError(f"{path}: a run of {config.method} cannot be resumed: {reason} Start a new run.")
     with lost_rank_named():
         return _Run(config, say, interrupts).resume(folder, allow_config_change=allow_config_change)
 
@@ -178,6 +176,8 @@ class _Run:
             found, changes = on_main(lambda: find(folder, self.config))
             for note in found.notes:
                 self.say(f"[yellow]{escape(note)}[/]")
+            if reason := METHODS[self.config.method].cannot_resume:
+                self.say(f"[yellow]A run of {self.config.method} begins again: {escape(reason)}[/]")
             if changes:  # before anything is written under the new settings
                 on_main(lambda: folder.record_override(changes, step=found.step, config=config, data_hash=data_hash))
             self.say(f"Resuming {folder.path} after step {found.step}.")

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 from gar.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from gar.verify.answers import grade_answer
+    from gar.verify.answers import grade_answer, grade_without_parser
     from gar.verify.boxes import last_boxed
     from gar.verify.format import ParsedResponse, ResponseFormat, answer_line, parse_response
     from gar.verify.grades import Graded
-    from gar.verify.verifier import Verifier, grade_without_parser
+    from gar.verify.verifier import Verifier
     from gar.verify.workers import WorkerError
 else:
     __getattr__, __dir__ = lazy_names(__name__)

@@ -1,9 +1,9 @@
 r"""Compare an answer with the gold answer. Pure functions without a time limit. `workers.py` sets one.
 
 An answer is brought into one notation, words are peeled off its ends, and what is left is parsed as a whole and
-compared by the gold answer's type. Rational values are compared exactly, in well under a millisecond. Irrational ones
-take mpmath, which only worker processes use. An answer must be worked out: `3+15` is not 18, and `\sqrt{12}` is
-`2\sqrt{3}` unless the prompt holds it.
+compared by the gold answer's type. Plain numbers, letters of choices and words need no parser. Only worker processes
+parse the others. An answer must be worked out: `3+15` is not 18, and `\sqrt{12}` is `2\sqrt{3}` unless the prompt
+holds it.
 """
 
 import contextlib
@@ -15,9 +15,9 @@ from itertools import accumulate
 
 from gar.types import Status
 from gar.verify.choices import choice_text, chosen_letter, is_choice
-from gar.verify.evaluate import IrrationalError, UndefinedError, has, letters_in
+from gar.verify.evaluate import UndefinedError, has, letters_in
 from gar.verify.format import MAX_ANSWER_CHARS
-from gar.verify.grades import Graded, error_text, failed, right_if, unparsed, wrong
+from gar.verify.grades import Graded, failed, right_if, unparsed, wrong
 from gar.verify.grammar import parse
 from gar.verify.latex import plain_latex, rewrites
 from gar.verify.notations import compare_notations, compare_words
@@ -35,7 +35,7 @@ from gar.verify.quantities import (
 from gar.verify.sentences import read_answer
 from gar.verify.tree import Node, NotRead
 from gar.verify.undone import is_copy, number, undone
-from gar.verify.values import TypedComparison, recased, stated_value
+from gar.verify.values import recased, same, stated_value
 from gar.verify.words import NEVER
 
 MAX_NESTING = 30
@@ -74,8 +74,16 @@ def grade_answer(answer: str, gold: str, prompt: str = "") -> Graded:
         OK or WRONG. UNPARSED where the answer cannot be read as exactly one value, or names several choices. ERROR
         where the gold answer cannot be parsed or the comparison failed, with the error's kind and text.
     """
-    read = grade_exactly(answer, gold, prompt)
-    return read if isinstance(read, Graded) else _grade_expression(read, read_gold(gold), prompt, exact=False)
+    value, read = _value_or_grade(answer, gold, prompt), read_gold(gold)
+    if isinstance(value, Graded):
+        return value
+    return (_grade_choice_text if read.choice else _grade_expression)(value, read, prompt)
+
+
+def grade_without_parser(answer: str, gold: str, prompt: str = "") -> Graded | None:
+    """The verdict of `grade_answer` if it needs no parser, in microseconds. None for other answers."""
+    value = _value_or_grade(answer, gold, prompt)
+    return value if isinstance(value, Graded) else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,8 +95,6 @@ class Gold(Quantity):
     words: list[str]
     letters: bool
     number: Fraction | None
-    tree: Node | None
-    name_tree: Node | None
 
 
 @lru_cache(maxsize=4096)  # the responses of a group share a gold answer, and steps repeat it
@@ -114,11 +120,10 @@ def read_gold(gold: str) -> Gold:
         words=words,
         letters=_has_letters(quantity.value),
         number=plain_number(quantity.value),
-        tree=_tree(quantity.value.replace(",", "") if plain_number(quantity.value) else quantity.value),
-        name_tree=_tree(quantity.name),
     )
 
 
+@lru_cache(maxsize=4096)
 def _tree(text: str) -> Node | None:
     with contextlib.suppress(NotRead):
         return parse(_in_grammar(text))
@@ -132,8 +137,8 @@ def _in_grammar(text: str) -> str:
     return _OR.sub(" or ", text) if _INEQUALITY.search(text) else text
 
 
-def grade_exactly(answer: str, gold: str, prompt: str = "") -> Graded | Quantity:
-    """The verdict of `grade_answer`, or the stated value if it needs the parser. Microseconds. Safe in any thread."""
+def _value_or_grade(answer: str, gold: str, prompt: str) -> Graded | Quantity:
+    """The value that an answer states, if it takes the parser to compare it. The verdict otherwise."""
     if not gold.strip():
         return failed("the gold answer is empty")
     if len(answer) > MAX_ANSWER_CHARS:
@@ -154,21 +159,11 @@ def grade_exactly(answer: str, gold: str, prompt: str = "") -> Graded | Quantity
         letter, texts = chosen_letter(answer, prompt), (choice_text(answer), choice_text(read.text))
         if not letter:
             return unparsed("names no choice, or several")
-        same = grade_answer(*texts).status if all(texts) else Status.OK  # (B) 3/4 is not (B) 4/4
-        held = texts[0].casefold() in " ".join(prompt.casefold().split())
-        fits = same is Status.OK or (held and same is not Status.WRONG)
-        return right_if(letter == chosen_letter(read.text, read.text) and fits)
+        right = letter == chosen_letter(read.text, read.text)
+        return Quantity(texts[0]) if right and all(texts) else right_if(right)
     answer = _in_symbols(answer)
     special = compare_notations(answer, read.value)
-    read_answer = special or _read_value(answer, read, prompt)
-    if isinstance(read_answer, Graded):
-        return read_answer
-    try:
-        return _grade_expression(read_answer, read, prompt, exact=True)
-    except IrrationalError:
-        return read_answer
-    except Exception as error:  # this runs in the training process, on text that nobody checked
-        return failed(error_text(error))
+    return special or _read_value(answer, read, prompt)
 
 
 def _read_value(answer: str, gold: Gold, prompt: str) -> Graded | Quantity:
@@ -237,39 +232,47 @@ def _in_symbols(text: str) -> str:
     return next((match.expand(spelling) for match, spelling in found if match), text)
 
 
-def _grade_expression(quantity: Quantity, gold: Gold, prompt: str, *, exact: bool) -> Graded:
-    """The verdict of the grammar. `IrrationalError` if it takes more than exact arithmetic, and `exact` forbids it."""
+def _grade_choice_text(text: Quantity, gold: Gold, prompt: str) -> Graded:
+    """The verdict on the text of the right choice: (B) 3/4 is not (B) 4/4."""
+    status = grade_answer(text.value, choice_text(gold.text)).status
+    held = text.value.casefold() in " ".join(prompt.casefold().split())
+    return right_if(status is Status.OK or (held and status is not Status.WRONG))
+
+
+def _grade_expression(quantity: Quantity, gold: Gold, prompt: str) -> Graded:
+    """The verdict of the grammar."""
     if bool(_ELLIPSIS.search(quantity.value)) != bool(_ELLIPSIS.search(gold.value)):
         return unparsed("what an ellipsis leaves out cannot be compared")
-    if gold.tree is None:
+    gold_tree = _tree(gold.value.replace(",", "") if gold.number else gold.value)
+    if gold_tree is None:
         return failed(f"the gold answer {gold.text!r} cannot be parsed")
     try:
-        tree = recased(parse(_in_grammar(quantity.value)), gold.tree)
+        tree = recased(parse(_in_grammar(quantity.value)), gold_tree)
     except NotRead as error:
         return unparsed(f"not a mathematical expression: {error}")
     percent = (quantity.percent, gold.percent)
-    if gold.name and tree.op == "relation" and letters_in(tree.args[0]) and tree.args[0] != gold.name_tree:
+    if gold.name and tree.op == "relation" and letters_in(tree.args[0]) and tree.args[0] != _tree(gold.name):
         return wrong("another name than the gold answer has")
-    if left := undone(tree, gold.tree):
+    if left := undone(tree, gold_tree):
         return wrong(f"arithmetic left undone: {', '.join(sorted(left))}")
     try:
-        right = _is_right(tree, gold.tree, percent, exact)
+        right = _is_right(tree, gold_tree, percent)
     except NotRead as error:
         return unparsed(str(error))
     except UndefinedError:
         right = False
-    if right and quantity.value != gold.value and is_copy(tree, gold.tree, prompt, gold_text=gold.text, exact=exact):
+    if right and quantity.value != gold.value and is_copy(tree, gold_tree, prompt, gold_text=gold.text):
         return wrong("an expression copied from the prompt")
     return right_if(right)
 
 
-def _is_right(tree: Node, gold: Node, percent: tuple[bool, bool], exact: bool) -> bool:
+def _is_right(tree: Node, gold: Node, percent: tuple[bool, bool]) -> bool:
     values = number(stated_value(tree)), number(stated_value(gold, by_name=True))
     two_equations = tree.op == gold.op == "relation"  # f(x) = 0 and x = 0
     if None not in values and not two_equations:
         decimal = has(tree, "decimal") or has(gold, "decimal")
         return equal_values(*values, percent, decimal=decimal)  # pyright: ignore[reportArgumentType]
-    return percent[0] == percent[1] and TypedComparison(exact).same(tree, gold)
+    return percent[0] == percent[1] and same(tree, gold)
 
 
 def _has_letters(text: str) -> bool:

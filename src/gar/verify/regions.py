@@ -5,11 +5,10 @@ Two sets are equal if they agree at every end of both, between neighbouring ends
 
 import operator
 from collections.abc import Callable
-from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
-from gar.verify.evaluate import UndefinedError, equal_numbers, has, letters_in, rounded, value
+from gar.verify.evaluate import UndefinedError, equal_numbers, has, letters_in, value
 from gar.verify.tree import Node
 
 MAX_ENDS = 60
@@ -38,12 +37,11 @@ def is_region(node: Node) -> bool:
     return node.op == "set" or node == Node("numbers", (), "R") or (is_inequality(node) and _variable(node) is not None)
 
 
-def same_region(answer: Node, gold: Node, *, exact: bool) -> bool:
+def same_region(answer: Node, gold: Node) -> bool:
     """Whether two sets of real numbers are equal. Letters beside the variable stand for any numbers.
 
     Raises:
         UndefinedError: An end has no value.
-        IrrationalError: It takes more than exact arithmetic, and `exact` forbids it.
     """
     named = [letters_in(side) for side in (answer, gold) if side.op in ("relation", "list")]
     if len(named) == 2 and {len(names) for names in named} == {1} and named[0] != named[1]:
@@ -52,12 +50,11 @@ def same_region(answer: Node, gold: Node, *, exact: bool) -> bool:
     if len(ends) > MAX_ENDS:
         raise UndefinedError("a set of too many parts")
     points = _POINTS if any(map(letters_in, ends)) else (None,)
-    return all(_agree(answer, gold, ends, point, exact) for point in points)
+    return all(_agree(answer, gold, ends, point) for point in points)
 
 
-def _agree(answer: Node, gold: Node, ends: list[Node], point: str | None, exact: bool) -> bool:
+def _agree(answer: Node, gold: Node, ends: list[Node], point: str | None) -> bool:
     decimal = any(has(end, "decimal") for end in ends)
-    irrational = not all(isinstance(value(end, exact=exact, point=point), Fraction | float) for end in ends)
     places: list[Any] = []  # without repeats
 
     def placed(number: Any) -> Any:
@@ -65,10 +62,10 @@ def _agree(answer: Node, gold: Node, ends: list[Node], point: str | None, exact:
         return next((place for place in places if equal_numbers(number, place, decimal=decimal)), number)
 
     def number(node: Node) -> Any:
-        found = value(node, exact=exact, point=point)
-        if getattr(found, "imag", 0):
+        found = value(node, point)
+        if found.imag:
             raise UndefinedError("an end that is not real")
-        return placed(rounded(found).real if irrational and not isinstance(found, float) else found)
+        return placed(found.real)
 
     for end in reversed(ends):  # those of the gold answer first, which a decimal of the answer may round
         for found in (number(end), placed(-number(end))):

@@ -4,7 +4,6 @@ system, matrix. Each type has one function here, and one section in docs/grading
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from gar.verify.evaluate import UndefinedError, equal, has, letters_in
@@ -17,148 +16,152 @@ _INDEX = re.compile(r"_[0-9]+\Z")
 _LISTED = "the answer lists several values, and the gold answer is one"
 
 
-@dataclass(frozen=True, slots=True)
-class TypedComparison:
-    """Compares answers with one gold answer. `exact`: without irrational numbers, which raise `IrrationalError`."""
-
-    exact: bool
-
-    def same(self, answer: Node, gold: Node) -> bool:
-        """Whether an answer is the gold answer, by the gold answer's type. `NotRead` if it states several values."""
-        gold = gold.args[1] if gold.op == "relation" and gold.value == ("in",) and gold.args[1].op == "set" else gold
-        names = _named_values(gold)
-        if names:
-            return self._same_named(answer, names)
-        if gold.op == "cases":
-            return answer.op == "cases" and self._same_members(answer.args, gold.args)
-        if gold.op == "relation":
-            return self._same_relation(answer, gold)
-        if is_inequality(gold) or gold.op in _REGIONS:
-            return self._same_region(answer, gold)
-        if gold.op in ("list", "set") or has(gold, "pm"):
-            return self._same_set(answer, gold)
-        answer = _stated(answer)
-        answer, gold = _scaled(answer), _scaled(gold)
-        if gold.op == "tuple":
-            return self._same_tuple(answer, gold)
-        if gold.op in ("matrix", "bracket"):
-            answer, gold = _column(answer, gold)
-            return answer.op == gold.op and answer.value == gold.value and self._in_order(answer.args, gold.args)
-        return self._same_value(answer, gold)
-
-    def _same_value(self, answer: Node, gold: Node) -> bool:
-        """A number, or an expression with letters."""
-        if answer.op == "list" or has(answer, "pm"):
-            first, *others = [_stated(item) for item in _expanded(answer)]
-            if others and not all(self._same_value(item, first) for item in others):
-                raise NotRead(_LISTED)
-            answer = first
-        if answer.op == "bracket":
-            raise NotRead("square brackets around one value")
-        if answer.op == "relation" or not _is_scalar(answer):
-            return False
-        return equal(answer, gold, exact=self.exact)
-
-    def _same_relation(self, answer: Node, gold: Node) -> bool:
-        """A named value, a function, a curve, an inequality, or a member of a set."""
-        if "=" not in gold.value:  # pyright: ignore[reportOperatorIssue]
-            if is_region(gold) and self._same_region(answer, gold):
-                return True
-            if is_inequality(gold):
-                return self._same_sides(answer, gold)
-            return answer.value == gold.value and self._in_order(answer.args, gold.args)
-        name, stated = gold.args[0], _stated(gold)
-        if answer.op != "relation":
-            return _is_name(name) and self.same(answer, stated)
-        if is_inequality(answer):
-            return False
-        answer = _with_parameters_of(answer, gold)
-        if _is_name(name) and (answer.args[0] == name or _names_a_graph(answer.args[0], name)):
-            return self.same(_stated(answer), stated)
-        return self._same_sides(answer, gold)
-
-    def _same_sides(self, answer: Node, gold: Node) -> bool:
-        """A curve, or an inequality with several letters: the differences of the sides are proportional."""
-        if answer.op != "relation" or len(answer.args) != 2 or len(gold.args) != 2:
-            return False
-        sides = [_difference(answer), _difference(gold)]
-        if answer.value != gold.value:
-            if _REVERSED.get(str(answer.value[0])) != gold.value[0]:  # pyright: ignore[reportIndexIssue, reportOptionalSubscript]
-                return False
-            sides[0] = Node("minus", (sides[0],))
-        if letters_in(sides[0]) != letters_in(sides[1]) or not all(map(_is_scalar, sides)):
-            return False
-        ratio = Node("over", (sides[0], sides[1]))
-        other = _relettered(ratio, {name: f"{name}~" for name in letters_in(ratio)})
-        if not equal(ratio, other, exact=self.exact):
-            return False
-        return gold.value == ("=",) or equal(Node("call", (ratio,), "abs"), ratio, exact=self.exact)
-
-    def _same_tuple(self, answer: Node, gold: Node) -> bool:
-        member = answer.op == "relation" and answer.value == ("in",)
-        if len(gold.args) == 2 and (is_inequality(answer) or answer.op == "builder" or member):
-            return self._same_region(answer, gold)
+def same(answer: Node, gold: Node) -> bool:
+    """Whether an answer is the gold answer, by the gold answer's type. `NotRead` if it states several values."""
+    gold = gold.args[1] if gold.op == "relation" and gold.value == ("in",) and gold.args[1].op == "set" else gold
+    names = _named_values(gold)
+    if names:
+        return _same_named(answer, names)
+    if gold.op == "cases":
+        return answer.op == "cases" and _same_members(answer.args, gold.args)
+    if gold.op == "relation":
+        return _same_relation(answer, gold)
+    if is_inequality(gold) or gold.op in _REGIONS:
+        return _same_region(answer, gold)
+    if gold.op in ("list", "set") or has(gold, "pm"):
+        return _same_set(answer, gold)
+    answer = _stated(answer)
+    answer, gold = _scaled(answer), _scaled(gold)
+    if gold.op == "tuple":
+        return _same_tuple(answer, gold)
+    if gold.op in ("matrix", "bracket"):
         answer, gold = _column(answer, gold)
-        if names := _named_values(answer):
-            answer = Node("tuple", tuple(names.values()))
-        if answer.op == "list" and any(part.op == "tuple" for part in answer.args) != any(
-            part.op == "tuple" for part in gold.args
-        ):
+        return answer.op == gold.op and answer.value == gold.value and _in_order(answer.args, gold.args)
+    return _same_value(answer, gold)
+
+
+def _same_value(answer: Node, gold: Node) -> bool:
+    """A number, or an expression with letters."""
+    if answer.op == "list" or has(answer, "pm"):
+        first, *others = [_stated(item) for item in _expanded(answer)]
+        if others and not all(_same_value(item, first) for item in others):
             raise NotRead(_LISTED)
-        return answer.op in ("tuple", "list") and self._in_order(answer.args, gold.args)
+        answer = first
+    if answer.op == "bracket":
+        raise NotRead("square brackets around one value")
+    if answer.op == "relation" or not _is_scalar(answer):
+        return False
+    return equal(answer, gold)
 
-    def _same_set(self, answer: Node, gold: Node) -> bool:
-        """A list or a set: every member of one is a member of the other."""
-        answer = _stated(answer)
-        if answer.op == "tuple" and has(gold, "tuple"):
-            return len(gold.args) == 1 and self.same(answer, gold.args[0])
-        if answer.op in _REGIONS or answer.op == "interval":
+
+def _same_relation(answer: Node, gold: Node) -> bool:
+    """A named value, a function, a curve, an inequality, or a member of a set."""
+    if "=" not in gold.value:  # pyright: ignore[reportOperatorIssue]
+        if is_region(gold) and _same_region(answer, gold):
+            return True
+        if is_inequality(gold):
+            return _same_sides(answer, gold)
+        return answer.value == gold.value and _in_order(answer.args, gold.args)
+    name, stated = gold.args[0], _stated(gold)
+    if answer.op != "relation":
+        return _is_name(name) and same(answer, stated)
+    if is_inequality(answer):
+        return False
+    answer = _with_parameters_of(answer, gold)
+    if _is_name(name) and (answer.args[0] == name or _names_a_graph(answer.args[0], name)):
+        return same(_stated(answer), stated)
+    return _same_sides(answer, gold)
+
+
+def _same_sides(answer: Node, gold: Node) -> bool:
+    """A curve, or an inequality with several letters: the differences of the sides are proportional."""
+    if answer.op != "relation" or len(answer.args) != 2 or len(gold.args) != 2:
+        return False
+    sides = [_difference(answer), _difference(gold)]
+    if answer.value != gold.value:
+        if _REVERSED.get(str(answer.value[0])) != gold.value[0]:  # pyright: ignore[reportIndexIssue, reportOptionalSubscript]
             return False
-        if any(part.value == r"\ldots" for part in (*gold.args, *answer.args)):
-            return self._in_order(answer.args, gold.args)
-        if gold.op == "set" and answer.op not in ("set", "list", "tuple") and not has(answer, "pm"):
-            return False
-        return self._same_members(_expanded(answer), _expanded(gold))
+        sides[0] = Node("minus", (sides[0],))
+    if letters_in(sides[0]) != letters_in(sides[1]) or not all(map(_is_scalar, sides)):
+        return False
+    ratio = Node("over", (sides[0], sides[1]))
+    other = _relettered(ratio, {name: f"{name}~" for name in letters_in(ratio)})
+    if not equal(ratio, other):
+        return False
+    return gold.value == ("=",) or equal(Node("call", (ratio,), "abs"), ratio)
 
-    def _same_members(self, answers: Sequence[Node], golds: Sequence[Node]) -> bool:
-        names = {part.args[0] for part in golds if part.op == "relation"}
-        if len(names) == 1 and not any(is_inequality(part) for part in golds):
-            answers = [_with_parameters_of(part, golds[0]) if part.op == "relation" else part for part in answers]
-            given = {part.args[0] for part in answers if part.op == "relation"}
-            bases = {_INDEX.sub("", str(name.value)) for name in given}
-            if given <= names or (len(bases) == 1 and all(part.op == "letter" for part in (*given, *names))):
-                answers, golds = [_stated(part) for part in answers], [_stated(part) for part in golds]
-        elif not names:
-            answers = [_stated(part) for part in answers]
-        if not answers or not golds:
-            return not answers and not golds
-        found = [[self._same_or_not(a, b) for b in golds] for a in answers]
-        return all(map(any, found)) and all(map(any, zip(*found, strict=True)))
 
-    def _same_or_not(self, answer: Node, gold: Node) -> bool:
-        try:
-            return self.same(answer, gold)
-        except (NotRead, UndefinedError):
-            return False
+def _same_tuple(answer: Node, gold: Node) -> bool:
+    member = answer.op == "relation" and answer.value == ("in",)
+    if len(gold.args) == 2 and (is_inequality(answer) or answer.op == "builder" or member):
+        return _same_region(answer, gold)
+    answer, gold = _column(answer, gold)
+    if names := _named_values(answer):
+        answer = Node("tuple", tuple(names.values()))
+    if answer.op == "list" and any(part.op == "tuple" for part in answer.args) != any(
+        part.op == "tuple" for part in gold.args
+    ):
+        raise NotRead(_LISTED)
+    return answer.op in ("tuple", "list") and _in_order(answer.args, gold.args)
 
-    def _in_order(self, answers: Sequence[Node], golds: Sequence[Node]) -> bool:
-        return len(answers) == len(golds) and all(map(self._same_or_not, answers, golds))
 
-    def _same_named(self, answer: Node, names: dict[Node, Node]) -> bool:
-        """Values of several unknowns: by their names in any order, or without names in order."""
-        answer = _stated(answer)
-        if given := _named_values(answer):
-            return given.keys() == names.keys() and all(self.same(given[name], names[name]) for name in names)
-        bare = answer.op in ("tuple", "list") and not any(part.op == "relation" for part in answer.args)
-        return bare and self._in_order(answer.args, tuple(names.values()))
+def _same_set(answer: Node, gold: Node) -> bool:
+    """A list or a set: every member of one is a member of the other."""
+    answer = _stated(answer)
+    if answer.op == "tuple" and has(gold, "tuple"):
+        return len(gold.args) == 1 and same(answer, gold.args[0])
+    if answer.op in _REGIONS or answer.op == "interval":
+        return False
+    if any(part.value == r"\ldots" for part in (*gold.args, *answer.args)):
+        return _in_order(answer.args, gold.args)
+    if gold.op == "set" and answer.op not in ("set", "list", "tuple") and not has(answer, "pm"):
+        return False
+    return _same_members(_expanded(answer), _expanded(gold))
 
-    def _same_region(self, answer: Node, gold: Node) -> bool:
-        """An interval, a union of some, or an inequality in one letter."""
-        if is_region(answer) and is_region(gold):
-            return same_region(answer, gold, exact=self.exact)
-        if answer.op == "list":
-            raise NotRead(_LISTED)
-        return answer == gold
+
+def _same_members(answers: Sequence[Node], golds: Sequence[Node]) -> bool:
+    names = {part.args[0] for part in golds if part.op == "relation"}
+    if len(names) == 1 and not any(is_inequality(part) for part in golds):
+        answers = [_with_parameters_of(part, golds[0]) if part.op == "relation" else part for part in answers]
+        given = {part.args[0] for part in answers if part.op == "relation"}
+        bases = {_INDEX.sub("", str(name.value)) for name in given}
+        if given <= names or (len(bases) == 1 and all(part.op == "letter" for part in (*given, *names))):
+            answers, golds = [_stated(part) for part in answers], [_stated(part) for part in golds]
+    elif not names:
+        answers = [_stated(part) for part in answers]
+    if not answers or not golds:
+        return not answers and not golds
+    found = [[_same_or_not(a, b) for b in golds] for a in answers]
+    return all(map(any, found)) and all(map(any, zip(*found, strict=True)))
+
+
+def _same_or_not(answer: Node, gold: Node) -> bool:
+    try:
+        return same(answer, gold)
+    except (NotRead, UndefinedError):
+        return False
+
+
+def _in_order(answers: Sequence[Node], golds: Sequence[Node]) -> bool:
+    return len(answers) == len(golds) and all(map(_same_or_not, answers, golds))
+
+
+def _same_named(answer: Node, names: dict[Node, Node]) -> bool:
+    """Values of several unknowns: by their names in any order, or without names in order."""
+    answer = _stated(answer)
+    if given := _named_values(answer):
+        return given.keys() == names.keys() and all(same(given[name], names[name]) for name in names)
+    bare = answer.op in ("tuple", "list") and not any(part.op == "relation" for part in answer.args)
+    return bare and _in_order(answer.args, tuple(names.values()))
+
+
+def _same_region(answer: Node, gold: Node) -> bool:
+    """An interval, a union of some, or an inequality in one letter."""
+    if is_region(answer) and is_region(gold):
+        return same_region(answer, gold)
+    if answer.op == "list":
+        raise NotRead(_LISTED)
+    return answer == gold
 
 
 def _is_scalar(node: Node) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gar.errors import ConfigError, DataError, expect_members
 from gar.plugins import search_current_folder
 from gar.types import Status, Tags, Verdict
-from gar.verify.answers import WARM_UP, grade_answer, grade_exactly
+from gar.verify.answers import WARM_UP, grade_answer, grade_without_parser
 from gar.verify.format import DEFAULT_TAGS, ResponseFormat, parse_response
 from gar.verify.grades import Graded
 from gar.verify.keeper import Setup
@@ -111,13 +111,13 @@ class Verifier:
                 answer as written.
 
         Returns:
-            Verdicts with these statuses: OK or WRONG for an answer that was compared. UNPARSED for no answer, or none
-            that can be read as exactly one value. TIMEOUT for an answer that reached the time limit, or that was not
-            checked after too many such answers. ERROR for a worker that died, an error, or a grader's result that is
-            not a grade. The last three have grade 0 and are not verified, well formatted or not.
+            Verdicts with these statuses: OK or WRONG for an answer that was compared. UNPARSED if there is no answer,
+            or it cannot be read as exactly one value. TIMEOUT for an answer that reached the time limit, or that was
+            not checked after too many such answers. ERROR if a worker died, the comparison failed, or a grader returned
+            no grade. The last three have grade 0 and are not verified, even if well formatted.
 
         Raises:
-            DataError: The sequences differ in length, or hold something else than texts.
+            DataError: The sequences differ in length, or an item is not a text.
             WorkerError: The worker processes cannot be started.
         """
         expect_members(responses, str, "responses", "a text", error=DataError)
@@ -158,19 +158,13 @@ class Verifier:
     def grade_answers(
         self, answers: Sequence[str | None], golds: Sequence[str], prompts: Sequence[str]
     ) -> list[Graded]:
-        """Compare answers that are extracted: equal ones once, and in the pool only those that need a parser."""
+        """Compare extracted answers with gold answers. Equal pairs are compared once. Only the workers parse."""
         items = [(answer or "", gold, prompt) for answer, gold, prompt in zip(answers, golds, prompts, strict=True)]
-        read = {item: grade_without_parser(*item) for item in dict.fromkeys(items)}
+        read = {item: grade_without_parser(*item) if item[0] else NO_ANSWER for item in dict.fromkeys(items)}
         graded = {item: outcome for item, outcome in read.items() if outcome}
         unclear = [item for item in read if item not in graded]
         graded.update(zip(unclear, self._pool.run(unclear), strict=True))
         return [graded[item] for item in items]
-
-
-def grade_without_parser(answer: str, gold: str, prompt: str = "") -> Graded | None:
-    """The outcome of an answer that needs no parser, or of none. None for the others."""
-    read = grade_exactly(answer, gold, prompt) if answer else NO_ANSWER
-    return read if isinstance(read, Graded) else None
 
 
 def custom_grader(grader: Grader | str) -> Callable[[str, str], Graded]:

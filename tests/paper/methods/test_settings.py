@@ -1,5 +1,6 @@
 """The settings that the methods of the paper read, and their runs from the command line."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from gar.records import RunFolder, open_run
 from gar.records.evaluations import read_set
 from gar.train.checks import check_before_loading
 from gar.train.run import _unread
+from tests.support.runs import assert_equal_runs
 
 pytestmark = pytest.mark.paper
 
@@ -51,6 +53,8 @@ def test_a_run_from_the_command_line(method: str, tmp_path: Path, capsys: pytest
     capsys.readouterr()
     if method == "chord":
         return
+    whole = RunFolder(Path(shutil.copytree(folder.path, tmp_path / "whole")))
     folder.update_run(status="interrupted")
-    assert main(["train", "--resume", str(folder.path)]) == 1
-    assert f"a run of {method} cannot be resumed: " in capsys.readouterr().err
+    assert main(["train", "--resume", str(folder.path)]) == 0
+    assert f"A run of {method} begins again: " in capsys.readouterr().out
+    assert_equal_runs(folder, whole)

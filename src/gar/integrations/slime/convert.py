@@ -66,7 +66,7 @@ async def outcome_reward(args: Any, sample: Any, **_: Any) -> float | list[float
 
 
 def keeps_signal(args: Any, samples: list[Any], **_: Any) -> Any:
-    """slime's `--dynamic-sampling-filter-path`: whether a group carries a signal. slime samples others for the rest."""
+    """slime's `--dynamic-sampling-filter-path`: whether a group carries a signal. slime samples the others again."""
     from slime.rollout.filter_hub.base_types import DynamicFilterOutput
 
     responses = sample_reader(args).judged(samples)

@@ -1,4 +1,4 @@
-"""GAR inside TRL: the trainer, what a method makes its own from, and helpers for it."""
+"""GAR inside TRL: the trainer, the parts of a run from which a method makes its own trainer, and helpers."""
 
 from typing import TYPE_CHECKING
 

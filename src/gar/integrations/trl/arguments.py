@@ -18,6 +18,7 @@ from trl import GRPOConfig
 from gar.config import RunConfig
 from gar.data.problem_set import ProblemSet
 from gar.errors import ConfigError, DataError
+from gar.integrations.trl.fields import check_enough_problems
 from gar.integrations.trl.rules import RESUME_RULES, RULES, TrlFlags
 from gar.methods import METHODS, Engine, Method
 from gar.methods.base import Estimator, Need
@@ -67,7 +68,7 @@ class RunParts:
         shaping: Method and settings in force, after all rules.
         adapter: A `peft.LoraConfig`, or None.
         arguments: TRL's, made from `settings`.
-        on_rollouts: Takes the step of the trainer under way and the records of its responses.
+        on_rollouts: Called with the current trainer's step and the records of its responses.
     """
 
     model: Any
@@ -108,13 +109,13 @@ def in_folder(args: Any, config: RunConfig, folder: Path) -> Any:
 
 
 def trl_arguments(kind: Any, config: RunConfig, output_dir: str | Path, **fields: Any) -> Any:
-    """A configuration of one of TRL's trainers (`kind`) from a run's settings, as far as it has their fields.
+    """A configuration of one of TRL's trainers (`kind`) from a run's settings. Fields that it lacks are left out.
 
     Args:
         kind: For example `trl.GRPOConfig`.
         config: The run's settings. `DEFAULTS` and then `config.trl` give the fields.
         output_dir: Where checkpoints go.
-        fields: Go over the run's.
+        fields: Override the run's.
 
     Raises:
         ConfigError: TRL rejects the combination.
@@ -192,14 +193,7 @@ def check_processor(processing_class: Any) -> None:
 
 def check_batch(args: Any, num_problems: int) -> None:
     """Raise a `DataError` if there are fewer problems than a batch has groups."""
-    size, group = args.generation_batch_size, args.num_generations
-    if num_problems < size // group:
-        raise DataError(
-            f"a batch of {size:,} responses in groups of {group} asks for {size // group:,} problems, got "
-            f"{num_problems:,} in all: TRL would train for no step. Lower trl.per_device_train_batch_size, "
-            "steps_per_generation or gradient_accumulation_steps.",
-            code="few-problems",
-        )
+    check_enough_problems(args.generation_batch_size, args.num_generations, num_problems)
 
 
 def check_problems(args: Any, method: Method, problems: ProblemSet) -> None:

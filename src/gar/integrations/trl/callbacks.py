@@ -28,7 +28,7 @@ PARTS = ("generation", "verification", "gar")
 
 
 class StepTimer(TrainerCallback):
-    """Splits the seconds of an optimizer step into `PARTS` and the rest, the update, in the trainer's own `metrics`."""
+    """Adds the seconds of each optimizer step to the trainer's `metrics`: `PARTS`, and the rest, the update."""
 
     def __init__(self, metrics: dict[str, list[float]]):
         self._metrics = metrics

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Union
 from pydantic import TypeAdapter, ValidationError
 
 from gar.config import RunConfig
-from gar.errors import ConfigError, UsageError, did_you_mean
+from gar.errors import ConfigError, DataError, UsageError, did_you_mean
 from gar.extras import install_command
 from gar.settings import REGISTERED
 
@@ -132,19 +132,7 @@ def check_optimizer(config: RunConfig) -> None:
 
 def check_batch_size(config: RunConfig) -> None:
     """Raise a `ConfigError` if groups do not divide a generation batch, as TRL would once it is imported."""
-    method = REGISTERED.get(config.method)
-    if method is not None and method.trainer is not None:
-        return
-    ranks = int(os.environ.get("WORLD_SIZE", "1"))
-    group, per_rank = _size(config, "num_generations"), _size(config, "per_device_train_batch_size")
-    passes = _size(config, "steps_per_generation") or _size(config, "gradient_accumulation_steps")
-    batch, source = _size(config, "generation_batch_size"), "trl.generation_batch_size"
-    if not batch:
-        batch = per_rank * ranks * passes
-        source = (
-            f"{per_rank} (trl.per_device_train_batch_size) x {ranks} (processes) x {passes} "
-            "(trl.steps_per_generation, else trl.gradient_accumulation_steps)"
-        )
+    batch, group, source = generation_batch(config)
     if group and batch % group:
         raise ConfigError(
             f"trl.num_generations is {group}, and a generation batch has {batch} responses, which is no multiple of "
@@ -153,7 +141,39 @@ def check_batch_size(config: RunConfig) -> None:
         )
 
 
-def _size(config: RunConfig, name: str) -> int:
+def generation_batch(config: RunConfig) -> tuple[int, int, str]:
+    """The responses of a generation batch, those of a group, and the settings that give the first.
+
+    Both numbers are 0 for a method with its own trainer. The second is 0 if TRL rejects its value.
+    """
+    method = REGISTERED.get(config.method)
+    if method is not None and method.trainer is not None:
+        return 0, 0, ""
+    group = trl_number(config, "num_generations")
+    if batch := trl_number(config, "generation_batch_size"):
+        return batch, group, "trl.generation_batch_size"
+    ranks = int(os.environ.get("WORLD_SIZE", "1"))
+    per_rank = trl_number(config, "per_device_train_batch_size")
+    passes = trl_number(config, "steps_per_generation") or trl_number(config, "gradient_accumulation_steps")
+    source = (
+        f"{per_rank} (trl.per_device_train_batch_size) x {ranks} (processes) x {passes} "
+        "(trl.steps_per_generation, else trl.gradient_accumulation_steps)"
+    )
+    return per_rank * ranks * passes, group, source
+
+
+def check_enough_problems(batch: int, group: int, num_problems: int) -> None:
+    """Raise a `DataError` if there are fewer problems than a generation batch has groups."""
+    if num_problems < batch // group:
+        raise DataError(
+            f"a batch of {batch:,} responses in groups of {group} needs {batch // group:,} problems, got "
+            f"{num_problems:,} in all: TRL would train for no step. Lower trl.per_device_train_batch_size, "
+            "steps_per_generation or gradient_accumulation_steps.",
+            code="few-problems",
+        )
+
+
+def trl_number(config: RunConfig, name: str) -> int:
     """A whole number among the settings or TRL's defaults. 0 for anything else, which TRL judges."""
     field = known_fields().get(name)
     value = config.trl.get(name, field.default if field else "")

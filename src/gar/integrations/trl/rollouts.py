@@ -25,8 +25,8 @@ class RolloutBatch:
 
     Attributes:
         problems: The problem of each response.
-        group_index: Their numbers.
-        rows: The rows of the data set, as TRL's reward functions get their columns.
+        group_index: The number of each response's problem.
+        rows: The data set's row for each response, as TRL passes it to reward functions.
         responses: Tokens and texts, then verdicts.
         step: The responses of all ranks, once they are verified.
         num_passed: Number of responses with hidden states from TRL's forward passes.
@@ -90,7 +90,7 @@ class RolloutBatch:
             self.responses[i] = response
 
     def fill_column(self, column: int, weights: Tensor, *, adds: bool) -> None:
-        """Put the shaped rewards into their column. With `adds` without the outcome, which another column has."""
+        """Put the shaped rewards into their column. With `adds`, leave out the outcome, which is in another column."""
         own = self.step.shaped.rewards
         if adds:
             own = own - self.step.shaped.outcomes
@@ -101,7 +101,7 @@ class RolloutBatch:
         self.own_rewards, self.further_rewards = own, further.nansum(dim=1)
 
     def attended(self, attention_mask: Tensor, rope: RopeLengths) -> list[bool]:
-        """Which responses a pass reads completely, since TRL may hide truncated ones, and by their own frequencies."""
+        """Which responses a pass reads whole and with their own rotary frequencies. TRL may mask truncated ones."""
         lengths = [response.sequence.num_tokens for response in self.responses]
         whole = (attention_mask.sum(1).cpu() == torch.tensor(lengths)).tolist()
         width = attention_mask.shape[1]
@@ -129,7 +129,7 @@ class RolloutBatch:
     def compute_missing(
         self, parts: ModelParts, settings: SignalSettings, most: Callable[[int], int]
     ) -> tuple[Tensor, Tensor]:
-        """Run the passes that are still needed, as many as the rank with the `most`.
+        """Run the passes that are still needed. All ranks run equally many (`most`).
 
         Returns:
             Mean vectors of the step's `sequences` and of its `anchors`.

@@ -46,19 +46,20 @@ class GARTrainer(ResumableTrainer):
 
     What decides whether a response is right:
 
-    * `reward_funcs` alone: your function, by a value above 0. None is neither right nor scored. Of several, `correct`
-      names the one that decides. TRL's columns are your functions. The method's bonus follows as the column `gar`.
-    * `verifier`: the verifier. The method's reward is column 0, `gar`, and every function adds
-      (`args.reward_weights`: the method's first).
+    * Only `reward_funcs`: your function. A value above 0 is right. A response with None is neither right nor wrong, and
+      is not scored. With several functions, `correct` names the one that decides. TRL's columns are your functions, and
+      the method's bonus follows as the column `gar`.
+    * `verifier`: the verifier. The method's reward is column 0, `gar`, and your functions add to it. In
+      `args.reward_weights` the method's weight comes first.
     * Neither: `Verifier(format="none")`, which finds the answer anywhere in the text. No format is required.
 
     Args:
         model: As in `GRPOTrainer`: a causal LM, or a Hub id or folder.
         reward_funcs: As in `GRPOTrainer`. With token-level rewards they are paid on the last token.
-        correct: What decides which responses are right, if `reward_funcs` are several or one reward model. Either the
-            name of one: a value above 0 is right, and the bonus has its weight, or 1 if that is 0. Or a function that
-            takes the values of one response by name, for example {"accuracy": 1.0, "style": None}, and returns True,
-            False or None. The bonus then has weight 1.
+        correct: Decides which responses are right. Needed if `reward_funcs` are several, or a reward model. Give the
+            name of one: a value above 0 is right, and the bonus has its weight, or 1 if that is 0. Or give a function
+            that takes the values of one response by name, for example {"accuracy": 1.0, "style": None}, and returns
+            True, False or None. The bonus then has weight 1.
         args: As in `GRPOTrainer`. Fields that belong to the method (`Method.trl`) take its values. The others keep
             TRL's own defaults, which differ from `gar train`: TRL's default loss averages over all tokens of the batch
             ("dapo"), and the paper's is `loss_type="grpo"`.
@@ -66,21 +67,21 @@ class GARTrainer(ResumableTrainer):
             (not read if a reward function decides) and `expert_solution` (a text or a list of texts), or in another
             schema of `gar.data.schemas`, or a list of `gar.Problem`. Responses to one row form a group. Rows are read
             when their group is sampled. An `IterableDataset` needs `args.max_steps`.
-        eval_dataset: As in `GRPOTrainer`, with the columns of `train_dataset`. Measured by the outcome alone.
+        eval_dataset: As in `GRPOTrainer`, with the columns of `train_dataset`. Measured by the outcome only.
         processing_class: The tokenizer, padding on the left. None loads the model's.
         verifier: In place of `correct`: judges the text of each response, and requires a format, for example
             `gar.Verifier()`.
         prompt_field: Other name of the column of the prompt.
         answer_field: Other name of the column of the answer.
-        expert_fields: Other names of columns of the expert solution. The first that is not empty counts.
+        expert_fields: Other names of columns of the expert solution. The first non-empty one is used.
         method: Name of a method in `gar.methods.METHODS`, or your own method.
         signal: Which tokens are scored, and how.
         reward: From verdicts and alignment to rewards.
         advantage: From rewards to advantages. Unset values leave TRL's own.
         watchdog: When to warn, or stop, if all responses are cut off, unparsed or wrong. By default as in `gar train`.
         on_rollouts: Called on the main process with the step and the records of all ranks' responses.
-        shaping: What `plan_shaping` made of `method`, `signal`, `reward` and `advantage`, by a caller that has checked
-            the data set too. None makes it.
+        shaping: The result of `plan_shaping` for `method`, `signal`, `reward` and `advantage`, if the caller has it and
+            has checked the data set. By default the trainer calls it.
         **kwargs: As in `GRPOTrainer`: callbacks, peft_config, quantization_config, tools, environment_factory, ...
 
     Raises:
@@ -422,7 +423,7 @@ class GARTrainer(ResumableTrainer):
         return self.model is not None and self.model.training
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Log, and print completions once a logged step."""
+        """Log. Completions are printed at most once for each logged step."""
         with completions_printed(self, logs):
             super().log(logs, start_time)
 

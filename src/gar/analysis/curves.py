@@ -14,6 +14,7 @@ from matplotlib.ticker import MaxNLocator
 from gar.analysis.colors import COLORS, INK, MUTED
 from gar.analysis.metrics import Panel, logged, window_size
 from gar.analysis.style import STYLE
+from gar.metrics import ALIGNMENT, ELIGIBLE, REWARD, ZERO_STD_OUTCOME, ZERO_STD_SHAPED
 from gar.records import Run
 
 Curves = Mapping[str, pd.Series]
@@ -26,14 +27,14 @@ _PALETTE = (INK, *COLORS, "#882255", "#999933", "#44AA99", "#332288")
 
 
 _PANELS = (
-    Panel("gar/eligible_fraction", "Correct responses in the right format", "share of responses", 0, "reward"),
-    Panel("gar/alignment_mean", "Alignment of correct responses", "cosine with the expert solution", -1),
+    Panel(ELIGIBLE, "Correct responses in the right format", "share of responses", 0, REWARD),
+    Panel(ALIGNMENT, "Alignment of correct responses", "cosine with the expert solution", -1),
     Panel(
-        "gar/zero_std_group_fraction_shaped",
+        ZERO_STD_SHAPED,
         "Zero-std groups",
         "share of groups",
         0,
-        "gar/zero_std_group_fraction_outcome",
+        ZERO_STD_OUTCOME,
     ),
 )
 

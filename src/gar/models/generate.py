@@ -92,6 +92,7 @@ def generate_responses(
             "num_samples, max_new_tokens and batch_size must be at least 1, temperature positive and top_p in (0, 1], "
             f"got {sampling}"
         )
+    # What `generation_kwargs` sets goes over the fields of `sampling`, also in the checks.
     overrides = dict(sampling.generation_kwargs or {})
     end_ids = _end_ids(model, tokenizer, overrides.get("eos_token_id"))
     max_new_tokens = overrides.get("max_new_tokens", sampling.max_new_tokens)

@@ -159,16 +159,14 @@ class RunInputs:
         stops = self.config.preflight.mode == "stop"
         self.say(render(report, with_findings=not (stops and report.stops) or bool(report.interrupt)))
         if seen and self._arguments.vllm_importance_sampling_correction and not is_sharded(model):
-            self._say_ratio(mean_ratio(model, seen, self._arguments))
+            ratio = mean_ratio(model, seen, self._arguments)
+            self.say(f"Mean importance sampling ratio of the policy to vLLM: {ratio:.4f}")
+            if fault := ratio_fault(ratio):
+                self._warn(f"WARN: {fault}")
         if report.interrupt:
             raise report.interrupt
         if stops:
             report.raise_if_stop()
-
-    def _say_ratio(self, ratio: float) -> None:
-        self.say(f"Mean importance sampling ratio of the policy to vLLM: {ratio:.4f}")
-        if fault := ratio_fault(ratio):
-            self._warn(f"WARN: {fault}")
 
     def _say_left(self, number: int) -> Callable[[int], None]:
         start = time.perf_counter()

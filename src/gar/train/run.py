@@ -195,7 +195,7 @@ class _Run:
         With the trainer's vLLM, if it has one. Its responses are added to `seen`.
         """
         if self.arguments.use_vllm and self._trainer is None:
-            self._make_first_trainer()
+            self._phases = itertools.chain([next(self._phases)], self._phases)  # its first trainer starts vLLM
         before_fsdp = not self._is_training and shards_by(self.arguments) == "FSDP"
         vllm = None if before_fsdp else colocated_vllm(self._trainer)  # it takes weights from the wrapped model
         return sample_on_main(work, self.inputs.model, vllm, seen)
@@ -239,11 +239,6 @@ class _Run:
                 trainer.train(resume_from_checkpoint=checkpoint and str(checkpoint))
             callback.steps_before += trainer.state.global_step
             checkpoint = None
-
-    def _make_first_trainer(self) -> None:
-        """Make the trainer of the first phase already, whose vLLM samples before training."""
-        first = next(self._phases)
-        self._phases = itertools.chain([first], self._phases)
 
     def _prepared(self, trainer: Any) -> Any:
         """A trainer that has just been made. The run takes over its model, which may have an adapter now."""

@@ -89,7 +89,8 @@ class ProblemRows:
                 code="dataset-type",
             )
         self._streams = isinstance(rows, IterableDataset)  # `all` are only the first rows
-        self._was_read = isinstance(rows, ProblemSet) or _are_problems(rows)  # what they lack was seen then
+        are_problems = isinstance(rows, list) and bool(rows) and isinstance(rows[0], Problem)
+        self._was_read = isinstance(rows, ProblemSet) or are_problems  # what they lack was seen then
         self._partners: np.ndarray | None = None  # of each problem, its own number if it has no anchors
         self._read_anchors = lru_cache(_KEPT)(_read_anchors)
         self.all, self.training = self._readable(rows)
@@ -260,10 +261,6 @@ def _check_name(columns: Mapping[str, Any]) -> None:
 
 def _read_anchors(reader: Reader, prompt_ids: tuple[int, ...], texts: tuple[str, ...]) -> Anchors:
     return reader.anchors(prompt_ids, texts)
-
-
-def _are_problems(rows: Any) -> bool:
-    return isinstance(rows, list) and bool(rows) and isinstance(rows[0], Problem)
 
 
 def _table_row(problems: ProblemSet, row: Row, number: int) -> Row:

@@ -250,7 +250,9 @@ class GARTrainer(ResumableTrainer):
         if self.shaping.overrides_advantages:
             output["advantages"] = self._own_advantages(self._batch, in_loss).to(output["advantages"])
         elif self._is_training():
-            output["advantages"][self._without_advantage(self._batch)] = 0.0
+            # Rewards of a group are equal, and TRL's float32 mean of them can differ.
+            equal = self.shaping.without_advantage(self._total_rewards(self._batch), self._batch.step.group_index)
+            output["advantages"][equal[self._batch.step.here]] = 0.0
         if self._is_training():
             with self._timer.part("gar"):
                 output["advantages"] = self.token_advantages(self._batch, output, in_loss).to(output["advantages"])
@@ -364,10 +366,6 @@ class GARTrainer(ResumableTrainer):
 
     def _total_rewards(self, batch: RolloutBatch) -> Tensor:
         return batch.own_rewards.nan_to_num() * float(self.reward_weights[self._own_column]) + batch.further_rewards
-
-    def _without_advantage(self, batch: RolloutBatch) -> Tensor:
-        """Responses of this rank in groups of equal rewards, of which TRL's float32 mean can differ."""
-        return self.shaping.without_advantage(self._total_rewards(batch), batch.step.group_index)[batch.step.here]
 
     def _own_advantages(self, batch: RolloutBatch, in_loss: Tensor) -> Tensor:
         counted = ~batch.columns.isnan().all(1).cpu()  # as TRL leaves out what no function has scored

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from transformers import Trainer
     from trl import GRPOConfig
 
-    from gar.integrations.trl import RunParts
+    from gar.methods.parts import RunParts
 
 AlignmentSource = Literal["anchor", "shuffled-anchor", "random-anchor", "text", "length"]
 Estimator = Literal["group", "reinforce-plus-plus", "reinforce-plus-plus-baseline"]

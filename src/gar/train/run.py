@@ -19,7 +19,7 @@ from transformers import PrinterCallback, ProgressCallback
 from gar.config import RunConfig, dump_yaml, with_template
 from gar.data.sources import source_name
 from gar.errors import ConfigError, RecordError
-from gar.integrations.trl.arguments import RunParts, grpo_arguments, in_folder, inexact_resumes, unread_fields
+from gar.integrations.trl.arguments import grpo_arguments, in_folder, inexact_resumes, unread_fields
 from gar.integrations.trl.callbacks import RunCallback
 from gar.integrations.trl.ranks import (
     check_ranks,
@@ -36,6 +36,7 @@ from gar.integrations.trl.trainer import GARTrainer
 from gar.integrations.watchdog import Watchdog
 from gar.interrupts import Interrupts
 from gar.methods import METHODS, unread_settings
+from gar.methods.parts import RunParts
 from gar.models.adapters import is_adapted, save_adapter, save_merged
 from gar.models.load import load_policy, quiet_libraries
 from gar.output import lasting_output

@@ -1,4 +1,4 @@
-"""TRL as an engine: its abilities, its configuration, and what else a run makes its trainer from.
+"""TRL as an engine: its abilities and its configuration.
 
 A field of the method that the user sets to a different value is an error.
 """
@@ -6,8 +6,7 @@ A field of the method that the user sets to a different value is an error.
 import copy
 import dataclasses
 import tempfile
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, cast, get_args
 
@@ -22,12 +21,8 @@ from gar.integrations.trl.fields import check_enough_problems
 from gar.integrations.trl.rules import RESUME_RULES, RULES, TrlFlags
 from gar.methods import METHODS, Engine, Method
 from gar.methods.base import Estimator, Need
-from gar.reader import Reader
-from gar.records import RolloutRecord
 from gar.rules import Facts, faults
-from gar.settings import section_name
 from gar.step import Shaping, plan_shaping
-from gar.types import ResponseVerifier
 
 DEFAULTS: dict[str, Any] = {
     # slime's defaults, the paper's stack: per-sequence mean, no KL, group-normalized (docs/how-it-works.md).
@@ -52,40 +47,6 @@ TRL = Engine(
     rules=RULES,
 )
 """TRL runs every method. ddof and eps come from its advantages."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunParts:
-    """What `Method.trainer` makes a trainer from.
-
-    Attributes:
-        model: The policy. With `adapter`, the trainer adds it.
-        tokenizer: The policy's.
-        problems: The training problems, as the policy reads them.
-        reader: Reads responses and expert solutions.
-        verifier: Judges responses.
-        settings: Every setting of the run.
-        shaping: Method and settings in force, after all rules.
-        adapter: A `peft.LoraConfig`, or None.
-        arguments: TRL's, made from `settings`.
-        on_rollouts: Called with the current trainer's step and the records of its responses.
-    """
-
-    model: Any
-    tokenizer: Any
-    problems: ProblemSet
-    reader: Reader
-    verifier: ResponseVerifier
-    settings: RunConfig
-    shaping: Shaping
-    adapter: Any
-    arguments: GRPOConfig
-    on_rollouts: Callable[[int, list[RolloutRecord]], None]
-
-    @property
-    def section(self) -> Any:
-        """The method's own section of the settings."""
-        return getattr(self.settings, section_name(self.settings.method))
 
 
 def grpo_arguments(config: RunConfig) -> tuple[GRPOConfig, Shaping]:

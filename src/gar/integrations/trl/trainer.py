@@ -15,7 +15,7 @@ from torch import Tensor
 from trl import GRPOConfig
 
 from gar.errors import expect
-from gar.integrations.trl.arguments import TRL, RunParts, check_processor, trl_flags, with_method
+from gar.integrations.trl.arguments import TRL, check_processor, trl_flags, with_method
 from gar.integrations.trl.callbacks import StepTimer, completions_printed
 from gar.integrations.trl.contract import check_contract
 from gar.integrations.trl.deciding import Decider, append_column, choose_verifier, find_decider, gar, listed
@@ -27,6 +27,7 @@ from gar.integrations.trl.states import StateSource
 from gar.integrations.trl.weights import WeightChange
 from gar.integrations.watchdog import SAMPLING_RATIO, PromptWatch, SamplingWatch, Watchdog
 from gar.methods import Method, find_method
+from gar.methods.parts import RunParts
 from gar.metrics import ADVANTAGE
 from gar.models.adapters import check_embeddings, sort_targets
 from gar.models.capture import capture_hidden

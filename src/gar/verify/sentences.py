@@ -26,7 +26,7 @@ _REASON = re.compile(r"(?<=[0-9}$)])(?: [a-z]+)?,? \(?(?:since|because)\b *[^ .]
 _PREMISE = re.compile(r"\W*(?:since|because|although|though|if|when)\b[^,]*\Z", re.IGNORECASE)
 _BEFORE_VALUE = re.compile(r"\A(?:[\s,;:!\"'*)\]]|\.(?![0-9]))*")
 _VERB = re.compile(r"[a-z]{2,}(?:ed|[^siu]s)")
-_CHANGES = NEVER - WORDS["compares"] | SCALES.keys() | {"point"}
+_CHANGES = NEVER | SCALES.keys() | {"point"}
 _GOES_BACK = re.compile(
     r"\b(?:but|however)\b|, (?:now|then)\b|\bbefore *\.?\Z"
     r"|\b(?:which|that) (?:is|are|was|rounds?|equals?|makes)\b[^.]*[0-9]"
@@ -69,7 +69,11 @@ def _chain_value(first: str, *sides: str) -> str | None:
             return None
     last = sides[-1].strip()
     span = value_span(last)
-    return None if span is None or span[0] > 1 else _with_touching(last[: span[1]], last[span[1] :])
+    return (
+        None
+        if span is None or span[0] > 1
+        else _with_unit(last[: span[1]], last[span[1] :], _CHANGES - WORDS["compares"])
+    )
 
 
 def _digits(number: str) -> str:
@@ -84,7 +88,7 @@ def _only_value(text: str, compares: bool) -> str | None:
     before, value, after = text[: span[0]], text[slice(*span)], text[span[1] :]
     if _PREMISE.match(before) or re.search(r"[0-9] *[*×+] *[0-9]", value) or not _is_stated(before):
         return None
-    alone = _with_touching(value, after)
+    alone = _with_unit(value, after, _CHANGES - {"more"})
     return None if alone is None or value_span(text[span[0] + len(alone) :]) else alone
 
 
@@ -121,11 +125,11 @@ def _is_stated(before: str) -> bool:
     return bool(stated) and NEVER.isdisjoint((words[0], touching)) and touching not in SCALES
 
 
-def _with_touching(value: str, after: str) -> str | None:
-    """A value and the unit after it. None if what follows may change the value."""
+def _with_unit(value: str, after: str, changes: frozenset[str]) -> str | None:
+    """A value and the unit after it. None if what follows takes it back, or begins with a word that changes it."""
     scale = SCALE.match(after)
     _, end = read_unit(after, scale.end() if scale else 0)
     words = lower_words(after[end:])
-    if _CHANGES.intersection(words[:1]) or _GOES_BACK.search(after, end):
+    if changes.intersection(words[:1]) or _GOES_BACK.search(after, end):
         return None
     return f"{value}{after[:end]}".strip()

@@ -11,8 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from gar.analysis.colors import COLORS, INK, MUTED
-from gar.analysis.metrics import Panel, logged, window_size
+from gar.analysis.panels import COLORS, INK, MUTED, Panel, logged, window_size
 from gar.analysis.style import STYLE
 from gar.records import Run
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.table import Table
 
-from gar.analysis.metrics import logged
+from gar.analysis.panels import logged
 from gar.config import foreign_problems
 from gar.records import Run
 

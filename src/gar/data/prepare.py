@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from gar.data.problems import check_ids, iter_problems, no_problems, prompt_hash
-from gar.data.sources import check_suffix
+from gar.data.rows import check_suffix
 from gar.settings import DEFAULT_SOURCE, SourceSettings
 from gar.types import Problem
 

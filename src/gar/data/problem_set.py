@@ -20,9 +20,8 @@ import pyarrow.compute as pc
 from datasets import Dataset, Features, List, Value
 from pydantic_core import to_json
 
-from gar.data.problems import check_ids, problem_of, problems_of
+from gar.data.problems import Reading, check_ids, may_repeat, problem_of, problems_of
 from gar.data.prompts import Renderer, as_messages
-from gar.data.reading import Reading, may_repeat
 from gar.data.rows import Row
 from gar.data.schemas import SCHEMAS, ColumnSchema, choose_schema, column_value
 from gar.errors import DataError

@@ -17,7 +17,7 @@ from tqdm import tqdm
 
 from gar.data.prompts import render_problems
 from gar.errors import DataError, ModelError
-from gar.evaluation.benchmarks.load import EvaluationSet
+from gar.evaluation.benchmark_sets import EvaluationSet
 from gar.evaluation.engines import SamplingEngine, encode_prompts, load_engine
 from gar.evaluation.folder import EvaluationFolder, response_line
 from gar.evaluation.job import GenerateJob

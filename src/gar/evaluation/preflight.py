@@ -15,8 +15,8 @@ from rich.table import Table
 from rich.text import Text
 from transformers import PreTrainedModel
 
-from gar.data.guessable import is_guessable
 from gar.data.prompts import format_instruction
+from gar.data.traps import is_guessable
 from gar.errors import PreflightError
 from gar.evaluation.engines import TransformersEngine, sample
 from gar.evaluation.grade import judged_groups, num_correct

@@ -14,11 +14,10 @@ from gar.report import ReportOptions
 from gar.report.charts import charts
 from gar.report.definitions import DEFINITIONS
 from gar.report.page import GENERATOR, MAX_BYTES, Report, ShownGroup, page
-from gar.report.problems import problem_table
 from gar.report.reasons import bonus_sentences
 from gar.report.rollouts import browser_rollouts
 from gar.report.runs import Groups, differing_settings, group_runs, missing, open_runs, run_facts
-from gar.report.tables import measured_tables, runs_table, setting, status_table, verdict_counts
+from gar.report.tables import measured_tables, problem_table, runs_table, setting, status_table, verdict_counts
 from gar.report.verdicts import changes, contests, contrast_table, headline, scope
 
 _SPARE_BYTES = 200_000

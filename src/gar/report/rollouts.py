@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gar.data.problems import evaluation_data, iter_problems
-from gar.data.sources import source_name
+from gar.data.rows import source_name
 from gar.errors import DataError
 from gar.records import Run
 from gar.records.rollouts import read_prompt

@@ -10,13 +10,12 @@ from typing import Any, NamedTuple, cast
 
 from gar import __version__
 from gar.data.arithmetic import Split, load_arithmetic
+from gar.data.problems import Reading
 from gar.data.prompts import render_prompt
-from gar.data.reading import Reading
-from gar.data.rows import iter_rows
+from gar.data.rows import FILE_SUFFIXES, iter_rows, row_place, source_name
 from gar.data.schemas import SCHEMAS, read_problem
-from gar.data.sources import FILE_SUFFIXES, row_place, source_name
 from gar.errors import ConfigError, DataError, did_you_mean
-from gar.evaluation.benchmarks.registry import BENCHMARKS, Benchmark
+from gar.evaluation.benchmarks import BENCHMARKS, Benchmark
 from gar.evaluation.job import GenerateJob
 from gar.evaluation.metrics import check_ks
 from gar.records.files import canonical_hash

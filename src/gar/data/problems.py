@@ -42,6 +42,7 @@ def iter_problems(
         generated = load_arithmetic(cast(Split, options.split), cast("SolutionMethod | None", options.subset))
         yield from ((f"{source} {problem.id}", problem) for problem in generated)
         return
+    # What a row without an id or a source gets comes from the name of the file.
     expect(source, str, "source", "the name of a file, a folder or a data set on the Hub", error=DataError)
     name, columns = source_name(source), dict[str, None]()  # in order of appearance
     schema: ColumnSchema | None = None
@@ -60,6 +61,7 @@ def iter_problems(
             on_drop(place, item)
         else:
             yield place, item
+    # Only now is it known which columns there are: a row of JSON may leave out what is null.
     _check_columns(source, columns, options.expert_fields)
 
 

@@ -204,12 +204,14 @@ def read_stream(run: Path, *, torn: bool = True) -> pa.Table:
         RecordError: It has other columns, or it is torn and that is not allowed.
     """
     path, batches = run / GROWING, list[pa.RecordBatch]()
+    # A running run may make a file of the stream at any moment, so only the attempt to read shows if it is there.
     try:
         content = read_bytes(path)
     except RecordError as error:
         if isinstance(error.__cause__, FileNotFoundError):
             return ROLLOUT_SCHEMA.empty_table()
         raise
+    # What follows the last whole batch was being written when the run was killed.
     try:
         with pa.ipc.open_stream(content) as stream:
             if stream.schema != ROLLOUT_SCHEMA:

@@ -171,6 +171,7 @@ class RunFolder:
         `config` is the resolved configuration as plain values, and `data_hash` the hash of the training problems, None
         if unknown. `command` begins with the program.
         """
+        # run.json comes first: its presence says that the run began, and it also holds what config.yaml does.
         self._write_run(
             RunRecord(
                 status="running",

@@ -155,7 +155,7 @@ def preflight(
         if not groups:
             raise
         few, interrupt = few[: len(groups)], stop
-    # 3. Find what is wrong. Training cannot begin to learn if most responses are cut off or not graded, or none is right.
+    # 3. Find what is wrong. If most responses are cut off or not graded, or none is right, nothing would be learned.
     shares = _shares(groups) | {GUESSABLE: mean(is_guessable(problem.answer) for problem in few)}
     facts = {
         "limit": (sampling.generation_kwargs or {}).get("max_new_tokens", sampling.max_new_tokens),

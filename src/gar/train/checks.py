@@ -6,10 +6,9 @@ from itertools import islice
 from pathlib import Path
 
 from gar.config import RunConfig, with_template
-from gar.data.problems import evaluation_data
+from gar.data.problems import Reading, evaluation_data
 from gar.data.prompts import edited, format_instruction
-from gar.data.reading import Reading
-from gar.data.sources import check_source, source_name
+from gar.data.rows import check_source, source_name
 from gar.errors import ConfigError, DataError, GarError, ModelError, RecordError
 from gar.integrations.trl.fields import (
     check_batch_size,

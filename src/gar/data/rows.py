@@ -11,7 +11,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gar.data.sources import FILE_SUFFIXES, check_source, row_place
+from gar.data.sources import FILE_SUFFIXES, check_source, row_place, unreachable
 from gar.errors import DataError
 
 if TYPE_CHECKING:
@@ -201,10 +201,7 @@ def _dataset_rows(source: str, split: str, subset: str | None, revision: str | N
     except DataError:
         raise
     except ConnectionError as error:
-        raise DataError(
-            f"{source}: no folder of that name here, and the Hub cannot be reached ({error}). Offline (HF_HUB_OFFLINE "
-            "is set, or there is no network), give a local .jsonl or .parquet file or a downloaded folder."
-        ) from error
+        raise unreachable(source, error) from error
     except (OSError, ValueError, TypeError, RuntimeError) as error:  # the last one: all files are empty
         raise DataError(
             f"{source}: cannot be loaded with split={split!r}, subset={subset!r}, revision={revision!r}: {error}"

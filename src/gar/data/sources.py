@@ -42,6 +42,14 @@ def check_source(source: str) -> None:
         raise DataError(f"{source}: no such file or folder, and a data set on the Hub is OWNER/NAME.{hint}")
 
 
+def unreachable(source: str, reason: object) -> DataError:
+    """The error for a data set that is neither on this machine nor loaded from the Hub."""
+    return DataError(
+        f"{source}: no folder of that name here, and the Hub cannot be reached ({reason}). Offline (HF_HUB_OFFLINE is "
+        "set, or there is no network), give a local .jsonl or .parquet file or a downloaded folder."
+    )
+
+
 def check_suffix(path: Path, *suffixes: str) -> None:
     """Raise a `ConfigError` for an output that ends in none of `suffixes`."""
     if path.suffix not in suffixes:

@@ -145,9 +145,18 @@ def no_problems(source: str, options: SourceSettings, reasons: Counter[str]) -> 
     """The error for a source without any problem."""
     counted = ", ".join(f"{count} x {reason}" for reason, count in reasons.most_common())
     return DataError(
-        f"{source}: none of {reasons.total()} rows gives a problem when read as {schema_of(source, options).name} "
-        f"({counted}). Is this the right schema? Choose one with --column-schema, or name the columns with "
+        f"{source}: no usable row among {reasons.total()} ({counted}). The columns were read with the schema "
+        f"{schema_of(source, options).name}. Choose another with --column-schema, or name the columns with "
         "--prompt-field and --answer-field."
+    )
+
+
+def no_experts(method: str, num_problems: int) -> DataError:
+    """The error for problems without any expert solution, for a method that needs them."""
+    return DataError(
+        f"{method} needs expert solutions, and none of the {num_problems:,} problems has one. Name their column with "
+        "expert_fields (--data.expert_fields), or train with grpo.",
+        code="no-anchors",
     )
 
 

@@ -1,21 +1,15 @@
 """Which tokens are scored, on two tokenizers: with one token per tag, and with tags of several merged tokens."""
 
-import copy
-import json
-
 import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import PreTrainedTokenizerFast, Qwen3Config
+from transformers import PreTrainedTokenizerFast
 
-from gar.models.hub import context_before_loading
 from gar.reader import (
     Reader,
     SpanRule,
-    context_of,
     ends_in_thinking_tag,
     scored_positions,
     special_ids,
-    stretched_context,
     thinking_span,
     token_pieces,
     without_trailing_special,
@@ -295,33 +289,3 @@ def test_a_sequence_fits_into_a_context_of_exactly_its_length(words):
     for context, fault in ((4, None), (3, "too long"), (None, None)):
         found = Reader(words, rule_for(words), context=context).fault(sequence)
         assert (found and found.status) == fault
-
-
-YARN = {"rope_type": "yarn", "factor": 4.0, "rope_theta": 1e4}
-
-
-@pytest.mark.parametrize(
-    ("length", "rope", "context"),
-    [
-        (40, None, 40),
-        (40, {"rope_type": "default", "rope_theta": 1e4}, 40),
-        (10, YARN | {"original_max_position_embeddings": 10}, 40),
-        (10, YARN, 40),
-        (40, YARN | {"original_max_position_embeddings": 10}, 40),
-        (50, YARN | {"original_max_position_embeddings": 10}, 50),
-        (10, YARN | {"rope_type": "dynamic"}, 40),
-        (10, YARN | {"rope_type": "linear"}, 10),
-        (10, YARN | {"rope_type": "linear", "original_max_position_embeddings": 10}, 40),
-        (20, YARN | {"rope_type": "llama3", "original_max_position_embeddings": 10, "low_freq_factor": 1.0,
-                     "high_freq_factor": 4.0}, 20),
-    ],
-)  # fmt: skip
-def test_context_of_a_stretched_model_is_the_factor_times_the_original_length(tmp_path, length, rope, context):
-    settings = {"max_position_embeddings": length} | ({"rope_parameters": rope} if rope else {})
-    assert context_of(Qwen3Config(**copy.deepcopy(settings))) == context
-    layers = {"full_attention": rope or {}, "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}}
-    assert stretched_context(length, layers) == context
-    scaling = {"type" if name == "rope_type" else name: value for name, value in (rope or {}).items()}
-    for raw in (settings, {"max_position_embeddings": length, "rope_scaling": scaling}, {"text_config": settings}):
-        (tmp_path / "config.json").write_text(json.dumps({"model_type": "qwen3"} | raw))
-        assert context_before_loading(str(tmp_path)) == context

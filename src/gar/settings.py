@@ -5,7 +5,7 @@
 
 import re
 from dataclasses import fields
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, dataclass_transform, get_args
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
@@ -89,22 +89,20 @@ def _setting_of(error: Any) -> str:
 _UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")  # pydantic's types for models and for dataclasses
 
 
-@dataclass_transform(kw_only_default=True, field_specifiers=(Field,))
-class _InWords(type(BaseModel)):
-    if not TYPE_CHECKING:  # pyright would take any arguments
-
-        def __call__(cls, *args, **values):
-            """A section, or a `ConfigError` in the words of `make_config`."""
-            try:
-                return super().__call__(*args, **values)
-            except ValidationError as error:
-                raise errors_in_words(error, cls) from None
-
-
-class Settings(BaseModel, metaclass=_InWords):
+class Settings(BaseModel):
     """Base of all sections: frozen. An unknown key or a number that is not finite is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False)
+
+    def __init__(self, **values: Any) -> None:
+        """Raise a `ConfigError` in the words of `make_config`."""
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise errors_in_words(error, type(self)) from None
+
+    # pydantic does not call it for a section within another, whose errors it collects.
+    __init__.__pydantic_base_init__ = True  # pyright: ignore[reportFunctionMemberAccess]
 
 
 class ModelSettings(Settings):

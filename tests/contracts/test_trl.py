@@ -15,11 +15,15 @@ from trl.rewards import accuracy_reward
 from trl.trainer import grpo_trainer
 from trl.trainer.utils import RepeatSampler, nanstd
 
+from gar.config import RunConfig
 from gar.errors import ConfigError
 from gar.integrations.trl import contract, fields
+from gar.integrations.trl import rules as trl_rules
 from gar.integrations.trl.deciding import reward_name
-from gar.integrations.trl.fields import RENAMED, TRACKERS, check_fields, known_fields
-from gar.rules import RULES
+from gar.integrations.trl.fields import RENAMED, TRACKERS, known_fields, wrong_fields
+from gar.rules import faults
+from gar.train.checks import train_facts
+from gar.train.rules import RULES
 from tests.support.errors import raises
 
 
@@ -92,7 +96,12 @@ def test_generate_returns_prompt_ids_completion_ids_and_token_mask_first():
 # The tables of `gar.integrations.trl.fields` fit the installed TRL and transformers.
 
 FIELDS = {field.name: field for field in dataclasses.fields(GRPOConfig) if field.init}
-NAMED = {name for rule in RULES for name in rule.names.split() if name.startswith("trl.")}
+NAMED = {
+    name
+    for rule in (*RULES, *trl_rules.RULES, *trl_rules.RESUME_RULES)
+    for name in rule.names.split()
+    if name.startswith("trl.")
+}
 OWNED = {name for rule in RULES if rule.why.startswith("use ") for name in rule.names.split()}
 
 
@@ -112,7 +121,8 @@ def test_trackers_are_those_of_transformers():
 
 def test_defaults_are_those_of_the_class_and_pass():
     defaults = {name: field.default for name, field in FIELDS.items() if f"trl.{name}" not in OWNED}
-    check_fields({name: value for name, value in defaults.items() if isinstance(value, (int, float, str))})
+    config = RunConfig(trl={name: value for name, value in defaults.items() if isinstance(value, (int, float, str))})
+    assert [*wrong_fields(config.trl), *faults(RULES, train_facts(config))] == []
 
 
 def test_renamed_fields_get_the_name_that_replaced_them():
@@ -120,17 +130,12 @@ def test_renamed_fields_get_the_name_that_replaced_them():
         name = new.split(",")[0].split()[0]
         assert old not in FIELDS
         assert name == "data.max_prompt_tokens" or name.removeprefix("trl.") in FIELDS
-        with raises(ConfigError, None, f"Use {new}."):
-            check_fields({old: 1})
+        assert wrong_fields({old: 1})[0][1].endswith(f"Use {new}.")
 
 
 def test_words_are_those_that_are_compared_with():
     modules = (grpo_trainer, inspect.getmodule(GRPOConfig), HubStrategy)
     source = "".join(map(inspect.getsource, modules))
-    allowed = [
-        rule.allowed
-        for rule in RULES
-        if rule.where == "gar train" and rule.names.startswith("trl.") and isinstance(rule.allowed, tuple)
-    ]
+    allowed = [rule.allowed for rule in RULES if rule.names.startswith("trl.") and isinstance(rule.allowed, tuple)]
     words = [word for words in allowed for word in words if isinstance(word, str)]
     assert not [word for word in words if f'"{word}"' not in source]

@@ -11,6 +11,7 @@ from gar.config import VARIANTS, RunConfig, make_config
 from gar.errors import ConfigError
 from gar.integrations.trl import TRL
 from gar.methods import METHODS, resolve_signal, unread_settings
+from gar.methods.rules import Flags
 from gar.models.embedded import load_embedded
 from gar.models.families import ModelParts
 from gar.reader import Reader
@@ -50,8 +51,8 @@ PAIRS = [
 
 def checked(method: str, **sections: Any) -> Shaping:
     """The plan on an engine that runs everything and adds no rules."""
-    flags = {"rewards are divided": method != "dr-grpo"}
-    return plan_shaping(replace(TRL, name="mine"), method, sections, flags=flags, quiet=True)
+    flags = Flags(divide_rewards=method != "dr-grpo")
+    return plan_shaping(replace(TRL, name="mine", rules=()), method, sections, flags=flags, quiet=True)
 
 
 def outcome(method: str, section: str, name: str, value: Any) -> str:

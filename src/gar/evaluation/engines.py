@@ -15,8 +15,8 @@ from gar.extras import install_command
 from gar.models.embedded import model_path
 from gar.models.generate import Sampling, generate_responses
 from gar.models.load import load_policy
+from gar.models.rope import context_of
 from gar.reader import (
-    context_of,
     encode_prompt,
     ends_in_thinking_tag,
     special_ids,

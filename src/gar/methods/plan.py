@@ -7,7 +7,6 @@ therefore no error: `unread_settings` names it.
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -19,9 +18,9 @@ from gar.core.groups import group_deviations, in_equal_group
 from gar.errors import ConfigError, expect
 from gar.methods.base import Estimator, Method, Need
 from gar.methods.registry import METHODS, find_method
+from gar.methods.rules import METHOD_RULES, UNREAD_RULES, EngineFacts, Flags, own_rules, run_facts
 from gar.rules import Rule, faults, raise_all
 from gar.settings import (
-    EMBEDDED_TASKS,
     GROUP_DDOF,
     GROUP_EPS,
     MAX_TOKENS,
@@ -50,10 +49,6 @@ _WORDS: dict[Need, str] = {
 }
 
 _SECTIONS = {"signal": SignalSettings, "reward": RewardSettings, "advantage": AdvantageSettings}
-_DEFINING = ("kind", "span")
-"""Signal settings that define a method. Its other signal settings are only defaults."""
-_OF_EVERY_METHOD = (("advantage.ddof", GROUP_DDOF), ("advantage.eps", GROUP_EPS))
-"""Values that the variant `paper` sets. They do not count as chosen."""
 _LISTED_SECTIONS = ("signal", "reward", "advantage", "watchdog")
 """Sections that `Method.reads` lists, besides trl and the method's own."""
 
@@ -90,17 +85,6 @@ class Engine:
         if lacking:
             return f"the method {' and '.join(lacking)}"
         return "" if estimator in self.estimators else f"there is no estimator {estimator} here"
-
-    def facts(self, method: Method, estimator: Estimator) -> dict[str, Any]:
-        """The facts about an engine that `gar.rules` reads."""
-        return {
-            "engine": self.name,
-            "engine.methods": ", ".join(self.methods()),
-            "engine.initial_policy": "initial_policy" in self.can,
-            "method.lacks": self.lacks(method, estimator),
-            "estimator": estimator,
-            "the flag of the run's estimator": self.estimators.get(estimator, ()),
-        }
 
     def read(self, values: Mapping[str, Any], source: str) -> RunConfig:
         """A run's configuration from the section `gar` of the engine's configuration. Only `sections` apply.
@@ -224,16 +208,16 @@ def plan_shaping(
     method: str | Method,
     sections: Mapping[str, Settings | None] | None = None,
     *,
-    flags: Mapping[str, Any] | None = None,
+    flags: Flags | None = None,
     quiet: bool = False,
 ) -> Shaping:
-    """Settings in force for a method on an engine, after all rules of `gar.rules`. Every driver begins here.
+    """Settings in force for a method on an engine, after all rules. Every driver begins here.
 
     Args:
         engine: What the engine can do.
         method: Name of a registered method, or the method itself.
         sections: The sections of settings that the engine takes, by name. None selects its defaults.
-        flags: The engine's flags, by name. None: its rules are checked elsewhere.
+        flags: The engine's flags. None: its rules are checked elsewhere.
         quiet: Do not warn of settings that this method does not read.
 
     Raises:
@@ -250,14 +234,30 @@ def plan_shaping(
         reward=given.get("reward") or RewardSettings(),
         advantage=given.get("advantage") or AdvantageSettings(),
     )
-    facts = run_facts(chosen, given) | engine.facts(chosen, shaping.estimator)
-    facts |= {f"signal.{name}": getattr(shaping.signal, name) for name in SignalSettings.model_fields}
-    facts |= {"advantages are TRL's": not shaping.overrides_advantages} | dict(flags or {})
-    rules = own_rules(chosen) if flags is None else [*engine.rules, *own_rules(chosen)]
-    raise_all(faults("" if flags is None else engine.name, facts, more=rules))
+    engine_rules = () if flags is None else engine.rules
+    facts = _engine_facts(shaping, given, flags or Flags())
+    raise_all(faults((*METHOD_RULES, *engine_rules, *own_rules(chosen)), facts))
     if not quiet and (unread := unread_settings(chosen, given, engine=engine.name)):
         warnings.warn(f"Not read by {chosen.name} under {engine.name}: {', '.join(unread)}.", stacklevel=3)
     return shaping
+
+
+def _engine_facts(shaping: Shaping, sections: Mapping[str, Any], flags: Flags) -> EngineFacts[Flags]:
+    """The facts of a run on its engine, with the settings in force."""
+    engine, method, estimator = shaping.engine, shaping.method, shaping.estimator
+    facts = run_facts(method, sections, engine.name)
+    in_force = {f"signal.{name}": getattr(shaping.signal, name) for name in SignalSettings.model_fields}
+    shared: dict[str, Any] = vars(facts) | {"settings": {**facts.settings, **in_force, **flags.values}}
+    return EngineFacts(
+        **shared,
+        flags=flags,
+        engine_methods=", ".join(engine.methods()),
+        has_initial_policy="initial_policy" in engine.can,
+        method_lacks=engine.lacks(method, estimator),
+        estimator=estimator,
+        estimator_flags=engine.estimators.get(estimator, ()),
+        own_advantages=shaping.overrides_advantages,
+    )
 
 
 def resolve_signal(method: Method, signal: SignalSettings) -> SignalSettings:
@@ -270,49 +270,15 @@ def resolve_signal(method: Method, signal: SignalSettings) -> SignalSettings:
     return resolved if resolved.max_tokens != "auto" else resolved.model_copy(update={"max_tokens": MAX_TOKENS})
 
 
-def own_rules(method: Method) -> list[Rule]:
-    """Rules that protect a method's own values: those that define its signal, and fields of TRL."""
-    signal = {f"signal.{name}": value for name, value in method.signal.items() if name in _DEFINING}
-    why = f"it belongs to {method.name}. Leave it out, or take another method"
-    rules = [Rule(name, (value,), why) for name, value in signal.items()]
-    return rules + [Rule(f"trl.{name}", (value,), why, where="TRL") for name, value in method.trl.items()]
-
-
-def run_facts(method: Method, sections: Mapping[str, Any]) -> dict[str, Any]:
-    """A run's settings by dotted name, which of them are chosen, and what decides whether they are read.
-
-    `sections` has the driver's sections by name: `dict(config)` for a `gar.config.RunConfig`.
-    """
-    own = method.reads is not None and "trl" in sections  # the method lists what it reads
-    facts: dict[str, Any] = {
-        "method": method.name,
-        "method.reads_vectors": None if own else method.reads_vectors,
-        "method.reads_spans": None if own else method.compares_responses or method.needs_alignment,
-        "method.alignment": method.alignment,
-        "method.kind": method.signal.get("kind"),
-        "method.gate": method.gate is not None,
-    }
-    chosen = []
-    for section, values in sections.items():
-        for name, kind in type(values).model_fields.items() if isinstance(values, Settings) else ():
-            facts[f"{section}.{name}"] = value = getattr(values, name)
-            if value != kind.default and (f"{section}.{name}", value) not in _OF_EVERY_METHOD:
-                chosen.append(f"{section}.{name}")
-    source, path = facts.get("data.source", ""), facts.get("model.path", "")
-    data = "generated" if source in EMBEDDED_TASKS else "a file" if Path(source).is_file() else "on the Hub"
-    model = "embedded" if path == "embedded" else "a folder" if Path(path).is_dir() else "on the Hub"
-    return facts | {"chosen": chosen, "data": data, "model": model}
-
-
 def unread_settings(method: Method, sections: Mapping[str, Any], *, engine: str = "TRL") -> list[str]:
     """Changed settings that nothing reads, as "section.name". `sections` as in `run_facts`."""
-    facts = run_facts(method, sections) | {"engine": engine}
-    unread = {name for name, _ in faults("", facts, level="unread")}
+    facts = run_facts(method, sections, engine)
+    unread = {name for name, _ in faults(UNREAD_RULES, facts)}
     parts = {section_name(name): other.settings for name, other in REGISTERED.items() if name != method.name}
     unread |= {f"{section}.{name}" for section, kind in parts.items() if kind for name in kind.model_fields}
     if method.reads is None or "trl" not in sections:
         unread |= {f"reward.{name}" for name in RewardSettings.model_fields if name not in method.reward}
     else:
         own = (*_LISTED_SECTIONS, section_name(method.name))
-        unread |= {name for name in facts["chosen"] if name.partition(".")[0] in own} - set(method.reads(sections))
-    return [name for name in facts["chosen"] if name in unread]
+        unread |= {name for name in facts.chosen if name.partition(".")[0] in own} - set(method.reads(sections))
+    return [name for name in facts.chosen if name in unread]

@@ -19,7 +19,8 @@ from tqdm.auto import tqdm
 from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList, PreTrainedModel
 
 from gar.errors import DataError, ModelError
-from gar.reader import context_of, special_ids, without_trailing_special
+from gar.models.rope import context_of
+from gar.reader import special_ids, without_trailing_special
 from gar.response import Response, TokenSequence
 from gar.types import Tags
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from gar.errors import ModelError, did_you_mean
 from gar.models.embedded import model_path
-from gar.reader import stretched_context
+from gar.models.rope import stretched_context
 
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+|[\w.-]+")
 _FILES = ("config.json", "adapter_config.json", "tokenizer_config.json")

@@ -1,15 +1,46 @@
-"""Rotary embeddings whose frequencies depend on the length of the whole pass: LongRoPE and dynamic NTK."""
+"""Rotary embeddings: the context that they stretch, and frequencies that depend on the length of the whole pass."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from gar.errors import ModelError
-from gar.reader import context_of, rope_settings
+
+
+def context_of(config: Any) -> int | None:
+    """Context length of a model in tokens, from its transformers configuration. None if that sets no limit."""
+    config = config.get_text_config()
+    length = getattr(config, "max_position_embeddings", None)
+    return None if length is None else stretched_context(length, getattr(config, "rope_parameters", None))
+
+
+def stretched_context(length: int, rope: Mapping[str, Any] | None) -> int:
+    """`length`, or what rotary embeddings stretch it to: factor times the original length.
+
+    The factor of llama3 is another one. A linear stretch is counted only from an original length that it states, since
+    `length` is the stretched one in some checkpoints and the original one in others.
+    """
+    for each in rope_settings(rope):
+        kind, factor = each["rope_type"], each.get("factor") or 1
+        original = each.get("original_max_position_embeddings", 0 if kind == "linear" else length)
+        if "dynamic" in kind:
+            length = max(length, int(factor * length))  # transformers takes no other original length
+        elif kind in ("yarn", "longrope", "linear"):
+            length = max(length, int(factor * original))
+    return length
+
+
+def rope_settings(rope: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:
+    """The settings of rotary embeddings, each with its `rope_type`: one, or one for each type of layer."""
+    rope = rope or {}
+    nested = [each for each in rope.values() if isinstance(each, Mapping)]
+    kinds = [(each.get("rope_type", each.get("type")), each) for each in (rope, *nested)]
+    return [{**each, "rope_type": kind} for kind, each in kinds if isinstance(kind, str)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class RopeLengths:
-    """By which frequencies a model computes a pass, from the number of tokens of its longest row.
+    """By which frequencies LongRoPE and dynamic NTK compute a pass, from the number of tokens of its longest row.
 
     Attributes:
         switches: From these numbers on LongRoPE (Phi-3-128k) takes its second set.

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 from gar.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from gar.models.rope import context_of
     from gar.reader import (
         Reader,
         SpanRule,
-        context_of,
         ends_in_thinking_tag,
         judge,
         special_ids,

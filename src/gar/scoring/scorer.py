@@ -15,7 +15,8 @@ from gar.methods import Engine, Method
 from gar.models.adapters import num_embeddings
 from gar.models.families import find_parts
 from gar.models.load import check_vocabulary
-from gar.reader import Reader, context_of, judge
+from gar.models.rope import context_of
+from gar.reader import Reader, judge
 from gar.response import NO_ANCHORS, Response, SignalStatus
 from gar.scoring.forward import step_means, token_shares
 from gar.scoring.scores import ResponseGroup, ResponseScore

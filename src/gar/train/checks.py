@@ -1,5 +1,6 @@
 """Checks of a run before anything is loaded. This module imports neither torch nor transformers nor TRL."""
 
+import importlib.util
 import os
 import tempfile
 from itertools import chain, islice
@@ -13,18 +14,18 @@ from gar.errors import ConfigError, DataError, GarError, ModelError, RecordError
 from gar.integrations.trl.fields import (
     check_batch_size,
     check_enough_problems,
-    check_fields,
     check_optimizer,
     check_trackers,
     generation_batch,
-    missing_packages,
     trl_number,
+    wrong_fields,
 )
 from gar.models.files import check_targets, check_tokenizer_files, check_weight_files, num_tokens
 from gar.models.hub import check_model_name, context_before_loading, is_adapter
 from gar.records.lock import has_locks
-from gar.rules import LOWBIT
+from gar.rules import faults, raise_all
 from gar.settings import EMBEDDED_TASKS, OUTCOME_METHODS, REGISTERED
+from gar.train.rules import PACKAGES, RULES, TrainFacts
 from gar.verify.verifier import custom_grader
 
 
@@ -47,22 +48,31 @@ def check_before_loading(config: RunConfig) -> None:
 
 
 def _check_rules(config: RunConfig) -> None:
-    """The rules of `gar train`."""
-    evaluate = config.evaluate
-    facts = {
-        "adapter.rank": config.adapter.rank,
-        "evaluates": bool(evaluate.sources),
-        "evaluate.pass_at_k": evaluate.pass_at_k,
-        "evaluate.num_samples": evaluate.num_samples,
-        "model.dtype": config.model.dtype,
-        "updates are lost": _loses_updates(config),
-    }
-    check_fields(config.trl, facts | missing_packages())
+    """The fields of TRL, and the rules of `gar train`."""
+    raise_all([*wrong_fields(config.trl), *faults(RULES, train_facts(config))])
     if config.trl.get("hub_token") is not None:  # no row of the rules: it would print the token
         raise ConfigError(
             "trl.hub_token is set, and a run records its settings. Run: hf auth login, or set the variable HF_TOKEN.",
             code="trl.hub_token",
         )
+
+
+def train_facts(config: RunConfig) -> TrainFacts:
+    """The facts about a run that `gar.train.rules` reads."""
+    modules = {module for module, _ in PACKAGES.values()}
+    settings = {
+        "adapter.rank": config.adapter.rank,
+        "evaluate.pass_at_k": config.evaluate.pass_at_k,
+        "evaluate.num_samples": config.evaluate.num_samples,
+        "evaluate.temperature": config.evaluate.temperature,
+        "model.dtype": config.model.dtype,
+    }
+    return TrainFacts(
+        settings=settings | {f"trl.{name}": value for name, value in config.trl.items()},
+        evaluates=bool(config.evaluate.sources),
+        loses_updates=_loses_updates(config),
+        missing=frozenset(module for module in modules if importlib.util.find_spec(module) is None),
+    )
 
 
 def _loses_updates(config: RunConfig) -> bool:
@@ -76,7 +86,7 @@ def _loses_updates(config: RunConfig) -> bool:
         return False
     options = str(fields.get("optim_args")).replace(" ", "").lower().split(",")
     rounds = any(f"bf16_stochastic_round={yes}" in options for yes in ("y", "yes", "t", "true", "on", "1"))
-    return not (fields.get("optim") in LOWBIT and rounds) and not is_adapter(model.path, model.revision)
+    return not (fields.get("optim") in _LOWBIT and rounds) and not is_adapter(model.path, model.revision)
 
 
 def _check_sources(config: RunConfig) -> None:
@@ -189,6 +199,9 @@ def _check_instruction(config: RunConfig) -> None:
             code="data.max_prompt_tokens",
         )
 
+
+_LOWBIT = ("adamw_torch_8bit", "adamw_torch_4bit")
+"""Words of `trl.optim` for torchao's optimizers, which can round at random."""
 
 _MADE_WITH = {
     "numina-10k.jsonl": "gar data prepare AI-MO/NuminaMath-CoT {} --num-problems 10000 --seed 0",

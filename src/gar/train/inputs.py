@@ -41,7 +41,8 @@ from gar.models.adapters import check_adapter
 from gar.models.families import is_sharded
 from gar.models.generate import Sampling, check_prompt_lengths
 from gar.models.load import load_policy
-from gar.reader import Reader, context_of
+from gar.models.rope import context_of
+from gar.reader import Reader
 from gar.records import RunFolder, canonical_hash
 from gar.records.run_folder import EVALUATION
 from gar.response import Response

@@ -1,4 +1,4 @@
-"""The settings in gar.yaml and slime's own flags, as facts, and the rules that they must keep."""
+"""The settings in gar.yaml, slime's own flags, and the rules that they must keep."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,7 +6,8 @@ from typing import Any
 from gar.config import RunConfig
 from gar.errors import ConfigError
 from gar.methods import Engine
-from gar.rules import ALL_CORRECT, OFF, UNSET, WHITENED, Condition, Rule
+from gar.methods.rules import ALL_CORRECT, ESTIMATOR_FLAG, WHITENED, Flags
+from gar.rules import OFF, UNSET, Condition, Facts, Rule, setting
 from gar.step import Shaping, plan_shaping
 
 SLIME_HOOKS = {
@@ -19,10 +20,11 @@ SLIME_HOOKS = {
 LOG_PROB_HOOK = {"custom_megatron_before_log_prob_hook_path": "gar.integrations.slime.before_log_prob"}
 """One more with `capture: logprob`."""
 
-_LOG_PROB = {"gar.capture": ("logprob",)}
-_PARTIAL = {"--partial-rollout": (True,)}
-_NO_FILTER = Condition(
-    "any but check_reward_nonzero_std", lambda path, _: "check_reward_nonzero_std" not in (path or "")
+_LOG_PROB = (setting("gar.capture", "logprob"),)
+_PARTIAL = (setting("--partial-rollout", True),)
+_NO_FILTER = Condition[Facts](
+    "any but check_reward_nonzero_std",
+    lambda facts, name: "check_reward_nonzero_std" not in (facts.settings.get(name) or ""),
 )
 
 
@@ -35,8 +37,8 @@ _RULES = (
     *(Rule(slime_flag(name), (hook,), "GAR needs all of its hooks") for name, hook in SLIME_HOOKS.items()),
     *(Rule(slime_flag(name), (hook,), "gar.capture needs it", _LOG_PROB) for name, hook in LOG_PROB_HOOK.items()),
     Rule("gar.capture", ("own", "logprob")),
-    Rule("--advantage-estimator", "the flag of the run's estimator", "GAR runs {estimator}, and no critic"),
-    Rule("advantage.ddof", UNSET, "slime whitens over the batch by itself", WHITENED),
+    Rule("--advantage-estimator", ESTIMATOR_FLAG, "GAR runs {estimator}, and no critic"),
+    Rule("advantage.ddof", UNSET, "slime whitens over the batch by itself", (WHITENED,)),
     Rule("--compute-advantages-and-returns", (True,), "without advantages no reward has an effect"),
     Rule("--custom-reward-post-process-path", (None,), "GAR sets the rewards, and one would overwrite the other"),
     Rule("--dynamic-sampling-filter-path", _NO_FILTER, f"{ALL_CORRECT}. Take gar.integrations.slime.keeps_signal"),
@@ -79,8 +81,9 @@ def read_shaping(args: Any, *, quiet: bool = True) -> Shaping:
     config = read_settings(args)
     flags = {slime_flag(name): value for name, value in vars(args).items()}
     flags["gar.capture"] = capture_of(args)
-    flags["rewards are divided"] = bool(args.rewards_normalization and args.grpo_std_normalization)
-    return plan_shaping(SLIME, config.method, dict(config), flags=flags, quiet=quiet)
+    divide = bool(args.rewards_normalization and args.grpo_std_normalization)
+    sections = dict(config)
+    return plan_shaping(SLIME, config.method, sections, flags=Flags(values=flags, divide_rewards=divide), quiet=quiet)
 
 
 def capture_of(args: Any) -> str:

@@ -15,16 +15,17 @@ import torch
 from transformers import GenerationConfig, ProcessorMixin, TrainingArguments
 from trl import GRPOConfig
 
-from gar import rules
 from gar.config import RunConfig
 from gar.data.problem_set import ProblemSet
 from gar.data.problems import no_experts
 from gar.errors import ConfigError
 from gar.integrations.trl.fields import check_enough_problems
+from gar.integrations.trl.rules import RESUME_RULES, RULES, TrlFlags
 from gar.methods import METHODS, Engine, Method
 from gar.methods.base import Estimator, Need
 from gar.reader import Reader
 from gar.records import RolloutRecord
+from gar.rules import Facts, faults
 from gar.settings import section_name
 from gar.step import Shaping, plan_shaping
 from gar.types import ResponseVerifier
@@ -49,6 +50,7 @@ TRL = Engine(
     estimators=dict.fromkeys(get_args(Estimator), ()),
     ddof=1,
     eps=1e-4,
+    rules=RULES,
 )
 """TRL runs every method. ddof and eps come from its advantages."""
 
@@ -160,17 +162,17 @@ def sampling_of(args: GRPOConfig) -> dict[str, Any]:
     return {name: getattr(args, name) for name in ("top_k", "min_p", "repetition_penalty")} | further
 
 
-def trl_flags(args: Any) -> dict[str, Any]:
-    """The fields of a `trl.GRPOConfig` as "trl.FIELD", and what follows from them."""
-    return {f"trl.{name}": value for name, value in vars(args).items()} | {
-        "updates_per_rollout": generation_passes(args) / args.gradient_accumulation_steps,
-        "on policy": args.gradient_accumulation_steps % generation_passes(args) == 0,
-        "rewards are divided": args.scale_rewards != "none",
-        "accelerator": torch.accelerator.is_available(),
-        "trl.use_vllm corrects filtered sampling": args.use_vllm
-        and args.vllm_importance_sampling_correction
-        and _is_filtered(args),
-    }
+def trl_flags(args: Any) -> TrlFlags:
+    """The fields of a `trl.GRPOConfig`, and what follows from them."""
+    updates = generation_passes(args) / args.gradient_accumulation_steps
+    corrects = args.use_vllm and args.vllm_importance_sampling_correction
+    return TrlFlags(
+        values={f"trl.{name}": value for name, value in vars(args).items()} | {"updates_per_rollout": updates},
+        divide_rewards=args.scale_rewards != "none",
+        on_policy=args.gradient_accumulation_steps % generation_passes(args) == 0,
+        accelerator=torch.accelerator.is_available(),
+        corrects_filtered_sampling=corrects and _is_filtered(args),
+    )
 
 
 def _is_filtered(args: Any) -> bool:
@@ -215,4 +217,4 @@ def generation_passes(args: Any) -> int:
 
 def inexact_resumes(args: Any) -> list[str]:
     """Why a resumed run would differ from an uninterrupted one, a sentence for each such setting."""
-    return [text for _, text in rules.faults("TRL", trl_flags(args), level="resume")]
+    return [text for _, text in faults(RESUME_RULES, Facts(settings=trl_flags(args).values))]

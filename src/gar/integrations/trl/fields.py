@@ -12,7 +12,6 @@ from typing import Any, NamedTuple, Union
 
 from pydantic import TypeAdapter, ValidationError
 
-from gar import rules
 from gar.config import RunConfig
 from gar.errors import ConfigError, DataError, UsageError, did_you_mean
 from gar.extras import install_command
@@ -66,16 +65,15 @@ _WORDS = {
 _MODULES = {"azure_ml": ("azureml",), "flyte": ("flytekit",), "tensorboard": ("tensorboard", "tensorboardX")}
 
 
-def check_fields(values: Mapping[str, Any], more: Mapping[str, Any] | None = None) -> None:
-    """Reject unknown fields of `trl.GRPOConfig`, values of a wrong type, and broken rules. `more` adds facts."""
+def wrong_fields(values: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Setting and sentence of each unknown field of `trl.GRPOConfig`, and of each value of a wrong type."""
     names, wrong = known_fields(), list[tuple[str, str]]()
     for name, value in values.items():
         if name not in names and name != "reward_funcs":  # which a rule explains
             wrong.append((f"trl.{name}", f"unknown key 'trl.{name}': trl.GRPOConfig has no such field.{_hint(name)}"))
         elif name in names and (expected := _expected(name, value)):
             wrong.append((f"trl.{name}", f"trl.{name} is {value!r}, expected {expected}"))
-    facts = {f"trl.{name}": value for name, value in values.items()} | dict(more or {})
-    rules.raise_all([*wrong, *rules.faults("gar train", facts)])
+    return wrong
 
 
 def _expected(name: str, value: Any) -> str:
@@ -180,11 +178,6 @@ def trl_number(config: RunConfig, name: str) -> int:
     field = known_fields().get(name)
     value = config.trl.get(name, field.default if field else "")
     return int(value) if str(value).isdecimal() else 0
-
-
-def missing_packages() -> dict[str, Any]:
-    """For the rules of `gar train`: which packages are not installed."""
-    return {f"no {module}": True for module, _ in rules.PACKAGES.values() if importlib.util.find_spec(module) is None}
 
 
 def check_trackers(config: RunConfig) -> None:

@@ -31,7 +31,8 @@ from gar.methods import Method, find_method
 from gar.models.adapters import check_embeddings, sort_targets
 from gar.models.capture import capture_hidden
 from gar.models.generate import own_generation
-from gar.reader import Reader, context_of, judge
+from gar.models.rope import context_of
+from gar.reader import Reader, judge
 from gar.records import RolloutRecord
 from gar.response import Anchors
 from gar.settings import AdvantageSettings, RewardSettings, SignalSettings, WatchdogSettings

@@ -1,4 +1,4 @@
-"""The section `gar` of verl's configuration and verl's own flags, as facts, and the rules that they must keep.
+"""The section `gar` of verl's configuration, verl's own flags, and the rules that they must keep.
 
 Configurations are plain nested dicts (`OmegaConf.to_container`), so this module does not import verl.
 """
@@ -10,8 +10,9 @@ from typing import Any
 from gar.config import RunConfig
 from gar.errors import ConfigError
 from gar.methods import Engine
+from gar.methods.rules import ALL_CORRECT, ESTIMATOR_FLAG, Flags
 from gar.records.dotted import leaves
-from gar.rules import ALL_CORRECT, OFF, Rule, bounds
+from gar.rules import OFF, Rule, bounds, setting
 from gar.step import Shaping, plan_shaping
 
 SUPPORTED = "0.9.1"
@@ -29,19 +30,20 @@ AGENT_LOOP_MANAGER = "gar.integrations.verl.agents.GarAgentLoopManager"
 FILTER_METRIC = "gar_signal"
 """What verl's group filter compares, from GAR's reward manager."""
 
-_MEGATRON = {"actor_rollout_ref.actor.strategy": ("megatron",)}
+_MEGATRON = (setting("actor_rollout_ref.actor.strategy", "megatron"),)
+_FILTERS = (setting("algorithm.filter_groups.enable", True),)
 _QUANTIZED = "the closed form needs the weights before quantization"
 _SAYS_TOOLS = "it marks the tokens of tools, so that they are not graded"
 
 _RULES = (
-    Rule("algorithm.adv_estimator", "the flag of the run's estimator", "GAR runs {estimator}"),
+    Rule("algorithm.adv_estimator", ESTIMATOR_FLAG, "GAR runs {estimator}"),
     Rule("actor_rollout_ref.actor.strategy", ("fsdp", "fsdp2", "megatron"), "GAR reads hidden states in these engines"),
     Rule("actor_rollout_ref.model.use_remove_padding", (None, True), "GAR reads packed sequences there", _MEGATRON),
     Rule("actor_rollout_ref.actor.megatron.dynamic_context_parallel", OFF, "it splits sequences anew in each pass"),
     Rule("actor_rollout_ref.model.use_fused_kernels", OFF, "they never call the LM head, where GAR reads its input"),
     Rule("actor_rollout_ref.model.mtp.enable", OFF, "it calls the LM head more than once in a pass"),
     Rule("actor_rollout_ref.actor.qat.enable actor_rollout_ref.actor.megatron.qat.enable", OFF, _QUANTIZED),
-    Rule("algorithm.filter_groups.metric", (FILTER_METRIC,), ALL_CORRECT, {"algorithm.filter_groups.enable": (True,)}),
+    Rule("algorithm.filter_groups.metric", (FILTER_METRIC,), ALL_CORRECT, _FILTERS),
     Rule("algorithm.rollout_correction.bypass_mode", OFF, "it leaves out the pass in which GAR reads hidden states"),
     Rule("reward.reward_manager.name", (REWARD_MANAGER,), "it marks which responses are verified and well formatted"),
     Rule("actor_rollout_ref.rollout.agent.agent_loop_manager_class", (None, AGENT_LOOP_MANAGER), _SAYS_TOOLS),
@@ -81,7 +83,7 @@ def read_shaping(config: RunConfig, verl: Mapping[str, Any] | None = None, *, qu
     `verl` is verl's whole configuration, None in a reward worker. `quiet` suppresses warnings of unused settings.
     """
     sections = {name: getattr(config, name) for name in VERL.sections}
-    flags = None if verl is None else dict(leaves(verl))
+    flags = None if verl is None else Flags(values=dict(leaves(verl)))
     return plan_shaping(VERL, config.method, sections, flags=flags, quiet=quiet)
 
 

@@ -2,7 +2,7 @@
 # TRL 1.16.0: every end token of the model's generation config ends a rollout and counts as its end, also if the tokenizer has another end token.
 # Expected: only the tokenizer's end token, which the trainer is given. A base model with a chat tokenizer then stops at both.
 # Source: `eos_token_ids` in trl/trainer/grpo_trainer.py
-# gar: samples evaluations with the same end tokens (gar/models/generate.py).
+# gar: samples evaluations with the same end tokens (gar/models/generate.py, tests/contracts/test_trl.py).
 exec "$(dirname "$0")/with.sh" torch==2.13.0 transformers==5.23.0 trl==1.16.0 peft==0.21.2 datasets==5.2.0 accelerate==1.15.0 <<'PYTHON'
 import trl
 from tiny import model

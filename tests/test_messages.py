@@ -23,7 +23,7 @@ from gar.comparison.compare import Comparison
 from gar.config import make_config, read_config
 from gar.data import load_problems
 from gar.errors import GarError
-from gar.evaluation.benchmarks.load import load_benchmark
+from gar.evaluation.benchmark_sets import load_benchmark
 from gar.integrations.trl.deciding import find_decider
 from gar.models.embedded import load_embedded
 from gar.records import RunFolder, open_run

@@ -149,7 +149,8 @@ def read_config(path: str | Path) -> Any:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else error
-        raise ConfigError(f"{path}: cannot read the configuration: {why}", code="unreadable") from error
+        hint = f". Did you mean --preset {path}?" if str(path) in preset_names() else ""
+        raise ConfigError(f"{path}: cannot read the configuration: {why}{hint}", code="unreadable") from error
     return parse_yaml(text, str(path))
 
 

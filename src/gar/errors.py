@@ -102,7 +102,7 @@ def expect(value: object, kinds: Any, name: str, expected: str, *, error: type[G
 def expect_members(values: Any, kinds: Any, name: str, expected: str, *, error: type[GarError] = ConfigError) -> None:
     """`expect` for each member of a list: a text would be read as letters, and a generator can be read once."""
     if isinstance(values, str | Mapping | Iterator) or not isinstance(values, Iterable):
-        expect(values, (), name, f"a list: {expected} each", error=error)
+        expect(values, (), name, f"a list, each item {expected}", error=error)
     for index, value in enumerate(values):
         expect(value, kinds, f"{name}[{index}]", expected, error=error)
 

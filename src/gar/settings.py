@@ -24,6 +24,11 @@ EMBEDDED_TASKS = ("arithmetic",)
 Names = Annotated[tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)]
 """Names of several things. A text is one name."""
 
+OUTCOME_METHODS = (
+    "grpo", "dr-grpo", "dapo", "reinforce-plus-plus", "reinforce-plus-plus-baseline", "maspo", "g2rl",
+)  # fmt: skip
+"""The methods of `MethodName` that need no expert solutions."""
+
 REGISTERED: dict[str, Any] = {}
 """The `gar.methods.Method`s that `register` has added."""
 
@@ -47,8 +52,14 @@ def _explain(error: Any, section: Any) -> str:
         return _error_in_words(error)
     for part in error["loc"][:-1]:
         section = get_args(section)[0] if isinstance(part, int) else section.model_fields[part].annotation
-    names = getattr(section, "model_fields", None) or [field.name for field in fields(section)]
-    hint = did_you_mean(str(error["loc"][-1]), names) or f" Known here: {', '.join(names)}."
+    key, kinds = str(error["loc"][-1]), getattr(section, "model_fields", {})
+    names = kinds or [field.name for field in fields(section)]
+    inside = [f"{name}.{key}" for name, kind in kinds.items() if key in getattr(kind.annotation, "model_fields", ())]
+    hint = did_you_mean(key, names) or f" Known here: {', '.join(names)}."
+    if inside:
+        hint = f" Did you mean '{inside[0]}'?"
+    elif "trl" in kinds and "Did you" not in hint:
+        hint += " Fields of trl.GRPOConfig belong in the section trl."
     return f"unknown key '{_setting_of(error)}'.{hint}"
 
 
@@ -62,7 +73,7 @@ def _error_in_words(error: Any) -> str:
     if kind == "too_short":
         return f"{name} is empty, expected at least {error['ctx']['min_length']}."
     if kind in ("model_type", "dataclass_type"):
-        return f"{name}: expected a section of settings, got {given!r}. Leave out an empty section."
+        return f"{name}: expected a section, {name}: {{SETTING: VALUE}}, got {given!r}. Leave out an empty section."
     words = re.findall(r"'([^']+)'", error["ctx"]["expected"]) if kind == "literal_error" else []
     hint = did_you_mean(str(given), words, cutoff=0.4)
     if name == "method" and not hint:

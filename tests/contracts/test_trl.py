@@ -4,10 +4,12 @@ import dataclasses
 import inspect
 import re
 from functools import partial
+from pathlib import Path
 
 import pytest
 import torch
 import trl
+from datasets import Dataset
 from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 from transformers.trainer_utils import HubStrategy
 from trl import GRPOConfig, GRPOTrainer
@@ -16,11 +18,14 @@ from trl.trainer import grpo_trainer
 from trl.trainer.utils import RepeatSampler, nanstd
 
 from gar.config import RunConfig
+from gar.data import encode_prompt
 from gar.errors import ConfigError
 from gar.integrations.trl import contract, fields
 from gar.integrations.trl import rules as trl_rules
 from gar.integrations.trl.deciding import reward_name
 from gar.integrations.trl.fields import RENAMED, TRACKERS, known_fields, wrong_fields
+from gar.models.embedded import load_embedded
+from gar.models.generate import _end_ids
 from gar.rules import faults
 from gar.train.checks import train_facts
 from gar.train.rules import RULES
@@ -91,6 +96,26 @@ def test_generate_returns_prompt_ids_completion_ids_and_token_mask_first():
     returned = re.findall(r"return (.+)", source("_generate"))[-1].split(", ")
     assert returned[:3] == ["prompt_ids", "completion_ids", "tool_mask"]
     assert len(returned) == 8
+
+
+TALK = [{"role": "user", "content": "3+4="}, {"role": "assistant", "content": "3+4"}]
+"""A prompt whose last message is the assistant's."""
+
+
+def test_prompts_and_end_tokens_are_those_that_we_render_and_sample_with(tmp_path: Path):
+    """A rollout ends at each end token of the model. A prompt gets a generation prompt also after an answer."""
+    model, tokenizer = load_embedded()
+    model.generation_config.eos_token_id = [7, 8]
+    tokenizer.chat_template = "{% for m in messages %}{{ m.content }}{% endfor %}{{ '9' if add_generation_prompt }}"
+    endings = _end_ids(model, tokenizer, None)
+    assert endings == [tokenizer.eos_token_id, 7, 8]
+    arguments = GRPOConfig(str(tmp_path), use_cpu=True, bf16=False, report_to=[])
+    rows = Dataset.from_list([{"prompt": TALK}])
+    trainer = GRPOTrainer(model, accuracy_reward, args=arguments, train_dataset=rows, processing_class=tokenizer)
+    assert trainer.eos_token_ids == trainer.generation_config.eos_token_id == endings
+    (prompt_ids,), *_ = trainer._tokenize_prompts([TALK])
+    assert prompt_ids == encode_prompt(tokenizer, TALK)
+    assert tokenizer.decode(prompt_ids) == "3 + 4 = 3 + 4 9"
 
 
 # The tables of `gar.integrations.trl.fields` fit the installed TRL and transformers.

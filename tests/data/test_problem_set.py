@@ -14,9 +14,8 @@ from transformers import PreTrainedTokenizerFast
 from gar.data import problem_set
 from gar.data.lengths import fitting, prompt_lengths
 from gar.data.problem_set import FEATURES, ProblemSet, load_problems, problem_file, read_problems
-from gar.data.problems import iter_problems
+from gar.data.problems import iter_problems, may_repeat
 from gar.data.prompts import Renderer
-from gar.data.reading import may_repeat
 from gar.errors import DataError, RecordError
 from gar.models import load_embedded
 from gar.reader import Reader, SpanRule

@@ -6,8 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from gar.data.rows import iter_rows
-from gar.data.sources import row_place, source_name
+from gar.data.rows import iter_rows, row_place, source_name
 from gar.errors import DataError
 from tests.support.errors import raises
 

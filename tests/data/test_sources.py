@@ -168,6 +168,9 @@ def test_files_of_a_folder_of_parquet_may_be_listed_twice_or_differ(tmp_path: Pa
     assert answers(README, a=table, b=table) == 4 * texts
     assert answers(DECLARED, a=table, b=table) == 2 * texts  # as the files have them
     assert answers("", a=table, b=table.select(["prompt"])) == texts + 20 * [None]
+    numbers = pa.table({"prompt": texts, "answer": range(20)})
+    zeros = pa.table({"prompt": texts, "answer": ["007"] * 20})
+    assert answers("", a=numbers, b=zeros) == [*range(20), *["007"] * 20]  # `datasets` alone would make them 7
     gc.collect()
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from gar.errors import ConfigError, DataError
-from gar.evaluation.benchmarks.load import load_benchmark, load_sets, problems_hash
-from gar.evaluation.benchmarks.registry import BENCHMARKS
+from gar.evaluation.benchmark_sets import load_benchmark, load_sets, problems_hash
+from gar.evaluation.benchmarks import BENCHMARKS
 from gar.evaluation.job import GenerateJob
 from gar.settings import ModelSettings
 from tests.evaluation.published import GPQA, MATHARENA, MMLU_PRO, ROWS

@@ -1,9 +1,6 @@
 """Plans of batches, the engines, and what `generate` asks and keeps."""
 
-import sys
-from collections.abc import Sequence
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,13 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gar.errors import ConfigError, DataError, ModelError
-from gar.evaluation.benchmarks.load import load_sets
-from gar.evaluation.engines import TransformersEngine, load_engine
+from gar.evaluation.benchmark_sets import load_sets
+from gar.evaluation.engines import TransformersEngine
 from gar.evaluation.folder import EvaluationFolder
 from gar.evaluation.generate import batch_seed, generate, plan_batches
 from gar.evaluation.job import GenerateJob
-from gar.models.embedded import load_embedded
-from gar.models.generate import Sampling
 from gar.settings import ModelSettings
 from tests.evaluation.published import ROWS
 from tests.support.errors import raises
@@ -74,22 +69,6 @@ def test_load_sets_splits_benchmarks_and_counts_their_samples():
             load_sets(JOB.model_copy(update=change), largest_k=3)
 
 
-def test_transformers_engine_repeats_itself_for_a_seed_and_is_greedy_at_temperature_0():
-    engine = load_engine(JOB)
-    model, tokenizer = load_embedded()
-    prompts = [tokenizer(f"{number}+4*7=")["input_ids"] for number in range(5)]
-    drawn = [engine.respond(prompts[:1] * 8, Sampling(max_new_tokens=30, temperature=1.0, seed=i)) for i in (1, 1, 2)]
-    assert drawn[0] == drawn[1] != drawn[2]
-    assert len({response.text for (response,) in drawn[0]}) > 1
-    written = engine.respond(prompts, Sampling(max_new_tokens=30, temperature=0.0, seed=1))
-    assert written == engine.respond(prompts, Sampling(max_new_tokens=30, temperature=0.0, top_p=0.5, seed=2))
-    for prompt, (response,) in zip(prompts, written, strict=True):
-        ids = torch.tensor([[*prompt, *response.ids]])
-        with torch.no_grad():
-            best = model(ids).logits[0, len(prompt) - 1 : -1].argmax(-1)
-        assert best.tolist() == list(response.ids)
-
-
 def generated(tmp_path, spec: str, **change) -> EvaluationFolder:
     job = GenerateJob(model=EMBEDDED, benchmark=(spec,), samples=2, max_new_tokens=8, out=tmp_path / "out", **change)
     (folder,) = generate(job, load_sets(job))
@@ -122,52 +101,6 @@ def test_generate_goes_on_from_a_set_that_moved_and_overwrite_begins_anew(tmp_pa
     assert responses.stat().st_mtime_ns == earlier  # all are there
     generated(tmp_path, spec, template="plain", overwrite=True)
     assert responses.stat().st_mtime_ns > earlier
-
-
-# vLLM is an extra: the part of its interface that we rely on, as its documentation states it.
-
-
-class FakeLLM:
-    def __init__(self, *, model: str, revision: str | None, dtype: str, seed: int) -> None:
-        assert (dtype, seed) == ("auto", 0)
-        self.model = model
-        self.llm_engine = SimpleNamespace(model_config=SimpleNamespace(max_model_len=512))
-
-    def get_tokenizer(self) -> object:
-        return load_embedded()[1]
-
-    def generate(self, prompts: Sequence[dict], params: Sequence[object], *, use_tqdm: bool) -> list[SimpleNamespace]:
-        assert not use_tqdm
-        self.seen = (prompts, params)
-        ends = [("stop", [30, 31, 6, 32, 1]), ("length", [31, 6])]
-        return [
-            SimpleNamespace(outputs=[SimpleNamespace(token_ids=ids, finish_reason=why)])
-            for (why, ids), _, _ in zip(ends, prompts, params, strict=True)
-        ]
-
-
-def fake_params(*, n: int, temperature: float, top_p: float, max_tokens: int, seed: int) -> tuple:
-    return n, temperature, top_p, max_tokens, seed
-
-
-def test_vllm_engine_asks_for_what_vllm_gives(monkeypatch):
-    monkeypatch.setitem(sys.modules, "vllm", SimpleNamespace(LLM=FakeLLM, SamplingParams=fake_params))
-    engine = load_engine(JOB.model_copy(update={"backend": "vllm"}))
-    (first,), (second,) = engine.respond([[3, 4], [5]], Sampling(max_new_tokens=7, temperature=0.5, top_p=0.9, seed=11))
-    prompts, params = engine._llm.seen
-    assert prompts == [{"prompt_token_ids": [3, 4]}, {"prompt_token_ids": [5]}]
-    assert params == [(1, 0.5, 0.9, 7, 11), (1, 0.5, 0.9, 7, 12)]
-    assert (first.truncated, second.truncated) == (False, True)
-    assert first.ids == (30, 31, 6, 32, 1)
-    assert first.text.endswith("</answer>")
-    assert engine.context == 512
-
-
-def test_engines_raise_what_they_lack(monkeypatch):
-    monkeypatch.setitem(sys.modules, "vllm", None)
-    for backend, device in (("vllm", None), ("transformers", "tpu")):
-        with raises(ConfigError):
-            load_engine(JOB.model_copy(update={"backend": backend, "device": device}))
 
 
 def test_a_lack_of_memory_lowers_the_batch_with_a_message_and_a_record(tmp_path: Path, monkeypatch, capsys):

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from gar.errors import RecordError
-from gar.records import RunFolder, marked_checkpoints, open_run, rollout_files
+from gar.records import RunFolder, marked_checkpoints, open_run, rollouts
 from gar.records.checkpoints import find_checkpoint, rotate_checkpoints, seal_checkpoint
 from tests.support.damage import flip
 from tests.support.files import full_disk
@@ -97,7 +97,7 @@ def check(path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_run_killed_at_any_write_goes_on_and_ends_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(rollout_files, "FILE_BYTES", 20_000)
+    monkeypatch.setattr(rollouts, "FILE_BYTES", 20_000)
     kills, draw = Kills(monkeypatch), random.Random(0)
     at = 0
     while kills.killed(at, once := tmp_path / str(at)):
@@ -173,7 +173,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 def test_a_killed_run_with_a_damaged_file_ends_whole_or_is_refused_and_left_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(rollout_files, "FILE_BYTES", 20_000)
+    monkeypatch.setattr(rollouts, "FILE_BYTES", 20_000)
     kills, killed, outcomes = Kills(monkeypatch), tmp_path / "killed", list[str]()
     for at in range(20, 99):
         shutil.rmtree(killed, ignore_errors=True)

@@ -22,8 +22,7 @@ from gar.records import (
     canonical_hash,
     open_run,
 )
-from gar.records.rollout_files import rollout_files
-from gar.records.rollouts import read_prompt
+from gar.records.rollouts import read_prompt, rollout_files
 from gar.types import Status
 from tests.support.damage import edit, flip
 from tests.support.errors import raises
@@ -272,7 +271,7 @@ def test_rollouts_are_read_once_while_a_file_is_made_of_them(run, monkeypatch):
 
 
 def test_a_step_of_several_generations_lies_in_one_file(run, monkeypatch):
-    monkeypatch.setattr("gar.records.rollout_files.FILE_BYTES", 1)
+    monkeypatch.setattr("gar.records.rollouts.FILE_BYTES", 1)
     for step in (1, 1, 2, 2, 2):
         run.write_rollouts([replace(RECORD, step=step)])
     run.close_rollouts()

@@ -16,8 +16,7 @@ from gar.data.arithmetic import load_arithmetic
 from gar.errors import ConfigError, RecordError
 from gar.models.embedded import embedded_path
 from gar.records import RunFolder, open_run
-from gar.records.rollout_files import append_rollouts
-from gar.records.rollouts import record_table
+from gar.records.rollouts import append_rollouts, record_table
 from gar.report import ReportOptions
 from gar.report.build import make_report, write_report
 from gar.report.definitions import DEFINITIONS

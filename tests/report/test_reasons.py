@@ -5,9 +5,9 @@ from dataclasses import asdict
 from gar.records import open_run
 from gar.report import ReportOptions
 from gar.report.build import make_report
-from gar.report.problems import problem_table
 from gar.report.reasons import reward_reasons
 from gar.report.runs import group_runs
+from gar.report.tables import problem_table
 from gar.settings import RewardSettings
 from tests.report.runs import PROBLEMS, make_run, rollout, wrong
 

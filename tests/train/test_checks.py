@@ -11,6 +11,8 @@ from gar.config import make_config, read_preset
 from gar.data import rows
 from gar.errors import GarError
 from gar.integrations.trl.arguments import grpo_arguments
+from gar.methods import METHODS
+from gar.settings import OUTCOME_METHODS
 from gar.train.checks import check_before_loading
 from gar.train.inputs import RunInputs
 from tests.support.errors import raises
@@ -56,6 +58,19 @@ def test_fewer_problems_than_a_generation_batch_needs_are_named(write_rows):
     assert "needs 4 problems, got 3 in all" in mistakes(values, "few-problems")
     values = {"data": {"max_problems": 2}, "trl": {"per_device_train_batch_size": 32}}
     assert "needs 4 problems, got 2 in all" in mistakes(values, "few-problems")
+
+
+def test_a_file_without_expert_solutions_is_named_for_the_methods_that_need_them(write_rows):
+    rows = [{"prompt": f"{i}+4=", "answer": "7"} for i in range(3)]
+    source = write_rows(*rows)
+    assert "none of the 3 problems has one" in mistakes({"data": {"source": source}}, "no-anchors")
+    check_before_loading(make_config({"data": {"source": source}, "method": "grpo"}))
+    source = write_rows(*rows, {"prompt": "9+4=", "answer": "3", "expert_solution": "so 3"})
+    check_before_loading(make_config({"data": {"source": source}}))
+
+
+def test_the_methods_that_need_no_expert_solutions_are_those_without_an_alignment():
+    assert {*OUTCOME_METHODS} == {name for name, method in METHODS.items() if method.alignment is None}
 
 
 def test_check_before_loading_accepts_what_trl_does():
@@ -135,6 +150,9 @@ MISTAKES = {
     "train --trl.report_to neptune": "trl.report_to is neptune, and it is not installed: pip install neptune",
     "train --data.source nix.jsonl": "nix.jsonl: no such file.",
     "train --data.source nix": "nix: no such file or folder, and a data set on the Hub is OWNER/NAME.",
+    "train --data.source owner/nix": "owner/nix: no folder of that name here, and the Hub cannot be reached (HF_HUB_O",
+    "train demo": "demo: cannot read the configuration: No such file or directory. Did you mean --preset demo?",
+    "train flat.yaml": "flat.yaml: unknown key 'bonus_weight'. Did you mean 'reward.bonus_weight'?",
     "train --evaluate.sources nix": "nix: no such file or folder, and a data set on the Hub is OWNER/NAME.",
     "train --preset demo --data.max_problems 1": "a batch of 64 responses in groups of 8 needs 8 problems, got 1 in ",
     "train --model.path embeded": "no folder 'embeded', and a Hub id is OWNER/NAME. Did you mean 'embedded'?",
@@ -170,6 +188,7 @@ FILES = {
     "broken/config.json": "{",
     "bare/config.json": "{}",
     "typo.yaml": COMPARISON + "[gropo]",
+    "flat.yaml": "bonus_weight: 1",
     "twice.yaml": COMPARISON + "[grpo, grpo]",
 }
 """Files of the command lines above."""
@@ -287,6 +306,22 @@ def test_a_folder_without_a_tokenizer_is_refused(folder):
 def test_trl_s_default_of_the_longest_response_must_fit_into_the_context(folder):
     text = mistakes({"model": {"path": str(folder)}})
     assert "trl.max_completion_length is 512 by default, but the context of " in text
+
+
+def test_weights_that_are_missing_or_cut_off_are_named(folder):
+    file = folder / "model.safetensors"
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-1])
+    assert f"cut off, {len(whole) - 1:,} of {len(whole):,} bytes" in mistakes(local(folder), "missing-weights")
+    file.write_bytes(b"x" * 100)
+    assert "not a file of safetensors" in mistakes(local(folder), "missing-weights")
+    file.write_bytes(whole)
+    index = folder / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": {"a": file.name, "b": "model-2.safetensors"}}))
+    assert "lists model-2.safetensors, which is missing" in mistakes(local(folder), "missing-weights")
+    index.unlink()
+    file.unlink()
+    assert "no weights (*.safetensors)" in mistakes(local(folder), "missing-weights")
 
 
 def test_an_instruction_longer_than_the_longest_prompt_is_refused(folder):

@@ -96,12 +96,12 @@ def test_a_saved_model_with_a_flipped_byte_gives_no_number(finished: RunFolder, 
     ):
         capsys.readouterr()
         assert main(command) == 1
-        assert "model/model.safetensors: is not what was written" in " ".join(capsys.readouterr().err.split())
+        assert "model/model.safetensors is not what was written" in " ".join(capsys.readouterr().err.split())
     assert main(["report", str(run.path), "--token-shares", "--out", str(tmp_path / "page.html")]) == 0
     assert "no further token shares" in (tmp_path / "page.html").read_text()
     shutil.copy(run.path / "model" / "config.json", run.path / "model" / "generation_config.json.new")
     (run.path / "model" / "model.safetensors").write_bytes((finished.path / "model" / "model.safetensors").read_bytes())
-    with raises(RecordError, "damage", "model/generation_config.json.new: is not listed"):
+    with raises(RecordError, "damage", "model/generation_config.json.new is not listed"):
         load_policy(ModelSettings(path=model))
 
 

@@ -21,11 +21,13 @@ def model_card(config: RunConfig, run: Run, summary: Mapping[str, Any]) -> str:
     rows = "\n".join(f"| {label} | {text} |" for label, text in summary_texts(summary).items())
     verdict = nothing_learned(run) or "One run: another seed may give other numbers."
     model, source = config.model.path, config.data.source
+    # The front matter links to the Hub, so it names only what is there.
     front: dict[str, Any] = {"library_name": "transformers", "tags": ["gar", "trl", config.method]}
     if _is_hub_id(model):
         front["base_model"] = model
     if source not in EMBEDDED_TASKS and _is_hub_id(source):
         front["datasets"] = [source]
+    # Only settings that make this model differ from one of another run.
     defaults = dict(leaves(RunConfig().model_dump(mode="json")))
     settings = "\n".join(
         f"{name}: {value}"

@@ -11,8 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from gar.analysis.colors import COLORS, INK, MUTED
-from gar.analysis.metrics import Panel, logged, window_size
+from gar.analysis.panels import COLORS, INK, MUTED, Panel, logged, window_size
 from gar.analysis.style import STYLE
 from gar.metrics import ALIGNMENT, ELIGIBLE, REWARD, ZERO_STD_OUTCOME, ZERO_STD_SHAPED
 from gar.records import Run
@@ -119,12 +118,14 @@ def _draw_rates(axes: Axes, rates: Rates, title: str) -> None:
     if not names:
         _say_not_recorded(axes)
         return
+    # A row has 0.72 of its height for its sets, one below the other.
     gap = 0.72 / len(names)
     for y, sets in enumerate(rates.values()):
         for j, name in enumerate(names):
             height, look = y + (j - (len(names) - 1) / 2) * gap, _look(y)
             if not (values := sets.get(name)):
                 continue
+            # Dots are seeds, the line is the interval, and the large mark is the mean.
             mean, low, high = np.ravel(_intervals(pd.DataFrame([values])))
             axes.plot(values, [height] * len(values), "o", color=look["color"], markersize=5, markeredgecolor="white")
             axes.plot(np.clip([low, high], 0, 1), [height] * 2, **look)

@@ -8,7 +8,7 @@ from typing import Any
 import matplotlib
 from matplotlib.figure import Figure
 
-from gar.analysis.colors import INK, MUTED
+from gar.analysis.panels import INK, MUTED
 from gar.records import atomic_file
 
 STYLE: dict[Any, Any] = {

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.table import Table
 
-from gar.analysis.metrics import logged
+from gar.analysis.panels import logged
 from gar.config import foreign_problems
 from gar.metrics import (
     ALIGNMENT,
@@ -35,6 +35,7 @@ def summarize(run: Run) -> dict[str, Any]:
     Plain values, None if the run recorded nothing. Beginning and end are means over the first and the last tenth of the
     steps that have the metric.
     """
+    # A step that did not log a metric does not count for it.
     seconds, gar_seconds, scored = (
         logged(run, name).dropna() for name in (seconds_of("step"), seconds_of("gar"), SCORED)
     )

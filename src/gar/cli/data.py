@@ -15,7 +15,7 @@ from gar.cli.outcomes import DEGENERATE, DONE, REFUSED
 from gar.data.check import DataReport, Usability, check_problems
 from gar.data.prepare import draw_subset, write_json_lines, write_problems
 from gar.data.prompts import PromptTemplate
-from gar.data.sources import check_source, check_suffix
+from gar.data.rows import check_source, check_suffix
 from gar.errors import ConfigError
 from gar.settings import SourceSettings
 from gar.types import Problem, Status, Tags

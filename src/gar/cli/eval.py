@@ -10,8 +10,9 @@ from gar.cli.arguments import run_stage
 from gar.cli.console import announce, show, show_table
 from gar.cli.outcomes import DEGENERATE, DONE, degenerate
 from gar.errors import ConfigError, UsageError
-from gar.evaluation.benchmarks.registry import BENCHMARKS
+from gar.evaluation.benchmarks import BENCHMARKS
 from gar.evaluation.job import GenerateJob, ScoreSettings
+from gar.models.files import check_tokenizer_files, check_weight_files
 from gar.models.hub import check_model_name
 from gar.settings import ModelSettings, Settings
 
@@ -39,9 +40,11 @@ class _Run(GenerateJob):
     score: tyro.conf.OmitArgPrefixes[ScoreSettings] = ScoreSettings()
 
     def run(self) -> int:
-        from gar.evaluation.benchmarks.load import load_sets
+        from gar.evaluation.benchmark_sets import load_sets
 
         check_model_name(self.model.path)
+        check_weight_files(self.model.path)
+        check_tokenizer_files(self.model.path)
         sets = load_sets(self, largest_k=max(self.score.pass_at_k, default=1))
         for note in (note for each in sets for note in each.identity["benchmark"]["notes"]):
             announce(f"Note: {note}")

@@ -20,8 +20,9 @@ class _Report(ReportOptions):
       gar report RUN [RUN ...] [--out FILE.html]
       gar report RUN --text
 
-    A run may be unfinished or lack files. The page names what is missing. Damaged runs are left out, and the exit
-    status is 1.
+    A run may be unfinished or lack files. The page names what is missing.
+
+    Damaged runs are left out, and the exit status is 1.
     """
 
     runs: Annotated[

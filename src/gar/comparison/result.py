@@ -121,6 +121,7 @@ def write_result(cell: PlannedRun, usage: Usage | None = None) -> None:
         RecordError: Something that the result needs is missing or damaged, the run is not finished, or it was trained
             with other settings or data.
     """
+    # Only a finished run counts, and only if it is the planned one to its end.
     run = open_run(cell.folder)
     if run.status != "finished":
         raise RecordError(f"{run.path}: this run is {run.status}, not finished.", code="not-finished")
@@ -131,6 +132,7 @@ def write_result(cell: PlannedRun, usage: Usage | None = None) -> None:
             f"{run.path}: this run has other settings than {cell.title}: {what}. Move it away to train the cell anew.",
             code="other-settings",
         )
+    # All numbers come from the folder, but for what the operating system measured of the process.
     seconds, shares = step_times(run.metrics)
     result = RunResult(
         label=cell.label,

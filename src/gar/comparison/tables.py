@@ -27,6 +27,7 @@ def comparison_tables(
         seeds: Planned seeds.
         ks: The k of pass@k.
     """
+    # `check_paired` has made sure that all results have the same sets.
     sets = next(iter(results.values())).sets if results else {}
     measures: Measures = {set_name: [("pass", k) for k in ks] for set_name in sets}
     counts = problem_counts(
@@ -36,6 +37,7 @@ def comparison_tables(
         if (label, seed) in results
         for set_name, part in results[label, seed].sets.items()
     )
+    # The planned tests count, not the finished ones: else a p-value would rise while cells finish.
     num_tests = sum(map(len, against.values()))
     family = ("set_name", "k")
     differences = contrasts(
@@ -138,11 +140,13 @@ def _difference_table(
 
 def _cost_table(labels: Sequence[str], results: Results) -> tuple[str, pd.DataFrame]:
     """The cost of each method that ran, without resumed runs: only the cost of their last part is known."""
+    # The whole step comes first, then its parts by name.
     whole = {key: result for key, result in results.items() if not result.resumed}
     parts = sorted({part for result in whole.values() for part in result.seconds_per_step})
     parts = sorted(parts, key=lambda part: part != "step")
     rows = []
     for label in labels:
+        # Ratios are of one seed, whose runs see the same prompts.
         runs = [result for (name, _), result in whole.items() if name == label]
         pairs = [(result, first) for result in runs if (first := whole.get((labels[0], result.seed)))]
         if runs:

@@ -145,11 +145,13 @@ def write_solution(
     values = right if values is None else values
     if len(values) != len(right):
         raise DataError(f"problem {problem.id!r} has {len(right)} operations, got {len(values)} values.")
+    # A form names what a step shows: only the value, or also the operation that gives it.
     earlier, last = forms[method]
     operations = zip((int(chain[0]), *values), chain[1:-1:2], chain[2:-1:2], values, strict=False)
     named = [dict(zip(("left", "operator", "digit", "value"), operation, strict=True)) for operation in operations]
     steps = [] if earlier is None else [earlier.format(**step) for step in named[:-1]]
     steps.append(last.format(**named[-1]))
+    # The wording replaces symbols one by one, so that two wordings of a solution have equally many tokens.
     working = f"[ {' ; '.join(steps)} ]"
     if wording == "words":
         working = " ".join(words.get(token, token) for token in working.split())

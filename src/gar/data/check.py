@@ -11,9 +11,8 @@ from functools import lru_cache
 from itertools import islice
 from typing import Literal, NamedTuple
 
-from gar.data.guessable import is_guessable
 from gar.data.problems import iter_problems, prompt_hash, schema_of
-from gar.data.traps import find_traps
+from gar.data.traps import find_traps, is_guessable
 from gar.errors import DataError
 from gar.settings import DEFAULT_SOURCE, SourceSettings
 from gar.types import Problem, Status

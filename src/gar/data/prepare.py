@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from gar.data.problems import check_ids, iter_problems, no_problems, prompt_hash
-from gar.data.sources import check_suffix
+from gar.data.rows import check_suffix
 from gar.settings import DEFAULT_SOURCE, SourceSettings
 from gar.types import Problem
 
@@ -48,6 +48,7 @@ def draw_subset(
     def drop(place: str, reason: str) -> None:
         dropped[reason] += 1
 
+    # Keep the problems with the smallest ranks. A rank is a hash of the prompt, so equal prompts have one rank.
     for place, problem in iter_problems(source, options, on_drop=drop):
         rank = prompt_hash(problem.prompt, seed)
         if require_anchor and not problem.anchors:
@@ -61,7 +62,7 @@ def draw_subset(
                 heapq.heappop(drawn)
     if not drawn:
         raise no_problems(source, options, dropped)
-    drawn.sort(reverse=True)
+    drawn.sort(reverse=True)  # ranks are negated: the smallest comes first
     problems = [problem for *_, problem in drawn]
     check_ids((place, problem.id) for _, place, problem in drawn)
     return Subset(problems=problems, num_usable=len(ranks), dropped=dropped)

@@ -20,9 +20,8 @@ import pyarrow.compute as pc
 from datasets import Dataset, Features, List, Value
 from pydantic_core import to_json
 
-from gar.data.problems import check_ids, problem_of, problems_of
+from gar.data.problems import Reading, check_ids, may_repeat, problem_of, problems_of
 from gar.data.prompts import Renderer, as_messages
-from gar.data.reading import Reading, may_repeat
 from gar.data.rows import Row
 from gar.data.schemas import SCHEMAS, ColumnSchema, choose_schema, column_value
 from gar.errors import DataError
@@ -79,13 +78,15 @@ class ProblemSet(Sequence[Problem]):
         """
         if isinstance(rows, ProblemSet):
             return rows
-        rows = rows if isinstance(rows, Dataset) else list(rows)
+        rows = rows if isinstance(rows, Dataset) else list(rows)  # an iterator is read only once
         if not len(rows):
             raise DataError("the data set is empty: it has no rows.", code="no-rows")
+        # A data set stays as it is, and a row becomes a problem when it is asked for.
         if isinstance(rows, Dataset):
             found = cls(rows=rows, schema=choose_schema(rows[0], options, source="the rows"))
             found._check_rows()
             return found
+        # A list is checked now, and becomes a data set: of our own columns, or with all columns of the user.
         problems = problems_of(rows, options)
         mixed = len({type(problem.prompt) for problem in problems}) > 1
         if isinstance(rows[0], Problem):

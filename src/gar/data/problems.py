@@ -6,17 +6,18 @@ its responses earn no bonus.
 """
 
 import hashlib
+from array import array
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, cast, get_args
 
 from tqdm import tqdm
 
 from gar.data.arithmetic import SolutionMethod, Split, load_arithmetic
-from gar.data.rows import OnError, iter_rows, raise_error
+from gar.data.rows import OnError, iter_rows, raise_error, row_place, source_name
 from gar.data.schemas import SCHEMAS, ColumnSchema, choose_schema, has_column, read_problem
-from gar.data.sources import row_place, source_name
 from gar.errors import DataError, did_you_mean, expect, expect_members
 from gar.settings import DEFAULT_SOURCE, EMBEDDED_TASKS, DataSettings, SourceSettings
 from gar.types import Anchor, Problem, Prompt, prompt_text
@@ -41,6 +42,7 @@ def iter_problems(
         generated = load_arithmetic(cast(Split, options.split), cast("SolutionMethod | None", options.subset))
         yield from ((f"{source} {problem.id}", problem) for problem in generated)
         return
+    # What a row without an id or a source gets comes from the name of the file.
     expect(source, str, "source", "the name of a file, a folder or a data set on the Hub", error=DataError)
     name, columns = source_name(source), dict[str, None]()  # in order of appearance
     schema: ColumnSchema | None = None
@@ -59,6 +61,7 @@ def iter_problems(
             on_drop(place, item)
         else:
             yield place, item
+    # Only now is it known which columns there are: a row of JSON may leave out what is null.
     _check_columns(source, columns, options.expert_fields)
 
 
@@ -142,10 +145,80 @@ def no_problems(source: str, options: SourceSettings, reasons: Counter[str]) -> 
     """The error for a source without any problem."""
     counted = ", ".join(f"{count} x {reason}" for reason, count in reasons.most_common())
     return DataError(
-        f"{source}: none of {reasons.total()} rows gives a problem when read as {schema_of(source, options).name} "
-        f"({counted}). Is this the right schema? Choose one with --column-schema, or name the columns with "
+        f"{source}: no usable row among {reasons.total()} ({counted}). The columns were read with the schema "
+        f"{schema_of(source, options).name}. Choose another with --column-schema, or name the columns with "
         "--prompt-field and --answer-field."
     )
+
+
+def no_experts(method: str, num_problems: int) -> DataError:
+    """The error for problems without any expert solution, for a method that needs them."""
+    return DataError(
+        f"{method} needs expert solutions, and none of the {num_problems:,} problems has one. Name their column with "
+        "expert_fields (--data.expert_fields), or train with grpo.",
+        code="no-anchors",
+    )
+
+
+class Reading:
+    """One pass over a source. Iterate over it once: it counts what it drops and what lacks an expert solution.
+
+    Args:
+        source: As in `iter_problems`.
+        options: Columns, split and revision. None detects the schema.
+        max_problems: Stop after this many problems, and read no further row.
+
+    Raises:
+        DataError: In the pass, as `iter_problems`, or at its end: no row gives a problem, or an id is used twice.
+    """
+
+    def __init__(self, source: str, options: SourceSettings, max_problems: int | None = None):
+        self._source, self._options, self._most = source, options, max_problems
+        self._ids = array("q")  # hashes: a million ids take 8 MB
+        self._dropped, self._first_dropped = Counter[str](), dict[str, str]()
+        self._num_lacking, self._first_lacking = 0, ""
+
+    def __iter__(self) -> Iterator[Problem]:
+        """The problems."""
+        for place, problem in islice(iter_problems(self._source, self._options, on_drop=self._drop), self._most):
+            self._ids.append(hash(problem.id))
+            if not problem.anchors:
+                self._num_lacking += 1
+                self._first_lacking = self._first_lacking or f"{place}: problem {problem.id!r}"
+            yield problem
+        if not self._ids:
+            raise no_problems(self._source, self._options, self._dropped)
+        if _repeats(self._ids):  # rare: the places are found in a second pass
+            again = islice(iter_problems(self._source, self._options), self._most)
+            check_ids((place, problem.id) for place, problem in again)
+
+    def _drop(self, place: str, reason: str) -> None:
+        self._first_dropped.setdefault(reason, place)
+        self._dropped[reason] += 1
+
+    def notes(self) -> list[str]:
+        """After the pass: the first place of what was dropped and of what lacks an expert solution, and how many."""
+        num_kept, total = len(self._ids), len(self._ids) + self._dropped.total()
+        notes = [
+            f"{self._first_dropped[reason]}: dropped, {reason} ({count} of {total} rows)."
+            for reason, count in self._dropped.most_common()
+        ]
+        if self._num_lacking:
+            missing = f"no expert solution ({self._num_lacking} of {num_kept} lack one)"
+            notes.append(f"{self._first_lacking} has {missing}.")
+        return notes
+
+
+def may_repeat(ids: Iterable[str]) -> bool:
+    """Whether two ids may be equal. Certain for False: hashes are compared, which are smaller than a set of ids."""
+    return _repeats(array("q", map(hash, ids)))
+
+
+def _repeats(ids: "array[int]") -> bool:
+    import numpy as np  # which `gar data check` does without
+
+    hashes = np.sort(np.array(ids, dtype=np.int64))
+    return bool((hashes[1:] == hashes[:-1]).any())
 
 
 def prompt_hash(prompt: Prompt, seed: int = 0) -> int:

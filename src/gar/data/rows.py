@@ -6,13 +6,13 @@ row keeps its number in the source, so that an error can name `anchors.jsonl:412
 
 import csv
 import json
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gar.data.sources import FILE_SUFFIXES, check_source, row_place
-from gar.errors import DataError
+from gar.errors import ConfigError, DataError, did_you_mean
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,6 +22,9 @@ Numbered = tuple[int, Row | DataError]
 """The number of a row in its source, counted from 1, and the row, or why it is none."""
 OnError = Callable[[DataError], None]
 
+FILE_SUFFIXES = (".jsonl", ".json", ".parquet", ".csv")
+"""Endings of the files that `iter_rows` reads."""
+_HUB_ID = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
 _ROWS, _BYTES = 512, 2**20
 """The most rows of a table that are read at a time, and about how many bytes."""
 
@@ -201,10 +204,7 @@ def _dataset_rows(source: str, split: str, subset: str | None, revision: str | N
     except DataError:
         raise
     except ConnectionError as error:
-        raise DataError(
-            f"{source}: no folder of that name here, and the Hub cannot be reached ({error}). Offline (HF_HUB_OFFLINE "
-            "is set, or there is no network), give a local .jsonl or .parquet file or a downloaded folder."
-        ) from error
+        raise unreachable(source, error) from error
     except (OSError, ValueError, TypeError, RuntimeError) as error:  # the last one: all files are empty
         raise DataError(
             f"{source}: cannot be loaded with split={split!r}, subset={subset!r}, revision={revision!r}: {error}"
@@ -240,3 +240,49 @@ def _plain_files(source: str, split: str, subset: str | None) -> list[str]:
 
 _WHICH = ("name", "version", "data_dir", "data_files", "description")
 """What a configuration of `datasets` has to say which files are read, not how."""
+
+
+def row_place(source: str, number: int) -> str:
+    """The place of a row, as errors name it: `anchors.jsonl:412`, or `train.parquet row 412`. Counts from 1."""
+    return f"{source}:{number}" if source.endswith(".jsonl") else f"{source} row {number}"
+
+
+def source_name(source: str) -> str:
+    """The short name of a source: `anchors` for data/anchors.jsonl, `NuminaMath-1.5` for AI-MO/NuminaMath-1.5."""
+    path = Path(source)
+    return path.stem if path.suffix in FILE_SUFFIXES else path.name
+
+
+def check_source(source: str) -> None:
+    """Raise a `DataError` for what cannot be a data source by its name and kind, without reading it."""
+    path = Path(source)
+    if not source.strip():
+        raise DataError("the name of the data source is empty.")
+    expected = f"Expected {', '.join(FILE_SUFFIXES)}, a folder of such files, or a data set on the Hub."
+    if path.is_dir():
+        if not any(file.suffix in FILE_SUFFIXES for file in path.rglob("*")):
+            raise DataError(f"{source}: the folder holds no data. {expected}")
+    elif path.exists():
+        if not source.endswith(FILE_SUFFIXES):
+            raise DataError(f"{source}: unknown kind of file. {expected}")
+    elif source.endswith(FILE_SUFFIXES) or not _HUB_ID.fullmatch(source):
+        siblings = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
+        hint = did_you_mean(path.name, siblings, prefix=source.removesuffix(path.name))
+        raise DataError(f"{source}: no such file.{hint}")
+    elif "/" not in source:
+        hint = did_you_mean(source, [entry.name for entry in Path().iterdir()])
+        raise DataError(f"{source}: no such file or folder, and a data set on the Hub is OWNER/NAME.{hint}")
+
+
+def unreachable(source: str, reason: object) -> DataError:
+    """The error for a data set that is neither on this machine nor loaded from the Hub."""
+    return DataError(
+        f"{source}: no folder of that name here, and the Hub cannot be reached ({reason}). Offline (HF_HUB_OFFLINE is "
+        "set, or there is no network), give a local .jsonl or .parquet file or a downloaded folder."
+    )
+
+
+def check_suffix(path: Path, *suffixes: str) -> None:
+    """Raise a `ConfigError` for an output that ends in none of `suffixes`."""
+    if path.suffix not in suffixes:
+        raise ConfigError(f"{path}: expected a name that ends in {' or '.join(suffixes)}.")

@@ -215,6 +215,7 @@ def read_problem(row: Row, schema: ColumnSchema, *, place: str, default_id: str,
 
     A `DataError` begins with `place`: a required column is missing from this row, or a value has the wrong type.
     """
+    # A missing column is an error. What a data set marks as unusable, or leaves empty, is dropped with a reason.
     prompt = column_value(row, schema.prompt, place)
     answer = column_value(row, schema.answer, place) if schema.answer else None
     if reason := schema.unusable(row):
@@ -227,6 +228,7 @@ def read_problem(row: Row, schema: ColumnSchema, *, place: str, default_id: str,
     answer = schema.answer_of(_scalar_text(answer, place, schema.answer))
     if schema.answer and not answer:
         return schema.no_answer
+    # Optional columns have a default.
     source = column_value(row, schema.source)
     source = ", ".join(map(str, source)) if isinstance(source, list) else source
     problem = Problem(

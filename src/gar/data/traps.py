@@ -1,11 +1,20 @@
-"""Data that is read without an error and is not what its author meant."""
+"""Data that is read without an error: not what its author meant, or answers that a response can hit by luck."""
 
 import json
 import re
 from collections import Counter
 from collections.abc import Sequence
+from functools import lru_cache
 
 from gar.types import Problem
+from gar.verify.choices import is_choice
+from gar.verify.latex import plain_latex
+
+_GUESSED_WORDS = frozenset({"yes", "no", "true", "false"})
+_MAY_BE_GUESSED = re.compile(r"(?<![A-Za-z\\])(?:[A-J]|(?i:yes|no|true|false))(?![A-Za-z])")
+"""Most answers are not worth a closer look, which takes 40 microseconds."""
+_LONGEST_GUESS = 200
+"""Characters. The text of a choice may follow its letter."""
 
 _MARKS = re.compile(r"<<[^<>A-Za-z\n]+=[-$\d., ]+>>")
 _TURN = re.compile(  # of ChatML, Llama, Gemma, Mistral
@@ -44,3 +53,14 @@ def _is_messages(text: str) -> bool:
     except ValueError:
         return False
     return bool(value) and all(isinstance(each, dict) and {"role", "content"} <= each.keys() for each in value)
+
+
+@lru_cache(1024)  # a source has few of them
+def is_guessable(answer: str) -> bool:
+    """Whether a gold answer is one of few that a guess would try: the letter of a choice, yes or no, true or false.
+
+    A verifier cannot tell a lucky answer from a derived one, and pays both.
+    """
+    if len(answer) > _LONGEST_GUESS or not _MAY_BE_GUESSED.search(answer):
+        return False
+    return is_choice(answer) or plain_latex(answer).strip(" .$").casefold() in _GUESSED_WORDS

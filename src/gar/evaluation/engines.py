@@ -1,10 +1,12 @@
 """What samples responses: transformers, in training and in `gar eval`, or vLLM's offline `LLM`."""
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
+import torch
 from transformers import PreTrainedModel
 
 from gar.errors import ConfigError, DataError
@@ -22,8 +24,8 @@ from gar.reader import (
     without_trailing_special,
 )
 from gar.records.checkpoints import check_saved_model
+from gar.records.files import canonical_hash
 from gar.response import Response, TokenSequence
-from gar.scoring.model import choose_device, tokenizer_hash, weights_hash
 from gar.settings import EvaluateSettings
 from gar.types import Problem, Tags
 
@@ -121,6 +123,37 @@ def load_engine(job: GenerateJob) -> SamplingEngine:
         return VllmEngine(job)
     model, tokenizer = load_policy(job.model)
     return TransformersEngine(model.to(choose_device(job.device)).eval(), tokenizer)
+
+
+def choose_device(name: str | None) -> torch.device:
+    """The device of that name (`--device`), else the accelerator, else the CPU."""
+    accelerator = torch.accelerator.current_accelerator(check_available=True)
+    usable = [accelerator.type] if accelerator else []
+    if name is None:
+        return torch.device((*usable, "cpu")[0])
+    if name.partition(":")[0] not in (*usable, "cpu"):
+        raise ConfigError(
+            f"--device: usable on this machine is {' or '.join((*usable, 'cpu'))}, got '{name}'.", code="device"
+        )
+    try:
+        return torch.device(name)
+    except RuntimeError as error:
+        raise ConfigError(f"--device: {error}", code="device") from error
+
+
+def weights_hash(model: torch.nn.Module) -> str:
+    """BLAKE2 over names, shapes, types and values of every weight: about a second per GB on one core."""
+    digest = hashlib.blake2b(digest_size=32)
+    for name, tensor in model.state_dict().items():
+        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
+        digest.update(tensor.detach().cpu().flatten().contiguous().view(torch.uint8).numpy())
+    return digest.hexdigest()
+
+
+def tokenizer_hash(tokenizer: Any) -> str:
+    """SHA-256 of the tokenizer's rules and its chat template."""
+    rules = tokenizer.backend_tokenizer.to_str() if tokenizer.is_fast else sorted(tokenizer.get_vocab().items())
+    return canonical_hash([rules, tokenizer.chat_template])
 
 
 def evaluation_sampling(

@@ -17,7 +17,7 @@ from tqdm import tqdm
 
 from gar.data.prompts import render_problems
 from gar.errors import DataError, ModelError
-from gar.evaluation.benchmarks.load import EvaluationSet
+from gar.evaluation.benchmark_sets import EvaluationSet
 from gar.evaluation.engines import SamplingEngine, encode_prompts, load_engine
 from gar.evaluation.folder import EvaluationFolder, response_line
 from gar.evaluation.job import GenerateJob
@@ -58,6 +58,7 @@ def _generate_set(
     job: GenerateJob, asked: EvaluationSet, folder: EvaluationFolder, engine: SamplingEngine, say: Say
 ) -> None:
     """Draw the missing samples of one benchmark."""
+    # 1. Make the prompts, and find the room for responses.
     name, template = asked.identity["benchmark"]["name"], asked.identity["prompt"]["template"]
     problems = render_problems(asked.problems, template, engine.tokenizer)
     prompt_ids, prefilled = encode_prompts(engine, problems)
@@ -67,6 +68,7 @@ def _generate_set(
     if room < 1:
         raise DataError(f"{name}: a prompt of {max(lengths)} tokens fills the context. Is it the right model?")
     limit = job.max_new_tokens or min(DEFAULT_MAX_NEW_TOKENS, room)
+    # 2. Begin or resume. A memory that was too small before is too small now, so the batches stay smaller.
     drawn: dict[str, Any] = asked.identity["sampling"] | {"max_new_tokens": limit}
     num_samples = drawn["num_samples"]
     folder.begin(asked.identity | {"sampling": drawn, "model": model}, problems, overwrite=job.overwrite)
@@ -80,6 +82,7 @@ def _generate_set(
         f"{name}: {total:,} samples ({len(problems):,} problems, {num_samples} each) of up to {limit:,} tokens, "
         f"{job.batch_size} at one time" + (f". {len(done):,} are there." if done else " ...")
     )
+    # 3. Draw whole batches, since a batch has one random stream, and keep the samples that are missing.
     with tqdm(total=total, initial=len(done), desc=name, unit=" samples", disable=None) as bar:
 
         def respond(batch: Sequence[Sample]) -> list[Response]:
@@ -111,7 +114,7 @@ def _answered(
 
     A batch of more than `most` is halved, and so is one for which memory is too small.
     """
-    waiting = list(reversed(batches))
+    waiting = list(reversed(batches))  # a stack: the halves of a batch take its place
     while waiting:
         batch = waiting.pop()
         if len(batch) > most:

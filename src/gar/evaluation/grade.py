@@ -119,6 +119,7 @@ def _numbers(
     ks: Sequence[int],
 ) -> EvaluatedSet:
     """The numbers of judged responses. An interval is None if all values are equal."""
+    # Counts of each problem come first: all rates follow from them, here and in every later table.
     responses = list(itertools.chain.from_iterable(groups))
     statuses = Counter(response.verdict.status for response in responses)
     counts = [
@@ -130,6 +131,7 @@ def _numbers(
     majorities = {
         k: [rate("majority", k, num_samples, each.num_correct, each.wrong_votes or ()) for each in counts] for k in ks
     }
+    # Rates over responses need no votes or k: they say why responses are not correct.
     return EvaluatedSet(
         problems_hash=canonical_hash([[problem.id, problem.prompt, problem.answer] for problem in problems]),
         num_samples=num_samples,

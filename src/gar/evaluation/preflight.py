@@ -15,8 +15,8 @@ from rich.table import Table
 from rich.text import Text
 from transformers import PreTrainedModel
 
-from gar.data.guessable import is_guessable
 from gar.data.prompts import format_instruction
+from gar.data.traps import is_guessable
 from gar.errors import PreflightError
 from gar.evaluation.engines import TransformersEngine, sample
 from gar.evaluation.grade import judged_groups, num_correct
@@ -138,8 +138,10 @@ def preflight(
         DataError: There are no problems, or a prompt does not fit into the context.
         ModelError: As `generate_responses`.
     """
+    # 1. Draw problems from the whole data set: the first ones may be the easiest.
     drawn = random.Random(sampling.seed).sample(range(len(problems)), min(settings.num_problems, len(problems)))
     few = [problems[i] for i in sorted(drawn)]
+    # 2. Sample and judge. Ctrl-C keeps the parts that are done, since on a CPU this may take minutes.
     groups, interrupt = list[Sequence[Response]](), None
     engine = TransformersEngine(model, tokenizer, verifier.tags)
     try:
@@ -153,6 +155,7 @@ def preflight(
         if not groups:
             raise
         few, interrupt = few[: len(groups)], stop
+    # 3. Find what is wrong. If most responses are cut off or not graded, or none is right, nothing would be learned.
     shares = _shares(groups) | {GUESSABLE: mean(is_guessable(problem.answer) for problem in few)}
     facts = {
         "limit": (sampling.generation_kwargs or {}).get("max_new_tokens", sampling.max_new_tokens),

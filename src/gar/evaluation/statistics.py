@@ -78,6 +78,7 @@ def sign_flip_p_value(differences: ArrayLike) -> float:
         0.25
     """
     values = _finite(differences, least=2)
+    # Sums of the same numbers differ by rounding, so a tie with the observed sum has a margin.
     n = len(values)
     least = abs(values.sum()) - _ROUNDING * np.abs(values).sum()
     if n <= _EXACT_PAIRS:
@@ -154,6 +155,7 @@ def holm_adjusted(p_values: Sequence[float], num_tests: int | None = None) -> li
     m = len(p_values) if num_tests is None else num_tests
     if len(p_values) > m or not all(0 <= p <= 1 for p in p_values):
         raise ValueError(f"expected at most num_tests = {m} p-values in [0, 1], got {list(p_values)}")
+    # From the smallest p-value on: each is multiplied by the number of tests left, and none is below one before it.
     adjusted, largest = [0.0] * len(p_values), 0.0
     for rank, i in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
         largest = max(largest, min(1.0, (m - rank) * p_values[i]))
@@ -190,6 +192,7 @@ def minimum_detectable_effect(sd: float, num_pairs: int) -> float:
         inside = special.nctdtr(freedom, noncentrality, critical) + special.nctdtr(freedom, -noncentrality, critical)
         return 2 - float(inside)
 
+    # Power grows with the noncentrality: double the upper end until it suffices, then find the root between.
     high = critical
     while power(high) < _POWER:
         high *= 2

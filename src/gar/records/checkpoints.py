@@ -13,7 +13,7 @@ from pathlib import Path
 from gar.errors import RecordError
 from gar.records.files import remove_file, sync_tree
 from gar.records.metrics import METRICS, beginning
-from gar.records.rollout_files import file_steps, rollout_files
+from gar.records.rollouts import file_steps, rollout_files
 from gar.records.run_folder import RUN, RunFolder, checkpoint_name, finished_sums, sealed_sums
 from gar.records.sums import SUMS, check_listed, check_sum, file_sum, files_below, write_sums
 

@@ -41,6 +41,7 @@ def writer_lock(path: Path, *, wait_seconds: float = 0.0) -> Iterator[None]:
     path = path.resolve()
     lock_path = path / ".lock" if path.is_dir() else path.with_name(f".{path.name}.lock")
     process, lock = os.getpid(), FileLock(lock_path)
+    # Without locks of the file system nothing can be promised. `has_locks` has raised unless the user accepts that.
     with system_errors(lock_path, "written"):
         lock_path.parent.mkdir(parents=True, exist_ok=True)
         locks = has_locks(lock_path.parent)
@@ -49,11 +50,12 @@ def writer_lock(path: Path, *, wait_seconds: float = 0.0) -> Iterator[None]:
         return
     with system_errors(lock_path, "written"):
         try:
-            lock.acquire(timeout=wait_seconds)
+            lock.acquire(timeout=wait_seconds)  # of the kernel: it is free at once if the holder is killed
         except Timeout:
             raise LockedError(
                 f"{path} is being written by another process: {_holder(lock_path)}. Wait for it, or end it."
             ) from None
+    # The name in the file is for the message to others only.
     try:
         with system_errors(lock_path, "written"):
             holder = f"process {os.getpid()} on {socket.gethostname()}, since {utc_now()}"

@@ -32,8 +32,7 @@ from gar.records.evaluations import (
 )
 from gar.records.files import checked, json_object, read_bytes, read_parquet
 from gar.records.metrics import METRICS, read_metrics
-from gar.records.rollout_files import file_steps, read_stream, rollout_files
-from gar.records.rollouts import ROLLOUT_SCHEMA, SAMPLE_SCHEMA
+from gar.records.rollouts import ROLLOUT_SCHEMA, SAMPLE_SCHEMA, file_steps, read_stream, rollout_files
 from gar.records.run_folder import (
     CONFIG,
     EVALUATION,

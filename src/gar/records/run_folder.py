@@ -4,7 +4,7 @@
       run.json                      versions, machine, seed, command, hashes, times, status, summary: written first
       config.yaml                   the resolved configuration
       metrics.jsonl                 one object per logged step, see `gar.records.metrics`
-      rollouts/                     one row per response, see `gar.records.rollout_files`
+      rollouts/                     one row per response, see `gar.records.rollouts`
       evaluation/before/SET/        an evaluation, see `gar.records.evaluations`. Also after/SET
       checkpoints/                  see checkpoints.py
       model/                        the final model. With an adapter the merged one, and adapter/ beside it
@@ -43,8 +43,7 @@ from gar.records.files import (
     write_atomic,
 )
 from gar.records.metrics import METRICS, append_metrics, beginning
-from gar.records.rollout_files import GROWING, append_rollouts, close_rollouts, rollout_files
-from gar.records.rollouts import RolloutRecord, record_table
+from gar.records.rollouts import GROWING, RolloutRecord, append_rollouts, close_rollouts, record_table, rollout_files
 from gar.records.run_record import RunRecord, RunStatus, package_versions
 from gar.records.sums import SUMS, file_sum, files_below, read_sums, write_sums
 
@@ -172,6 +171,7 @@ class RunFolder:
         `config` is the resolved configuration as plain values, and `data_hash` the hash of the training problems, None
         if unknown. `command` begins with the program.
         """
+        # run.json comes first: its presence says that the run began, and it also holds what config.yaml does.
         self._write_run(
             RunRecord(
                 status="running",

@@ -55,7 +55,7 @@ def check_sum(folder: Path, name: str, sums: Mapping[str, str]) -> None:
     """Raise a `RecordError` with code "damage" if a file is missing, not listed, or not what was written."""
     check_listed(folder, name, sums)
     if file_sum(folder / name) != sums[name]:
-        raise _damage(folder / name, f"is not what was written: its checksum in {SUMS} differs")
+        raise _damage(folder / name, f"is not what was written: its checksum differs from {SUMS}")
 
 
 def check_listed(folder: Path, name: str, sums: Mapping[str, str]) -> None:
@@ -67,5 +67,5 @@ def check_listed(folder: Path, name: str, sums: Mapping[str, str]) -> None:
 
 
 def _damage(path: Path, fault: str) -> RecordError:
-    ways = "Was it edited, cut off or copied here? Put it back, or make it again."
-    return RecordError(f"{path}: {fault}. {ways}", code="damage")
+    ways = "Was it edited, cut off or moved? Restore it, or make it again."
+    return RecordError(f"{path} {fault}. {ways}", code="damage")

@@ -14,11 +14,10 @@ from gar.report import ReportOptions
 from gar.report.charts import charts
 from gar.report.definitions import DEFINITIONS
 from gar.report.page import GENERATOR, MAX_BYTES, Report, ShownGroup, page
-from gar.report.problems import problem_table
 from gar.report.reasons import bonus_sentences
 from gar.report.rollouts import browser_rollouts
 from gar.report.runs import Groups, differing_settings, group_runs, missing, open_runs, run_facts
-from gar.report.tables import measured_tables, runs_table, setting, status_table, verdict_counts
+from gar.report.tables import measured_tables, problem_table, runs_table, setting, status_table, verdict_counts
 from gar.report.verdicts import changes, contests, contrast_table, headline, scope
 
 _SPARE_BYTES = 200_000
@@ -42,6 +41,7 @@ def write_report(paths: Sequence[str | Path], out: str | Path, options: ReportOp
 
 def make_report(runs: Sequence[Run], options: ReportOptions, faults: Sequence[str] = ()) -> Report:
     """The content of the page. `faults` are of runs that could not be read."""
+    # 1. The verdict: groups against the first, or one group before and after.
     groups = group_runs(runs)
     runs = [run for members in groups.values() for run in members]
     ends = [f"{run.name}: {clause}" for run in runs for clause in missing(run)]
@@ -54,6 +54,7 @@ def make_report(runs: Sequence[Run], options: ReportOptions, faults: Sequence[st
         for run, count in zip(runs, counts, strict=True)
         if count and not count["right"]
     ]
+    # 2. Tables and charts, which use all rollouts.
     problems, problem_notes = problem_table(groups)
     tables = measured_tables(runs) | {
         f"Against {next(iter(groups))}": contrast_table(against, ("reference", "these runs")),
@@ -76,6 +77,7 @@ def make_report(runs: Sequence[Run], options: ReportOptions, faults: Sequence[st
         differing=differing_settings(runs),
         definitions=DEFINITIONS,
     )
+    # 3. Rollouts fill the room that is left.
     room = MAX_BYTES - _SPARE_BYTES - len(page(report))
     if room < 0:
         raise ConfigError(

@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gar.analysis.colors import COLORS
-from gar.analysis.metrics import Panel, logged, window_size
+from gar.analysis.panels import COLORS, Panel, logged, window_size
 from gar.metrics import (
     ADVANTAGE,
     ALIGNMENT,

@@ -131,12 +131,14 @@ class Report:
 
 def page(report: Report) -> bytes:
     """Make the whole file. Raises a `ValueError` for a number that is not finite."""
+    # The policy names style and script by their hashes, so that nothing else on the page can run.
     style = _asset("report.css")
     script = "(() => {\n'use strict';\n" + "\n".join(_asset(name) for name in SCRIPTS) + "\n})();"
     policy = (
         f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; img-src data:; "
         "base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'"
     )
+    # The data is text in an element that never runs, with every character of markup escaped.
     data = content_json(report)
     text = f"""<!doctype html>
 <html lang="en">

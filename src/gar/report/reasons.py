@@ -61,12 +61,14 @@ def bonus_sentences(groups: Sequence[ShownGroup]) -> str:
 
     Compares the paid right responses of the shown `groups` with the others of the same group. "" if there are none.
     """
+    # Only groups in which some right responses are paid and some are not show what the bonus prefers.
     first = 0.75 * max((group.step or 0 for group in groups), default=0)
     late = [group for group in groups if (group.step or 0) > first]
     chosen = [(group, [each for each in group.responses if each.verdict == "right"]) for group in late]
     chosen = [(group, some) for group, some in chosen if len({_is_paid(each) for each in some}) == 2]
     if not chosen:
         return ""
+    # Lengths are compared within groups, so that a long problem does not decide.
     pairs = [(each, group.expert) for group, some in chosen for each in some]
     paid, others = ([pair for pair in pairs if _is_paid(pair[0]) == kind] for kind in (True, False))
     longer = statistics.fmean(_mean_tokens(some, paid=True) - _mean_tokens(some, paid=False) for _, some in chosen)
@@ -79,6 +81,7 @@ def bonus_sentences(groups: Sequence[ShownGroup]) -> str:
     if any(group.expert for group, _ in chosen):
         copies = [f"{statistics.fmean(map(_is_copy, side)):.0%}" for side in (paid, others)]
         texts.append(f"{copies[0]} of them repeat the expert solution word for word, and {copies[1]} of the others.")
+    # Alignments near 1 and -1 only separate two kinds of responses, such as two wordings.
     alignments = [each.numbers["alignment"] or 0.0 for each, _ in pairs]
     high, low = (sum(sign * value > _END for value in alignments) / len(alignments) for sign in (1, -1))
     if high + low >= 0.8 and min(high, low) >= 0.1:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gar.data.problems import evaluation_data, iter_problems
-from gar.data.sources import source_name
+from gar.data.rows import source_name
 from gar.errors import DataError
 from gar.records import Run
 from gar.records.rollouts import read_prompt
@@ -52,8 +52,10 @@ def browser_rollouts(runs: Sequence[Run], options: ReportOptions, max_bytes: int
             for moment, table in samples.items()
             if run.evaluations[moment] and not len(table)
         ]
+        # Draw before reading texts: a long run has more of them than fit into memory.
         drawn = [*_drawn_groups(run, recorded, most), *_drawn_samples(samples, most)]
         problems = _expert_problems(run, [rows for unit in drawn for rows in unit], options.problems, notes)
+        # Each run gets an equal share of the bytes that are left, so that one does not crowd out the others.
         room = (max_bytes - num_bytes(shown)) // (len(runs) - number)
         settings = run.config.reward if run.config else None
         units = [[_shown(number, rows, problems, settings) for rows in unit] for unit in drawn]
@@ -120,6 +122,7 @@ def _responses(groups: Sequence[ShownGroup]) -> Iterator[ShownResponse]:
 def _shown(
     number: int, rows: Rows, problems: Mapping[ProblemKey, Problem], settings: RewardSettings | None
 ) -> ShownGroup:
+    # Chat messages are shown as text, with their roles.
     first, problem = rows[0], problems.get(key_of(rows))
     prompt = read_prompt(first["prompt"])
     if not isinstance(prompt, str):

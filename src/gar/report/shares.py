@@ -38,6 +38,7 @@ def token_shares(
     if not (run.path / "model").is_dir():
         notes.append(f"{run.name}: no token shares, since it has no final model (not finished, or removed).")
         return shares
+    # A model that cannot be used costs the page its shares, and nothing else.
     try:
         scorer = _scorer(config, str(run.path / "model"))
         for place in places:

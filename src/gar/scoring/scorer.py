@@ -78,10 +78,12 @@ class GARScorer:
         score_all: bool = False,
     ):
         expect(verifier, ResponseVerifier | None, "verifier", A_VERIFIER)
+        # Method and settings first: a mistake in them needs no look at the model.
         self._verifier = verifier
         sections = {"signal": signal, "reward": reward, "advantage": advantage}
         shaping = plan_shaping(SCORER, method, sections)
         self._shaping = replace(shaping, method=replace(shaping.method, scores_all=True)) if score_all else shaping
+        # Embeddings and head may differ in size. Ids must fit both.
         self._parts = find_parts(model)
         check_vocabulary(tokenizer, model)
         self._reader = Reader.from_settings(
@@ -183,6 +185,7 @@ class GARScorer:
         scores, numbers = [], Counter[int]()
         for i, response in enumerate(step.responses):
             group, verdict = groups[response.group_index], response.verdict
+            # A fault of the response comes first. Without one, the vectors decide.
             signal, remarks = _signal(response, needs_anchor=needs_anchor)
             if signal is None:
                 signal = _outcome(bool(scored[i]), bool(step.needed[i]), float(norms[i]))

@@ -3,14 +3,13 @@
 import importlib.util
 import os
 import tempfile
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 from gar.config import RunConfig, with_template
-from gar.data.problems import evaluation_data
+from gar.data.problems import Reading, evaluation_data, no_experts
 from gar.data.prompts import edited, format_instruction
-from gar.data.reading import Reading
-from gar.data.sources import check_source, source_name
+from gar.data.rows import check_source, source_name, unreachable
 from gar.errors import ConfigError, DataError, GarError, ModelError, RecordError
 from gar.integrations.trl.fields import (
     check_batch_size,
@@ -21,11 +20,11 @@ from gar.integrations.trl.fields import (
     trl_number,
     wrong_fields,
 )
-from gar.models.files import check_targets, check_tokenizer_files, num_tokens
+from gar.models.files import check_targets, check_tokenizer_files, check_weight_files, num_tokens
 from gar.models.hub import check_model_name, context_before_loading, is_adapter
 from gar.records.lock import has_locks
 from gar.rules import faults, raise_all
-from gar.settings import EMBEDDED_TASKS
+from gar.settings import EMBEDDED_TASKS, OUTCOME_METHODS, REGISTERED
 from gar.train.rules import PACKAGES, RULES, TrainFacts
 from gar.verify.verifier import custom_grader
 
@@ -91,34 +90,60 @@ def _loses_updates(config: RunConfig) -> bool:
 
 
 def _check_sources(config: RunConfig) -> None:
-    """Check that the problems are there, and that the first of each file can be used. `RunInputs` reads all, once.
-
-    Of a file of training problems a generation batch is read.
-    """
-    batch, group, _ = generation_batch(config)
-    most = config.data.max_problems
-    if most is not None and group:
-        check_enough_problems(batch, group, most)
+    """Check that the problems are there, and that the first of each file can be used. `RunInputs` reads all, once."""
     names = [source_name(source) for source in config.evaluate.sources]
     if repeated := [name for name in names if names.count(name) > 1]:
         raise ConfigError(
             f"evaluate.sources has two sets named {repeated[0]!r}. Name each once.", code="evaluate.sources"
         )
+    batch, group, _ = generation_batch(config)
+    if group and config.data.max_problems is not None:
+        check_enough_problems(batch, group, config.data.max_problems)
     evaluated = [evaluation_data(config.data, source) for source in config.evaluate.sources]
     for settings in (config.data, *evaluated):
         source = settings.source
         try:
             if source not in EMBEDDED_TASKS:
                 check_source(source)
+                _check_cached(source)
         except DataError as error:
             raise DataError(_with_hint(error, source)) from None
-        if Path(source).is_file():
-            trains = settings is config.data
-            first = list(islice(Reading(source, settings), max(1, batch // group) if trains and group else 1))
-            if trains and group:
-                check_enough_problems(batch, group, len(first))
-            if trains and with_template(config).data.template != "plain":
-                edited(first[0].prompt, str)  # raises if no message is the user's
+        if Path(source).is_file() and settings is config.data:
+            _check_training_file(config, batch, group)
+        elif Path(source).is_file():
+            next(iter(Reading(source, settings)))
+
+
+def _check_cached(source: str) -> None:
+    """Raise a `DataError` for a data set of the Hub that is not on this machine, if the Hub may not be asked."""
+    from huggingface_hub import constants
+
+    if Path(source).exists() or not constants.HF_HUB_OFFLINE:
+        return
+    loaded = Path(os.environ.get("HF_DATASETS_CACHE") or Path(constants.HF_HOME, "datasets"))
+    if Path(constants.HF_HUB_CACHE, f"datasets--{source.replace('/', '--')}").exists():
+        return
+    if not any(loaded.glob(f"{source.partition('/')[0]}___*")):  # its names of data sets differ from the Hub's
+        raise unreachable(source, "HF_HUB_OFFLINE is set")
+
+
+def _check_training_file(config: RunConfig, batch: int, group: int) -> None:
+    """Read the problems of one generation batch, and on to the first with an expert solution if the method needs it."""
+    data = config.data
+    problems = iter(Reading(data.source, data, data.max_problems))
+    first = list(islice(problems, batch // group if group else 1))
+    if group:
+        check_enough_problems(batch, group, len(first))
+    if with_template(config).data.template != "plain":
+        edited(first[0].prompt, str)  # raises if no message is the user's
+    if config.method in OUTCOME_METHODS or config.method in REGISTERED:
+        return
+    number = 0
+    for problem in chain(first, problems):
+        if problem.anchors:
+            return
+        number += 1
+    raise no_experts(config.method, number)
 
 
 def _check_verifier(config: RunConfig) -> None:
@@ -154,6 +179,7 @@ def _check_model(config: RunConfig) -> None:
             f"trl.max_completion_length is {length}{' by default' if is_default else ''}, but the context of "
             f"{model.path} is {context} tokens, prompt included. Lower it."
         )
+    check_weight_files(model.path)
     check_tokenizer_files(model.path)
     if config.adapter.rank is not None:
         check_targets(model.path, config.adapter.target_modules)

@@ -25,7 +25,7 @@ from gar.data.lengths import fitting, prompt_lengths
 from gar.data.problem_set import ProblemSet, StoredProblems, problem_file, read_problems
 from gar.data.problems import evaluation_data
 from gar.data.prompts import Renderer
-from gar.data.sources import source_name
+from gar.data.rows import source_name
 from gar.data.traps import trap_note
 from gar.errors import ConfigError, RecordError, printable
 from gar.evaluation.engines import TransformersEngine, evaluation_sampling, sample

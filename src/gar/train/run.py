@@ -17,7 +17,7 @@ from rich.markup import escape
 from transformers import PrinterCallback, ProgressCallback
 
 from gar.config import RunConfig, dump_yaml, with_template
-from gar.data.sources import source_name
+from gar.data.rows import source_name
 from gar.errors import ConfigError, RecordError
 from gar.integrations.trl.arguments import grpo_arguments, in_folder, inexact_resumes, unread_fields
 from gar.integrations.trl.callbacks import RunCallback

@@ -35,7 +35,7 @@ from gar.verify.quantities import (
 from gar.verify.sentences import read_answer
 from gar.verify.tree import Node, NotRead
 from gar.verify.undone import is_copy, number, undone
-from gar.verify.values import recased, same, stated_value
+from gar.verify.values import same, stated_value
 from gar.verify.words import NEVER
 
 MAX_NESTING = 30
@@ -49,6 +49,9 @@ _OR = re.compile(r"\\(?:cup|lor|vee)(?![a-z])")
 _ELLIPSIS = re.compile(r"(?:\\[lcd]?dots[a-z]?(?![A-Za-z])|\.\.\.|\u2026) *,? *")
 _THOUSANDS = re.compile(r"(?<![0-9,.])[0-9]{1,3}(?:,[0-9]{3})+(?![0-9,])")
 _PERCENT = re.compile(r"%|\bper ?cent|\brate\b", re.IGNORECASE)
+_COMPARISON = re.compile(
+    r"\b(?:than|more|less|fewer|farther|further|longer|older|taller|higher)\b[^.?]*\?", re.IGNORECASE
+)
 _CLOCK = re.compile(r"\b0?([0-9]{1,2})(?::00|(:[0-9]{2}))? *([ap])\.? ?m\b\.?", re.IGNORECASE)
 
 
@@ -186,7 +189,8 @@ def _read_value(answer: str, gold: Gold, prompt: str) -> Graded | Quantity:
 
 def _quantity(answer: str, gold: Gold, prompt: str) -> Quantity:
     sentences = not (gold.letters or gold.name)  # the equation of a sentence has an own left side
-    quantity = read_answer(answer, _nouns(prompt), letters=gold.letters, sentences=sentences)
+    compares = _COMPARISON.search(prompt) is not None
+    quantity = read_answer(answer, _nouns(prompt), letters=gold.letters, sentences=sentences, compares=compares)
     value = quantity.value
     if "," in value and (gold.number is not None or "," not in gold.value):
         value = _THOUSANDS.sub(lambda number: number[0].replace(",", ""), value)
@@ -247,7 +251,7 @@ def _grade_expression(quantity: Quantity, gold: Gold, prompt: str) -> Graded:
     if gold_tree is None:
         return failed(f"the gold answer {gold.text!r} cannot be parsed")
     try:
-        tree = recased(parse(_in_grammar(quantity.value)), gold_tree)
+        tree = parse(_in_grammar(quantity.value))
     except NotRead as error:
         return unparsed(f"not a mathematical expression: {error}")
     percent = (quantity.percent, gold.percent)

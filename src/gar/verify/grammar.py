@@ -36,28 +36,22 @@ def parse(text: str) -> Node:
 
 
 class _Parser:
-    """A parser by recursive descent. Spaces count only between digits."""
+    """A parser by recursive descent."""
 
     def __init__(self, text: str) -> None:
         self._tokens = [*signs.tokens(text), ""]
         self._at = 0
         self._bars = 0  # open `|`, inside which a bar closes
-        self._skip()
 
     @property
     def here(self) -> str:
         return self._tokens[self._at]
-
-    def _skip(self) -> None:
-        self.spaced = self._tokens[self._at] == " "
-        self._at += self.spaced
 
     def take(self) -> str:
         token = self.here
         if not token:
             raise NotRead("it ends too early")
         self._at += 1
-        self._skip()
         return token
 
     def accept(self, *tokens: str) -> bool:
@@ -115,44 +109,27 @@ class _Parser:
                 factors.append(self.factor())
             elif self.here in signs.OVER:
                 self.take()
-                factors = [self._mixed(product_of(factors), self.factor())]
+                factors = [Node("over", (product_of(factors), self.factor()), "/")]
             elif self.accept(r"\bmod", r"\mod", "mod"):
                 factors = [Node("call", (product_of(factors), self.factor()), "mod")]
             elif self._starts_factor():
-                spaced, number = self.spaced, factors[-1].op in ("integer", "decimal")
-                factor = self.power()
+                number, factor = factors[-1].op in ("integer", "decimal"), self.power()
                 if number and factor.op in ("integer", "decimal"):
-                    if not (spaced and self.here == "/"):
-                        raise NotRead("two numbers side by side")
-                elif number and is_proper_fraction(factor) and factors[-1].op == "integer":
+                    raise NotRead("two numbers side by side")
+                if number and is_proper_fraction(factor) and factors[-1].op == "integer":
                     factor = Node("mixed", (factors.pop(), factor))
                 factors.append(factor)
             else:
                 return product_of(factors)
 
-    def _mixed(self, over: Node, under: Node) -> Node:
-        """A quotient. `3 1/2` is a mixed number."""
-        if over.op == "product" and [part.op for part in over.args[-2:]] == ["integer", "integer"]:
-            *before, whole, top = over.args
-            fraction = Node("over", (top, under))
-            if before or not is_proper_fraction(fraction):
-                raise NotRead("two numbers side by side")
-            return Node("mixed", (whole, fraction))
-        return Node("over", (over, under), "/")
-
     def _starts_factor(self) -> bool:
         token = self.here
         if token == "|" or token == r"\|":
             return not self._bars
-        if token in signs.CONSTANTS or _LETTER.fullmatch(token) or (token[:1] in _DIGITS and token != "."):
-            return True
-        if token in ("(", "[", "{", r"\{"):
-            return True
-        name = token[1:]
-        named = name in signs.FUNCTIONS | signs.OTHER_NAMES.keys() | signs.OF_SEVERAL | WORDS["symbols"]
         return (
-            named
-            or token in signs.ACCENTS | signs.PREFIXES | signs.FENCES.keys() | signs.STARTS
+            token in signs.STARTS
+            or _LETTER.fullmatch(token) is not None
+            or (token[:1] in _DIGITS and token != ".")
             or token.startswith(r"\begin")
         )
 
@@ -327,8 +304,7 @@ class _Parser:
             return Node("cases", tuple(row[0] if len(row) == 1 else Node("tuple", tuple(row)) for row in rows))
         if name not in signs.ENVIRONMENTS or len({len(row) for row in rows}) != 1:
             raise NotRead("rows of unequal length")
-        matrix = Node("matrix", tuple(part for row in rows for part in row), len(rows[0]))
-        return Node("call", (matrix,), "det") if name[0] in "vV" else matrix
+        return Node("matrix", tuple(part for row in rows for part in row), len(rows[0]))
 
     def _command(self, token: str) -> Node:
         name = token[1:]

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from gar.verify.words import DOUBTS, NEVER, NUMBER_WORDS, SCALES, WORDS, Unit, read_unit, unit_named
+from gar.verify.words import DOUBTS, NEVER, SCALES, WORDS, Unit, read_unit, unit_named
 
 _MATH = re.compile(r"\$\$([^$]+)\$\$|\$([^$]+)\$(?![0-9])|\\\((.+?)\\\)|\\\[(.+?)\\\]", re.DOTALL)
 _POWER = re.compile(r"(?<=[0-9A-Za-z)\]}])\*\*(?=[-+0-9A-Za-z(\\{])")  # of Python, tight on both sides: bold is not
@@ -17,7 +17,7 @@ _WORD = re.compile(
     r"(?<![\\A-Za-z_])(?<!\\begin\{)(?<!\\end\{)(?:[A-Za-z]{2,}(?:[-'][A-Za-z]+)*(?![A-Za-z])|(?<= )a(?= [a-z]{2}))"
 )
 CONTENT = re.compile(r"[0-9]|\\(?!cdot|times|circ|begin|end)[A-Za-z]|(?<=[$€£¥])[a-z]")
-AFTER_VALUE = ' \t,;:*(/"'
+_AFTER_VALUE = ' \t,;:*(/"'
 _UNIT_PLACE = re.compile(r"(?<=[0-9}!).])(?P<gap> *)(?=[msghLlKNJWVA](?![A-Za-z])|\^\\circ|\\?%(?!%))")  # 10 m/s
 _ANGLE_OF = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)")
 _CURRENCY = re.compile(
@@ -41,8 +41,6 @@ _NEUTRAL = re.compile(
 _JOINING = {"or", "and", "mod"}
 _LITTLE = {"or", "and", "no", "if", "is"}
 SCALE = re.compile(rf"[ -]*({'|'.join(SCALES)})\b", re.IGNORECASE)
-_NEGATIVE = re.compile(rf"\A(?:negative|minus) +(?=[0-9\\]|(?:{'|'.join(NUMBER_WORDS)})\b)", re.IGNORECASE)
-_NUMERAL = re.compile(rf"-?((?:(?:{'|'.join([*NUMBER_WORDS, *SCALES, 'and', 'a'])})\b[ -]*)+)", re.IGNORECASE)
 LEADING_NUMBER = re.compile(r"[-+]?(?:\\?[$€£¥] *)?[-+]?(?:[0-9][0-9,]*(?:\.[0-9]+)?|\.[0-9]+)")
 
 
@@ -85,6 +83,12 @@ def without_mark_at_end(text: str, *, spoken: bool = False) -> str:
     return text[:-1].rstrip() if text.endswith(".") and not text.endswith("..") else text
 
 
+def without_marks_after(value: str) -> str:
+    """A value without what may part it from the next word."""
+    value = value.rstrip(_AFTER_VALUE)
+    return value if value.endswith("..") else value.removesuffix(".").removesuffix(" -").rstrip(_AFTER_VALUE)
+
+
 def words_in(text: str, start: int = 0, *, letters: bool = False) -> Iterator[re.Match[str]]:
     """The words of a text. Beside letters of algebra only those that are no products of letters."""
     return (match for match in _WORD.finditer(text, start) if not letters or is_prose(match[0]))
@@ -110,13 +114,13 @@ def read_quantity(text: str, nouns: frozenset[str] | None = frozenset(), *, lett
     Raises:
         Unread: It does not state one value.
     """
-    text = _spelled_out(without_lead(_NEUTRAL.sub(" ", text).strip()))
+    text = without_lead(_NEUTRAL.sub(" ", text).strip())
     text, name = _without_words_before(text, nouns, letters=letters)
     end = next((word.start() for word in words_in(text, letters=letters) if word[0].lower() not in _JOINING), len(text))
-    value = text[:end].rstrip(AFTER_VALUE)
+    value = text[:end].rstrip(_AFTER_VALUE)
     if value.endswith("\\$") and "\\$" not in value[:-2]:  # 78$
-        value = value[:-2].rstrip()
-    value = value if value.endswith("..") else value.removesuffix(".").removesuffix(" -").rstrip(AFTER_VALUE)
+        value = value[:-2]
+    value = without_marks_after(value)
     value = value[: len(value) if letters else unit_start(value, spaced=nouns is None)]
     after, unit = text[len(value) :], {}
     if currency := _CURRENCY.match(value):
@@ -198,19 +202,3 @@ def _judge(word: str, nouns: frozenset[str] | None, *, units: bool = True) -> No
     """`Unread` if a word beside a value may change it."""
     if word in NEVER or not (word in WORDS["neutral"] or _is_noun(word, nouns) or (units and unit_named(word))):
         raise Unread(f"the answer does not state one value: {word!r}")
-
-
-def _spelled_out(text: str) -> str:
-    """A number in words at the beginning, in digits: `seventy-eight apples`, `negative 5`."""
-    text = _NEGATIVE.sub("-", text)
-    numeral = _NUMERAL.match(text)
-    words = re.findall("[a-z]+", numeral[1].lower()) if numeral else []
-    if numeral is None or NUMBER_WORDS.keys().isdisjoint(words):
-        return text
-    total = current = 0
-    for word in words:
-        power = SCALES.get(word, 0)
-        current = (current or 1) * 10**power if power else current + NUMBER_WORDS.get(word, 0)
-        if power > 2:
-            total, current = total + current, 0
-    return f"{'-' * text.startswith('-')}{total + current} {text[numeral.end() :]}".strip()

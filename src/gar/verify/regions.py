@@ -3,6 +3,7 @@
 Two sets are equal if they agree at every end of both, between neighbouring ends, and beyond the outer ones.
 """
 
+import math
 import operator
 from collections.abc import Callable
 from itertools import pairwise
@@ -46,64 +47,67 @@ def same_region(answer: Node, gold: Node) -> bool:
     named = [letters_in(side) for side in (answer, gold) if side.op in ("relation", "list")]
     if len(named) == 2 and {len(names) for names in named} == {1} and named[0] != named[1]:
         return False  # x > 2 and y > 2
-    ends = [*_ends(answer), *_ends(gold)]
+    ends = [*_ends(gold), *_ends(answer)]  # a decimal of the answer may round an end of the gold answer
     if len(ends) > MAX_ENDS:
         raise UndefinedError("a set of too many parts")
     points = _POINTS if any(map(letters_in, ends)) else (None,)
-    return all(_agree(answer, gold, ends, point) for point in points)
+    return all(_agree(answer, gold, *_ranks(ends, point)) for point in points)
 
 
-def _agree(answer: Node, gold: Node, ends: list[Node], point: str | None) -> bool:
+def _ranks(ends: list[Node], point: str | None) -> tuple[dict[Node, float], int]:
+    """The rank of each end among all ends and their negatives: 1, 3, 5 and so on, and the rank beyond the last.
+
+    Even ranks stand for the numbers between. The rank of x is as far from 0 as that of -x from the last.
+    """
     decimal = any(has(end, "decimal") for end in ends)
-    places: list[Any] = []  # without repeats
+    values = {end: _real(end, point) for end in ends}
+    places: list[Any] = []
 
-    def placed(number: Any) -> Any:
-        """The number, or one that is equal and known before."""
-        return next((place for place in places if equal_numbers(number, place, decimal=decimal)), number)
+    def place_of(number: Any) -> Any:
+        return next((place for place in places if equal_numbers(number, place, decimal=decimal)), None)
 
-    def number(node: Node) -> Any:
-        found = value(node, point)
-        if found.imag:
-            raise UndefinedError("an end that is not real")
-        return placed(found.real)
-
-    for end in reversed(ends):  # those of the gold answer first, which a decimal of the answer may round
-        for found in (number(end), placed(-number(end))):
-            if found not in places and abs(found) != float("inf"):
-                places.append(found)
+    for number in values.values():
+        places += [signed for signed in {number, -number} if abs(signed) < math.inf and place_of(signed) is None]
     places.sort()
-    between = [(low + high) / 2 for low, high in pairwise(places)]
-    outside = [places[0] - 1, places[-1] + 1] if places else [0]
-    tried = [*places, *between, *outside]
-    held = [[_holds(side, x, number, placed) for x in tried] for side in (answer, gold)]
+    ranks = {
+        end: 2 * places.index(place_of(number)) + 1 if abs(number) < math.inf else float(number)
+        for end, number in values.items()
+    }
+    return ranks, 2 * len(places)
+
+
+def _real(end: Node, point: str | None) -> Any:
+    number = value(end, point)
+    if number.imag:
+        raise UndefinedError("an end that is not real")
+    return number.real
+
+
+def _agree(answer: Node, gold: Node, ranks: dict[Node, float], top: int) -> bool:
+    """Whether two sets have the same members, and some."""
+    held = [[_holds(side, x, ranks, top) for x in range(top + 1)] for side in (answer, gold)]
     return held[0] == held[1] and any(held[1])
 
 
-def _holds(node: Node, x: Any, number: Callable[[Node], Any], placed: Callable[[Any], Any]) -> bool:
-    """Whether a set has the member x."""
+def _holds(node: Node, x: float, ranks: dict[Node, float], top: int) -> bool:
+    """Whether a set has the member of rank x."""
     node = _set_of(node)
     if node.op in ("interval", "tuple"):
-        (low, high), brackets = map(number, node.args), str(node.value or "()")
+        (low, high), brackets = (ranks[end] for end in node.args), str(node.value or "()")
         return (low < x or (low == x and brackets[0] == "[")) and (x < high or (x == high and brackets[1] == "]"))
     if node.op == "set":
-        return any(number(part) == x for part in node.args)
+        return any(ranks[part] == x for part in node.args)
     if node.op == "numbers":
         return True
     if node.op == "relation":
         variable = _variable(node)
-        sides = [_at(side, variable, x, number, placed) for side in node.args]
+        known = ranks | {variable: x, Node("call", (variable,), "abs"): max(x, top - x)}  # pyright: ignore[reportArgumentType]
         signs: Any = node.value
-        return all(_HOLDS[sign](a, b) for sign, (a, b) in zip(signs, pairwise(sides), strict=True))
-    held = [_holds(part, x, number, placed) for part in node.args]
+        return all(_HOLDS[sign](known[a], known[b]) for sign, (a, b) in zip(signs, pairwise(node.args), strict=True))
+    held = [_holds(part, x, ranks, top) for part in node.args]
     if node.op == "without":
         return held[0] and not held[1]
     return any(held) if "or" in (node.value, node.op) or node.op == "union" else all(held)
-
-
-def _at(side: Node, variable: Node | None, x: Any, number: Callable[[Node], Any], placed: Callable[[Any], Any]) -> Any:
-    if side == variable:
-        return x
-    return placed(abs(x)) if side == Node("call", (variable,), "abs") else number(side)  # pyright: ignore[reportArgumentType]
 
 
 def _set_of(node: Node) -> Node:

@@ -6,7 +6,6 @@ It is the last side of an equation, or the only number, after a verb that states
 import re
 
 from gar.verify.quantities import (
-    AFTER_VALUE,
     CONTENT,
     LEADING_NUMBER,
     SCALE,
@@ -15,6 +14,7 @@ from gar.verify.quantities import (
     read_quantity,
     unit_start,
     without_mark_at_end,
+    without_marks_after,
     words_in,
 )
 from gar.verify.words import DOUBTS, NEVER, NUMBER_WORDS, SCALES, WORDS, lower_words, read_unit
@@ -26,31 +26,34 @@ _REASON = re.compile(r"(?<=[0-9}$)])(?: [a-z]+)?,? \(?(?:since|because)\b *[^ .]
 _PREMISE = re.compile(r"\W*(?:since|because|although|though|if|when)\b[^,]*\Z", re.IGNORECASE)
 _BEFORE_VALUE = re.compile(r"\A(?:[\s,;:!\"'*)\]]|\.(?![0-9]))*")
 _VERB = re.compile(r"[a-z]{2,}(?:ed|[^siu]s)")
-_CHANGES = NEVER - WORDS["compares"] | SCALES.keys() | {"point"}
+_CHANGES = NEVER | SCALES.keys() | {"point"}
 _GOES_BACK = re.compile(
     r"\b(?:but|however)\b|, (?:now|then)\b|\bbefore *\.?\Z"
     r"|\b(?:which|that) (?:is|are|was|rounds?|equals?|makes)\b[^.]*[0-9]"
 )
 
 
-def read_answer(text: str, nouns: frozenset[str], *, letters: bool, sentences: bool) -> Quantity:
-    """The value and unit of an answer, which may be a sentence. `Unread` if it does not state one value."""
+def read_answer(text: str, nouns: frozenset[str], *, letters: bool, sentences: bool, compares: bool) -> Quantity:
+    """The value and unit of an answer, which may be a sentence. `Unread` if it does not state one value.
+
+    `compares`: the problem asks for a comparison, so that `78 more than Tim` may be read.
+    """
     text = _REASON.sub("", text)
     try:
         return read_quantity(text, nouns, letters=letters)
     except Unread as error:
-        stated = sentence_value(text) if sentences else None
+        stated = sentence_value(text, compares=compares) if sentences else None
         if stated is None:
             raise error
         return read_quantity(stated, nouns, letters=letters)
 
 
-def sentence_value(text: str) -> str | None:
+def sentence_value(text: str, *, compares: bool = False) -> str | None:
     """The value of a sentence with the unit that touches it. None if it states none, several, or leaves it open."""
     text = without_mark_at_end(text.partition(r"\approx")[0].rstrip(), spoken=True)  # the exact value is before it
     if "?" in text or ".." in text:
         return None
-    return _chain_value(*_EQUALS.split(text)) if _EQUALS.search(text) else _only_value(text)
+    return _chain_value(*_EQUALS.split(text)) if _EQUALS.search(text) else _only_value(text, compares)
 
 
 def _chain_value(first: str, *sides: str) -> str | None:
@@ -66,24 +69,27 @@ def _chain_value(first: str, *sides: str) -> str | None:
             return None
     last = sides[-1].strip()
     span = value_span(last)
-    return None if span is None or span[0] > 1 else _with_touching(last[: span[1]], last[span[1] :])
+    return (
+        None
+        if span is None or span[0] > 1
+        else _with_unit(last[: span[1]], last[span[1] :], _CHANGES - WORDS["compares"])
+    )
 
 
 def _digits(number: str) -> str:
     return re.sub(r"[^0-9.]", "", number)
 
 
-def _only_value(text: str) -> str | None:
+def _only_value(text: str, compares: bool) -> str | None:
     """The only number of a sentence, where a verb before it states it."""
-    words, span = lower_words(text), value_span(text)
+    words, span = set(lower_words(text)) - ({"than"} if compares else set()), value_span(text)
     if span is None or not DOUBTS.isdisjoint(words) or not (NUMBER_WORDS.keys() - {"one"}).isdisjoint(words):
         return None
     before, value, after = text[: span[0]], text[slice(*span)], text[span[1] :]
     if _PREMISE.match(before) or re.search(r"[0-9] *[*×+] *[0-9]", value) or not _is_stated(before):
         return None
-    alone = _with_touching(value, after)
-    fewer = {"fewer", "less"}.intersection(lower_words(after)[:2])
-    return None if alone is None or fewer or value_span(text[span[0] + len(alone) :]) else alone
+    alone = _with_unit(value, after, _CHANGES - {"more"})
+    return None if alone is None or value_span(text[span[0] + len(alone) :]) else alone
 
 
 def value_span(text: str) -> tuple[int, int] | None:
@@ -99,9 +105,8 @@ def value_span(text: str) -> tuple[int, int] | None:
     if left is None:
         return None
     value = _BEFORE_VALUE.sub("", text[left:right])
-    left, value = right - len(value), value.rstrip(AFTER_VALUE)
-    value = value if value.endswith("..") else value.removesuffix(".").removesuffix(" -").rstrip(AFTER_VALUE)
-    return left, left + unit_start(value, spaced=False)
+    left = right - len(value)
+    return left, left + unit_start(without_marks_after(value), spaced=False)
 
 
 def _is_stated(before: str) -> bool:
@@ -120,11 +125,11 @@ def _is_stated(before: str) -> bool:
     return bool(stated) and NEVER.isdisjoint((words[0], touching)) and touching not in SCALES
 
 
-def _with_touching(value: str, after: str) -> str | None:
-    """A value and the unit after it. None if what follows may change the value."""
+def _with_unit(value: str, after: str, changes: frozenset[str]) -> str | None:
+    """A value and the unit after it. None if what follows takes it back, or begins with a word that changes it."""
     scale = SCALE.match(after)
     _, end = read_unit(after, scale.end() if scale else 0)
     words = lower_words(after[end:])
-    if _CHANGES.intersection(words[:1]) or _GOES_BACK.search(after, end):
+    if changes.intersection(words[:1]) or _GOES_BACK.search(after, end):
         return None
     return f"{value}{after[:end]}".strip()

@@ -9,8 +9,8 @@ from gar.verify.words import DATA, WORDS
 MAX_TOKENS = 1_500
 _TOKEN = re.compile(
     r"(?P<number>(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:E[-+]?[0-9]{1,4})?)"
-    r"|(?P<begin>\\begin *\{[a-z]+\*?\}(?: *\{[lcr| ]*\})?)|(?P<row>\\\\(?: *\[[^\]]*\])?|\\cr(?![a-z]))"
-    r"|(?P<command>\\end *\{[a-z]+\*?\}|\\[A-Za-z]+|\\.)|(?P<letters>[^\W\d_]+)|(?P<space>\s+)"
+    r"|(?P<begin>\\begin *\{(?P<opened>[a-z]+)\*?\}(?: *\{[lcr| ]*\})?)|(?P<end>\\end *\{(?P<closed>[a-z]+)\*?\})"
+    r"|(?P<row>\\\\(?: *\[[^\]]*\])?|\\cr(?![a-z]))|(?P<command>\\[A-Za-z]+|\\.)|(?P<letters>[^\W\d_]+)|(?P<space>\s+)"
     r"|(?P<sign><=|>=|(?<![0-9)\]}])!=|!!|.)"
 )
 WORDS_OF_LOGIC = {"or", "and", "mod", "in", "if", "for", "when", "otherwise"}
@@ -23,7 +23,7 @@ OVER = {"/", r"\div", "÷"}
 BETWEEN = {",": ",", ";": ",", "or": "or", r"\lor": "or", r"\vee": "or"}
 BETWEEN |= {"and": "and", r"\land": "and", r"\wedge": "and"}
 CLOSING = {"(": (")", "]"), "[": ("]", ")")}
-ENVIRONMENTS = {"cases", "array", "matrix", "smallmatrix", *(f"{kind}matrix" for kind in "pbBvV")}
+ENVIRONMENTS = {"cases", "array", "matrix", "smallmatrix", *(f"{kind}matrix" for kind in "pbB")}
 CONSTANTS = {r"\pi": "pi", r"\infty": "infinity", "e": "e", "i": "i", "∞": "infinity"}
 FENCES = {r"\lfloor": (r"\rfloor", "floor"), r"\lceil": (r"\rceil", "ceiling"), r"\lvert": (r"\rvert", "abs")}
 FUNCTIONS = WORDS["functions"]
@@ -32,7 +32,10 @@ OF_SEVERAL = {"max", "min", "gcd", "lcm"}
 ACCENTS = {r"\bar", r"\overline", r"\tilde", r"\widehat", r"\dot", r"\vec", r"\overrightarrow"}
 ACCENTS |= {r"\mathcal", r"\mathscr", r"\mathfrak"}
 PREFIXES = {r"\angle", r"\triangle", r"\square", r"\odot", r"\Delta"}
-STARTS = {r"\frac", r"\sqrt", r"\binom", r"\mathbb", r"\operatorname"}
+STARTS = {"(", "[", "{", r"\{", r"\frac", r"\sqrt", r"\binom", r"\mathbb", r"\operatorname"}
+STARTS |= CONSTANTS.keys() | ACCENTS | PREFIXES | FENCES.keys()
+STARTS |= {f"\\{name}" for name in FUNCTIONS | OTHER_NAMES.keys() | OF_SEVERAL | WORDS["symbols"]}
+"""What a factor may begin with, beside numbers, letters, environments and bars."""
 
 
 def tokens(text: str) -> list[str]:
@@ -44,18 +47,11 @@ def tokens(text: str) -> list[str]:
             if len(token) > 3 and is_prose(token):
                 raise NotRead(f"the word {token!r}")
             found += token
-        elif kind == "begin":
-            found.append(
-                re.sub(r"[\s*]|\{[lcr| ]*\}\Z", "", token) if token.count("{") > 1 else re.sub(r"[\s*]", "", token)
-            )
+        elif kind in ("begin", "end"):
+            found.append(rf"\{kind}{{{match['opened'] or match['closed']}}}")
         elif kind == "row":
             found.append("\\\\")
-        elif kind == "command" and token.startswith(r"\end"):
-            found.append(re.sub(r"[\s*]", "", token))
-        elif kind == "space":
-            if found and found[-1] != " ":
-                found.append(" ")
-        else:
+        elif kind != "space":
             found.append(token)
     if len(found) > MAX_TOKENS:
         raise NotRead(f"more than {MAX_TOKENS} signs")

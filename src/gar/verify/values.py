@@ -246,10 +246,7 @@ def _with_parameters_of(answer: Node, gold: Node) -> Node:
     letters = all(part.op == "letter" for part in (*left.args, *gold_left.args))
     if not calls or not letters or ours == theirs or set(theirs) & letters_in(answer):
         return answer
-    names = dict(zip(ours, theirs, strict=True))
-    return transformed(
-        answer, lambda node: node._replace(value=names.get(node.value, node.value)) if node.op == "letter" else node
-    )
+    return _relettered(answer, dict(zip(ours, theirs, strict=True)))
 
 
 def _scaled(node: Node) -> Node:
@@ -270,15 +267,6 @@ def _column(answer: Node, gold: Node) -> tuple[Node, Node]:
             for side in (answer, gold)
         )
     return answer, gold
-
-
-def recased(answer: Node, gold: Node) -> Node:
-    """An answer with one letter in the gold answer's case, if it differs in nothing else: `X` for `x`."""
-    ours, theirs = letters_in(answer), letters_in(gold)
-    other = [name for name in ours - theirs if name.swapcase() in theirs - ours and name.swapcase() != name]
-    if len(other) != 1 or len(ours - theirs) != 1:
-        return answer
-    return _relettered(answer, {other[0]: other[0].swapcase()})
 
 
 def _relettered(node: Node, names: dict[Any, Any]) -> Node:

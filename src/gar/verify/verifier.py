@@ -203,6 +203,6 @@ def _imported(name: str) -> Grader:
         return pkgutil.resolve_name(name)
     except Exception as error:
         raise ConfigError(
-            f"the verifier {name!r} cannot be imported, {type(error).__name__}: {error}. It should look like "
-            "'package.module:function', of an installed package or a file in the current folder"
+            f"the verifier {name!r} cannot be imported, {type(error).__name__}: {error}. Expected "
+            "'package.module:function', from an installed package or from a file in the current folder"
         ) from error

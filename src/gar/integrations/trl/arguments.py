@@ -16,7 +16,8 @@ from trl import GRPOConfig
 
 from gar.config import RunConfig
 from gar.data.problem_set import ProblemSet
-from gar.errors import ConfigError, DataError
+from gar.data.problems import no_experts
+from gar.errors import ConfigError
 from gar.integrations.trl.fields import check_enough_problems
 from gar.integrations.trl.rules import RESUME_RULES, RULES, TrlFlags
 from gar.methods import METHODS, Engine, Method
@@ -161,11 +162,7 @@ def check_problems(args: Any, method: Method, problems: ProblemSet) -> None:
     """Raise a `DataError` if there are too few problems for a batch, or no expert solutions for the method."""
     check_batch(args, len(problems))
     if method.alignment is not None and not problems.anchored_sample()[0]:
-        raise DataError(
-            f"{method.name} needs expert solutions, and none of the {len(problems):,} problems has one. Name their "
-            "column with expert_fields (--data.expert_fields), or train with grpo.",
-            code="no-anchors",
-        )
+        raise no_experts(method.name, len(problems))
 
 
 def unread_fields(values: Mapping[str, Any], read: Collection[str]) -> list[str]:

@@ -174,7 +174,7 @@ def find_decider(functions: Sequence[Any], correct: Any, names: Sequence[str] | 
         near = did_you_mean(correct, names) if isinstance(correct, str) else ""
         raise ConfigError(
             f"correct={correct} names no function of reward_funcs ({', '.join(names) or 'none given'}).{near} "
-            "Give the name of one, or a function of a dict with the values of one response by name.",
+            "Give the name of one, or a function that takes a dict: the values of one response by name.",
             code="correct",
         )
     if not names:

@@ -1,4 +1,4 @@
-"""The metrics of a run over its steps."""
+"""What figures and charts draw: the metrics of a run over its steps, and the colors of all."""
 
 from typing import NamedTuple
 
@@ -6,6 +6,11 @@ import numpy as np
 import pandas as pd
 
 from gar.records import Run
+
+# Okabe and Ito: told apart with any color vision. Neighbors differ in lightness: a figure survives a gray printer.
+COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9")
+INK = "#333333"
+MUTED = "#6E6E6E"
 
 
 class Panel(NamedTuple):

@@ -10,13 +10,12 @@ from typing import Any, NamedTuple, cast
 
 from gar import __version__
 from gar.data.arithmetic import Split, load_arithmetic
+from gar.data.problems import Reading
 from gar.data.prompts import render_prompt
-from gar.data.reading import Reading
-from gar.data.rows import iter_rows
+from gar.data.rows import FILE_SUFFIXES, iter_rows, row_place, source_name
 from gar.data.schemas import SCHEMAS, read_problem
-from gar.data.sources import FILE_SUFFIXES, row_place, source_name
 from gar.errors import ConfigError, DataError, did_you_mean
-from gar.evaluation.benchmarks.registry import BENCHMARKS, Benchmark
+from gar.evaluation.benchmarks import BENCHMARKS, Benchmark
 from gar.evaluation.job import GenerateJob
 from gar.evaluation.metrics import check_ks
 from gar.records.files import canonical_hash
@@ -72,6 +71,7 @@ def load_sets(job: GenerateJob, *, largest_k: int = 1) -> list[EvaluationSet]:
 
 def _evaluation_set(job: GenerateJob, loaded: LoadedBenchmark) -> EvaluationSet:
     template, number = job.template or loaded.benchmark.template, len(loaded.problems)
+    # All that decides the samples and is known without a model. `generate` adds the model and the longest response.
     problems = tuple(_with_choices(problem) for problem in loaded.problems)
     sampling: dict[str, Any] = {
         "num_samples": job.num_samples(number),
@@ -120,6 +120,7 @@ def load_benchmark(spec: str, *, limit: int | None = None, fields: SourceSetting
         ConfigError: There is no such benchmark, or its columns are fixed.
         DataError: A row cannot be read, or the set cannot be loaded. The message has a remedy.
     """
+    # 1. Find out what is named: an own file, the package's task, or a published set in a file or on the Hub.
     named, equals, file = spec.partition("=")
     name, at, revision = named.partition("@")
     benchmark, notes = BENCHMARKS.get(name), list[str]()
@@ -147,6 +148,7 @@ def load_benchmark(spec: str, *, limit: int | None = None, fields: SourceSetting
         source, problems = file, _read(iter_rows(file, torn_ids=benchmark.torn_ids), benchmark, file)
     else:
         source, problems = benchmark.hub_id + at + revision, _from_hub(benchmark, revision)
+    # 2. Check the problems, all of them, and then take the first.
     if repeated := [name for name, count in Counter(problem.id for problem in problems).items() if count > 1]:
         raise DataError(f"{source}: the problem id {repeated[0]!r} is used twice. Were two files joined?")
     if not problems:

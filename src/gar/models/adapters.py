@@ -3,14 +3,15 @@
 import copy
 import json
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gar.errors import ConfigError, ModelError, did_you_mean, first_line
+from gar.errors import ConfigError, ModelError, first_line
 from gar.extras import install_command
 from gar.models.families import find_parts
+from gar.models.files import is_end, no_module
 from gar.settings import AdapterSettings
 
 _CONFIG = "adapter_config.json"
@@ -49,7 +50,7 @@ def lora_config(model: Any, settings: AdapterSettings, revision: str | None = No
     if settings.rank is None:
         return None
     names, modules, fused = settings.target_modules, _modules(model), _fused_experts(model)
-    experts = [name for name in names if not _is_end(name, modules) and _is_end(name, fused)]
+    experts = [name for name in names if not is_end(name, modules) and is_end(name, fused)]
     return import_peft().LoraConfig(
         task_type="CAUSAL_LM",
         r=settings.rank,
@@ -128,12 +129,8 @@ def _check_names(model: Any, config: Any) -> None:
     mapped, known = copy.deepcopy(config), _modules(model)
     convert_peft_config_for_transformers(mapped, model, conversions=None)
     for name in sorted(mapped.target_modules):
-        if not _is_end(name, known):
-            near = _nearest(name, [*known, *_fused_experts(model)])
-            raise ConfigError(
-                f"adapter.target_modules: {type(model).__name__} has no module '{name}'.{near}",
-                code="adapter.target_modules",
-            )
+        if not is_end(name, known):
+            raise no_module(type(model).__name__, name, [*known, *_fused_experts(model)])
 
 
 def _modules(model: Any) -> list[str]:
@@ -143,17 +140,6 @@ def _modules(model: Any) -> list[str]:
 def _fused_experts(model: Any) -> list[str]:
     """Names of parameters that hold the weights of all experts of a layer: [experts, rows, columns]."""
     return [name for name, parameter in model.named_parameters() if parameter.dim() == 3]
-
-
-def _is_end(name: str, paths: Iterable[str]) -> bool:
-    """Whether a dotted path ends with this name."""
-    return any(f".{path}".endswith(f".{name}") for path in paths)
-
-
-def _nearest(name: str, paths: Iterable[str]) -> str:
-    depth = name.count(".") + 1
-    ends = dict.fromkeys(".".join(path.split(".")[-depth:]) for path in paths if path)
-    return did_you_mean(name, ends) or f" It has {', '.join(list(ends)[:20])}."
 
 
 class AdapterFiles(NamedTuple):

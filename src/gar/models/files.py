@@ -1,7 +1,7 @@
 """What the files of a model's folder say, without torch: its weights, its modules, its tokenizer."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -63,13 +63,22 @@ def check_targets(name: str, targets: Sequence[str]) -> None:
                 "Remove it.",
                 code="adapted-head",
             )
-        if not any(f".{module}".endswith(f".{target}") for module in modules):
-            ends = sorted({module.rpartition(".")[2] for module in modules})
-            raise ConfigError(
-                f"adapter.target_modules: {name} has no module '{target}'."
-                + (did_you_mean(target, ends) or f" It has {', '.join(ends[:20])}."),
-                code="adapter.target_modules",
-            )
+        if not is_end(target, modules):
+            raise no_module(name, target, sorted(modules))
+
+
+def is_end(name: str, paths: Iterable[str]) -> bool:
+    """Whether a dotted path ends with this name."""
+    return any(f".{path}".endswith(f".{name}") for path in paths)
+
+
+def no_module(model: str, target: str, modules: Iterable[str]) -> ConfigError:
+    """The error about a target that is the name of no module, with the nearest names, or some of them."""
+    depth = target.count(".") + 1
+    ends = dict.fromkeys(".".join(module.split(".")[-depth:]) for module in modules if module)
+    near = did_you_mean(target, ends) or f" It has {', '.join(list(ends)[:20])}."
+    code = "adapter.target_modules"
+    return ConfigError(f"{code}: {model} has no module '{target}'.{near}", code=code)
 
 
 def num_tokens(name: str, text: str) -> int | None:

@@ -22,6 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gar import metrics
 from gar.core import BestAlignment, best_alignment_scores, group_deviations, group_sizes, unit_rows
 from gar.methods import ScoredBatch, ShapedRewards, eligible_responses
 from gar.methods.gar import SIMILARITIES, random_anchor_vectors
@@ -240,23 +241,23 @@ class Step:
         statuses = Counter(fact.verdict.status for fact in facts)
         anchor_faults = [{fault.status for fault in fact.anchors.faults} for fact in facts]
         return {
-            "gar/verified_fraction": _mean(batch.verified),
-            "gar/well_formatted_fraction": _mean(batch.well_formatted),
-            "gar/eligible_fraction": _mean(self.eligible),
-            "gar/scored_fraction": _mean(batch.scored),
-            "gar/alignment_mean": _mean(alignment),
-            "gar/alignment_std": float(alignment.std(correction=0)) if len(alignment) else float("nan"),
-            "gar/bonus_mean": _mean(bonuses),
-            "gar/outcome_mean": _mean(outcomes),
-            "gar/zero_std_group_fraction_outcome": _zero_std_fraction(outcomes, batch.group_index),
-            "gar/zero_std_group_fraction_shaped": _zero_std_fraction(shaped.rewards, batch.group_index),
-            "gar/no_anchor_fraction": sum(not fact.anchors.usable for fact in facts) / total,
-            "gar/no_signal_fraction": sum(fact.num_scored_tokens == 0 for fact in facts) / total,
-            "gar/too_long_fraction": sum(bool(f.fault and f.fault.status is _TOO_LONG) for f in facts) / total,
-            "gar/anchor_too_long_fraction": sum(_TOO_LONG in faults for faults in anchor_faults) / total,
-            "gar/empty_fraction": sum(fact.empty for fact in facts) / total,
-            "gar/truncated_fraction": sum(fact.truncated for fact in facts) / total,
-            **{f"verify/{status}_fraction": statuses[status] / total for status in Status},
+            metrics.VERIFIED: _mean(batch.verified),
+            metrics.WELL_FORMATTED: _mean(batch.well_formatted),
+            metrics.ELIGIBLE: _mean(self.eligible),
+            metrics.SCORED: _mean(batch.scored),
+            metrics.ALIGNMENT: _mean(alignment),
+            metrics.ALIGNMENT_STD: float(alignment.std(correction=0)) if len(alignment) else float("nan"),
+            metrics.BONUS: _mean(bonuses),
+            metrics.OUTCOME: _mean(outcomes),
+            metrics.ZERO_STD_OUTCOME: _zero_std_fraction(outcomes, batch.group_index),
+            metrics.ZERO_STD_SHAPED: _zero_std_fraction(shaped.rewards, batch.group_index),
+            metrics.NO_ANCHOR: sum(not fact.anchors.usable for fact in facts) / total,
+            metrics.NO_SIGNAL: sum(fact.num_scored_tokens == 0 for fact in facts) / total,
+            metrics.TOO_LONG: sum(bool(f.fault and f.fault.status is _TOO_LONG) for f in facts) / total,
+            metrics.ANCHOR_TOO_LONG: sum(_TOO_LONG in faults for faults in anchor_faults) / total,
+            metrics.EMPTY: sum(fact.empty for fact in facts) / total,
+            metrics.TRUNCATED: sum(fact.truncated for fact in facts) / total,
+            **{metrics.with_status(status): statuses[status] / total for status in Status},
         }
 
 

@@ -12,7 +12,8 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
 from gar.integrations.trl.ranks import TrlRanks
-from gar.integrations.trl.weights import METRIC, WeightChange
+from gar.integrations.trl.weights import WeightChange
+from gar.metrics import CHANGED_WEIGHTS as METRIC
 from gar.models.embedded import load_embedded
 from gar.step import StepRanks
 from tests.integrations.conftest import TrainerFactory

@@ -13,6 +13,7 @@ from matplotlib.ticker import MaxNLocator
 
 from gar.analysis.panels import COLORS, INK, MUTED, Panel, logged, window_size
 from gar.analysis.style import STYLE
+from gar.metrics import ALIGNMENT, ELIGIBLE, REWARD, ZERO_STD_OUTCOME, ZERO_STD_SHAPED
 from gar.records import Run
 
 Curves = Mapping[str, pd.Series]
@@ -25,14 +26,14 @@ _PALETTE = (INK, *COLORS, "#882255", "#999933", "#44AA99", "#332288")
 
 
 _PANELS = (
-    Panel("gar/eligible_fraction", "Correct responses in the right format", "share of responses", 0, "reward"),
-    Panel("gar/alignment_mean", "Alignment of correct responses", "cosine with the expert solution", -1),
+    Panel(ELIGIBLE, "Correct responses in the right format", "share of responses", 0, REWARD),
+    Panel(ALIGNMENT, "Alignment of correct responses", "cosine with the expert solution", -1),
     Panel(
-        "gar/zero_std_group_fraction_shaped",
+        ZERO_STD_SHAPED,
         "Zero-std groups",
         "share of groups",
         0,
-        "gar/zero_std_group_fraction_outcome",
+        ZERO_STD_OUTCOME,
     ),
 )
 

@@ -9,7 +9,20 @@ from rich.table import Table
 
 from gar.analysis.panels import logged
 from gar.config import foreign_problems
+from gar.metrics import (
+    ALIGNMENT,
+    ELIGIBLE,
+    EMPTY,
+    SCORED,
+    TRUNCATED,
+    WELL_FORMATTED,
+    ZERO_STD_OUTCOME,
+    ZERO_STD_SHAPED,
+    seconds_of,
+    with_status,
+)
 from gar.records import Run
+from gar.types import Status
 
 NONE = "–"
 """The text of an unknown value."""
@@ -24,7 +37,7 @@ def summarize(run: Run) -> dict[str, Any]:
     """
     # A step that did not log a metric does not count for it.
     seconds, gar_seconds, scored = (
-        logged(run, name).dropna() for name in ("time/step_seconds", "time/gar_seconds", "gar/scored_fraction")
+        logged(run, name).dropna() for name in (seconds_of("step"), seconds_of("gar"), SCORED)
     )
     # GAR has no share if no response was ever scored.
     charged = sum(seconds) and len(gar_seconds) and (scored.empty or scored.any())
@@ -35,32 +48,34 @@ def summarize(run: Run) -> dict[str, Any]:
             for moment, sets in run.evaluations.items()
             if sets
         },
-        "right_fraction": _edges(logged(run, "gar/eligible_fraction")),
-        "alignment_mean": _edges(logged(run, "gar/alignment_mean")),
+        "right_fraction": _edges(logged(run, ELIGIBLE)),
+        "alignment_mean": _edges(logged(run, ALIGNMENT)),
         "zero_std_group_fraction": {
-            kind: _mean(logged(run, f"gar/zero_std_group_fraction_{kind}")) for kind in ("outcome", "shaped")
+            "outcome": _mean(logged(run, ZERO_STD_OUTCOME)),
+            "shaped": _mean(logged(run, ZERO_STD_SHAPED)),
         },
         "step_seconds": float(statistics.median(seconds)) if len(seconds) else None,
         "gar_time_fraction": float(sum(gar_seconds) / sum(seconds)) if charged else None,
     }
 
 
+_BADLY_FORMATTED = "badly formatted"
 _CAUSES = {
-    "gar/truncated_fraction": "most responses were cut off. Raise --trl.max_completion_length",
-    "gar/empty_fraction": "most responses were empty. An instruction-tuned model needs --data.template chat",
-    "gar/badly_formatted_fraction": "most responses were badly formatted. --verify.format none accepts any text",
-    "verify/unparsed_fraction": "in most responses no answer could be read. Name your own --verify.verifier",
-    "verify/error_fraction": "most answers could not be graded. gar data check lists unreadable gold answers",
-    "verify/timeout_fraction": "most answers reached the time limit. Raise --verify.timeout_seconds",
+    TRUNCATED: "most responses were cut off. Raise --trl.max_completion_length",
+    EMPTY: "most responses were empty. An instruction-tuned model needs --data.template chat",
+    _BADLY_FORMATTED: "most responses were badly formatted. --verify.format none accepts any text",
+    with_status(Status.UNPARSED): "in most responses no answer could be read. Name your own --verify.verifier",
+    with_status(Status.ERROR): "most answers could not be graded. gar data check lists unreadable gold answers",
+    with_status(Status.TIMEOUT): "most answers reached the time limit. Raise --verify.timeout_seconds",
 }
 """Why no response was right, by the metric that is then above one half."""
 
 
 def nothing_learned(run: Run) -> str:
     """A sentence about a run if its rewards held no signal in any step, with the likeliest cause. Otherwise ""."""
-    metrics = {name: logged(run, name).dropna() for name in ("gar/eligible_fraction", *_CAUSES)}
-    metrics["gar/badly_formatted_fraction"] = 1 - logged(run, "gar/well_formatted_fraction").dropna()
-    right, equal = metrics["gar/eligible_fraction"], logged(run, "gar/zero_std_group_fraction_shaped").dropna()
+    metrics = {name: logged(run, name).dropna() for name in (ELIGIBLE, *_CAUSES)}
+    metrics[_BADLY_FORMATTED] = 1 - logged(run, WELL_FORMATTED).dropna()
+    right, equal = metrics[ELIGIBLE], logged(run, ZERO_STD_SHAPED).dropna()
     if len(right) and right.max() == 0:
         foreign = [note] if run.config and (note := foreign_problems(run.config)) else []
         causes = foreign + [cause for name, cause in _CAUSES.items() if (_mean(metrics[name]) or 0) > 0.5]

@@ -13,6 +13,7 @@ from gar.comparison.plan import PlannedRun
 from gar.comparison.pool import Usage
 from gar.errors import RecordError
 from gar.methods import find_method
+from gar.metrics import ALIGNMENT, ELIGIBLE, REWARD, ZERO_STD_OUTCOME, ZERO_STD_SHAPED, seconds_of
 from gar.records import EvaluatedSet, Run, RunFolder, canonical_hash, open_run
 from gar.records.dotted import changes_in_words, differences
 from gar.records.files import checked, json_object, read_bytes
@@ -20,11 +21,11 @@ from gar.records.run_folder import RUN
 from gar.records.sums import check_sum, read_sums
 
 CURVES = (
-    "reward",
-    "gar/eligible_fraction",
-    "gar/alignment_mean",
-    "gar/zero_std_group_fraction_outcome",
-    "gar/zero_std_group_fraction_shaped",
+    REWARD,
+    ELIGIBLE,
+    ALIGNMENT,
+    ZERO_STD_OUTCOME,
+    ZERO_STD_SHAPED,
     "gar/expert_tokens",
 )
 """Metrics that are kept as curves."""
@@ -174,9 +175,9 @@ def step_times(metrics: Sequence[Mapping[str, Any]]) -> tuple[dict[str, float], 
         Seconds by part, "step" the whole. Shares by part.
     """
     times: Any = pd.DataFrame(metrics).filter(regex="^time/.*_seconds$").sort_index(axis=1)
-    if "time/step_seconds" not in times:
+    if seconds_of("step") not in times:
         return {}, {}
-    times = times[times["time/step_seconds"].notna()].fillna(0.0)
+    times = times[times[seconds_of("step")].notna()].fillna(0.0)
     times.columns = [name[5:-8] for name in times]
     generation = (times["generation"] > 0).cumsum() if "generation" in times else times.index
     means = times.groupby(generation).mean()

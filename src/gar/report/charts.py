@@ -7,6 +7,17 @@ import numpy as np
 import pandas as pd
 
 from gar.analysis.panels import COLORS, Panel, logged, window_size
+from gar.metrics import (
+    ADVANTAGE,
+    ALIGNMENT,
+    BONUS,
+    ELIGIBLE,
+    EVALUATION,
+    REWARD,
+    ZERO_STD_OUTCOME,
+    ZERO_STD_SHAPED,
+    seconds_of,
+)
 from gar.report.page import Chart, Series
 from gar.report.runs import Groups
 
@@ -18,22 +29,22 @@ _MOST_WINDOWS = 40
 _QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
 
 _PANELS = (
-    Panel("reward", "Reward", "mean over responses"),
-    Panel("gar/eligible_fraction", "Right", "share of responses, right and in format", 0),
-    Panel("gar/alignment_mean", "Alignment", "of right responses, cosine with the expert solution"),
+    Panel(REWARD, "Reward", "mean over responses"),
+    Panel(ELIGIBLE, "Right", "share of responses, right and in format", 0),
+    Panel(ALIGNMENT, "Alignment", "of right responses, cosine with the expert solution"),
     Panel(
-        "gar/zero_std_group_fraction_shaped",
+        ZERO_STD_SHAPED,
         "Zero-std groups",
         "share of groups, dashed by the outcome alone",
         0,
-        "gar/zero_std_group_fraction_outcome",
+        ZERO_STD_OUTCOME,
     ),
-    Panel("gar/bonus_mean", "Bonus", "mean over scored responses", 0),
-    Panel("gar/advantage_abs_mean", "Advantage", "mean size", 0),
+    Panel(BONUS, "Bonus", "mean over scored responses", 0),
+    Panel(ADVANTAGE, "Advantage", "mean size", 0),
     Panel("completions/mean_length", "Tokens", "of a response", 0),
     Panel("entropy", "Entropy", "nats per token", 0),
     Panel("grad_norm", "Gradient norm", "before clipping", 0),
-    Panel("time/step_seconds", "Seconds per step", "wall time", 0),
+    Panel(seconds_of("step"), "Seconds per step", "wall time", 0),
 )
 
 
@@ -41,22 +52,22 @@ def charts(groups: Groups) -> list[Chart]:
     """A chart for each metric that any run has logged, including evaluations during training."""
     metrics = {name for runs in groups.values() for run in runs for row in run.metrics for name in row}
     evaluations = [
-        Panel(name, name.removeprefix("eval/").replace("/", ", "), "share of problems")
+        Panel(name, name.removeprefix(EVALUATION).replace("/", ", "), "share of problems")
         for name in sorted(metrics)
-        if name.startswith("eval/")
+        if name.startswith(EVALUATION)
     ]
     shown = [panel for panel in (*_PANELS, *evaluations) if panel.metric in metrics]
     drawn = list[Chart]()
     for panel in shown:
         drawn.append(_chart(groups, panel))
-        if panel.metric == "gar/alignment_mean":
+        if panel.metric == ALIGNMENT:
             drawn.append(_alignment_spread(groups))
     return [chart for chart in drawn if chart.series]
 
 
 def _chart(groups: Groups, panel: Panel) -> Chart:
     longest = max(len(run.metrics) for runs in groups.values() for run in runs)
-    window = 1 if panel.metric.startswith("eval/") else window_size(longest)
+    window = 1 if panel.metric.startswith(EVALUATION) else window_size(longest)
     num_points = min(_MOST_POINTS, 8 * _MOST_POINTS // len(groups))
     series = []
     for number, (label, runs) in enumerate(groups.items()):

@@ -37,6 +37,7 @@ from gar.integrations.trl.ranks import on_main
 from gar.integrations.trl.sampling import VllmSample, mean_ratio
 from gar.integrations.watchdog import ratio_fault
 from gar.methods import METHODS
+from gar.metrics import pass_at
 from gar.models.adapters import check_adapter
 from gar.models.families import is_sharded
 from gar.models.generate import Sampling, check_prompt_lengths
@@ -184,7 +185,7 @@ class RunInputs:
         """pass@k of the policy as it is now, under the names of metrics."""
         ks = self.config.evaluate.pass_at_k
         return {
-            f"eval/{name}/pass@{k}": value
+            pass_at(k, name): value
             for name, problems in self.evaluation_sets.items()
             for k, value in pass_rates(self._judged(name, problems), ks).items()
         }

@@ -17,6 +17,7 @@ from gar.integrations.slime.forward import captured_means, sequence_means
 from gar.integrations.slime.policy import captured_pass, policy_chunks
 from gar.integrations.slime.settings import capture_of, read_settings, read_shaping
 from gar.integrations.watchdog import Watchdog
+from gar.metrics import GAR_SECONDS
 from gar.response import Response
 from gar.settings import WatchdogSettings
 from gar.step import Shaping, Step, StepRanks
@@ -56,7 +57,7 @@ def postprocess(args: Any, rollout_id: int, rollout_data: dict[str, Any]) -> Non
     normalized = slime_rewards(args, shaping, rewards, step.group_index)
     rollout_data["rewards"] = normalized[step.here].tolist()
     compute_advantages_and_returns(args, rollout_data)
-    for name, value in {**step.metrics(), "gar/seconds": time.perf_counter() - start}.items():
+    for name, value in {**step.metrics(), GAR_SECONDS: time.perf_counter() - start}.items():
         rollout_data[name] = [value] * len(payloads)
 
 

@@ -17,10 +17,11 @@ from transformers import TrainerCallback
 
 from gar.errors import printable
 from gar.interrupts import Interrupted, Interrupts
+from gar.metrics import ALIGNMENT, ELIGIBLE, REWARD, seconds_of
 from gar.records import RunFolder
 from gar.records.checkpoints import mark_interrupt, rotate_checkpoints, seal_checkpoint
 
-_SHOWN = {"reward": "reward", "gar/eligible_fraction": "correct", "gar/alignment_mean": "alignment"}
+_SHOWN = {REWARD: "reward", ELIGIBLE: "correct", ALIGNMENT: "alignment"}
 _SHOWN_CHARACTERS = 300
 """Characters at each end of a printed prompt or completion. The middle of a longer one is left out."""
 
@@ -56,7 +57,7 @@ class StepTimer(TrainerCallback):
         total = time.perf_counter() - self._start
         parts = {name: self._seconds.get(name, 0.0) for name in PARTS}
         for name, seconds in {"step": total, **parts, "update": total - sum(parts.values())}.items():
-            self._metrics[f"time/{name}_seconds"].append(seconds)
+            self._metrics[seconds_of(name)].append(seconds)
 
 
 @dataclass(eq=False, repr=False)
@@ -120,8 +121,8 @@ class RunCallback(TrainerCallback):
         shown = {label: f"{logs[name]:.3f}" for name, label in _SHOWN.items() if logs.get(name) is not None}
         if self._bar is not None:
             self._bar.set_postfix(shown)
-        elif "time/step_seconds" in logs:
-            self._print_step(state, shown, logs["time/step_seconds"])
+        elif seconds_of("step") in logs:
+            self._print_step(state, shown, logs[seconds_of("step")])
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Mark the checkpoint as complete, then remove older ones, so that a kill always leaves a complete one.

@@ -28,6 +28,7 @@ from gar.integrations.trl.states import StateSource
 from gar.integrations.trl.weights import WeightChange
 from gar.integrations.watchdog import SAMPLING_RATIO, PromptWatch, SamplingWatch, Watchdog
 from gar.methods import Method, find_method
+from gar.metrics import ADVANTAGE
 from gar.models.adapters import check_embeddings, sort_targets
 from gar.models.capture import capture_hidden
 from gar.models.generate import own_generation
@@ -409,7 +410,7 @@ class GARTrainer(ResumableTrainer):
     def _report(self, batch: RolloutBatch) -> None:
         """Metrics, the same on every rank, and the records of all ranks on the main process."""
         advantages = self._gather(torch.tensor(batch.advantages)).abs().tolist()
-        metrics = batch.step.metrics() | {"gar/advantage_abs_mean": sum(advantages) / len(advantages)}
+        metrics = batch.step.metrics() | {ADVANTAGE: sum(advantages) / len(advantages)}
         for name, value in metrics.items():
             self._metrics["train"][name].append(value)
         rows = gathered_on_main(batch.records(step=self.state.global_step + 1))

@@ -10,9 +10,8 @@ from transformers import TrainerCallback
 
 from gar.extras import install_command
 from gar.integrations.watchdog import warn
+from gar.metrics import CHANGED_WEIGHTS
 from gar.step import StepRanks
-
-METRIC = "gar/changed_weight_fraction"
 
 _SAMPLE = 4096
 """Weights that a rank looks at."""
@@ -65,7 +64,7 @@ class WeightChange(TrainerCallback):
         if num_pulled == 0 or self._rate == 0 or getattr(optimizer, "step_was_skipped", False):
             return
         share = num_changed / num_pulled
-        self._metrics[METRIC].append(share)
+        self._metrics[CHANGED_WEIGHTS].append(share)
         if not self._decided and share < _ENOUGH and not _rounds_at_random(optimizer):
             self._warn(state.global_step + 1, share, optimizer)
         self._decided = True

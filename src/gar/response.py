@@ -128,10 +128,12 @@ class Response:
         return self.verdict.verified and self.verdict.well_formatted
 
     def facts(self) -> "Response":
-        """A copy without tokens and texts, so small that every rank can hold the copies of all responses."""
+        """A copy with the numbers of tokens only and without texts, so small that every rank can hold the copies of all responses."""
         return replace(
             self,
-            sequence=TokenSequence(positions=range(len(self.sequence.positions))),
+            sequence=TokenSequence(
+                ids=range(len(self.sequence.ids)), positions=range(len(self.sequence.positions))
+            ),  # numbers of them alone
             text="",
             fault=self.fault and ScoringFault(self.fault.status, ""),
             anchors=Anchors(

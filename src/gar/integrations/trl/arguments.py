@@ -54,6 +54,9 @@ TRL = Engine(
 )
 """TRL runs every method. ddof and eps come from its advantages."""
 
+PLAIN_TRAINER = dataclasses.replace(TRL, name="GARTrainer", can=TRL.can - {"trainer"})
+"""`GARTrainer` itself: a method with a trainer of its own needs that one."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class RunParts:

@@ -58,7 +58,8 @@ def test_those_that_may_earn_a_bonus_are_needed_and_no_others(responses, method,
 
     def bonuses(alignment: Tensor, scored: Tensor) -> Tensor:
         batch = ScoredBatch(verified=verified, well_formatted=well_formatted, group_index=groups,
-                            num_tokens=torch.ones_like(groups), alignment=alignment.double().where(scored, torch.nan))  # fmt: skip
+                            num_tokens=torch.ones_like(groups),
+                            alignment=alignment.double().where(scored, torch.nan))  # fmt: skip
         return METHODS[method].shape(batch, RewardSettings(**reward)).bonuses
 
     found = needed(method, [row[:4] for row in responses], **reward)

@@ -78,6 +78,7 @@ def check_adapter(model: Any, settings: AdapterSettings, revision: str | None = 
             "leave out adapter.rank. To add a new one, use the merged model in RUN/model.",
             code="adapter-on-adapter",
         )
+    # A trial finds what PEFT rejects before the preflight takes its time.
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the trainer shows them when it adds the adapter

@@ -94,6 +94,7 @@ def find_parts(model: Any) -> ModelParts:
         ModelError: There is no head, it is not a plain linear layer (quantized, or an adapter sits on it), the adapter
             prepends virtual tokens, or the model's logits differ from the closed form's.
     """
+    # 1. An adapter is left aside: its layers are in the base model, whose hidden states it changes.
     causal = model
     if hasattr(model, "get_base_model"):
         causal = model.get_base_model()
@@ -103,6 +104,7 @@ def find_parts(model: Any) -> ModelParts:
                 "prompt: hidden states of the base model are not the policy's. Use an adapter on its layers (LoRA).",
                 code="prompt-adapter",
             )
+    # 2. The head must be a plain linear layer: the closed form multiplies by its weight.
     name = type(causal).__name__
     head = causal.get_output_embeddings() if hasattr(causal, "get_output_embeddings") else None
     backbone = getattr(causal, "base_model", None)
@@ -124,6 +126,7 @@ def find_parts(model: Any) -> ModelParts:
             "(llm_int8_skip_modules=['lm_head']).",
             code="quantized-head",
         )
+    # 3. What a model does between head and logits is in its configuration, or the comparison finds it.
     config = causal.config.get_text_config()
     parts = ModelParts(
         backbone=cast(nn.Module, _ThroughModel(backbone, causal)) if is_sharded(causal) else backbone,
@@ -204,6 +207,7 @@ def _check_logits(causal: Any, parts: ModelParts, name: str) -> None:
         hidden.append(output.last_hidden_state)
         return output
 
+    # Token ids that every vocabulary has, without the rounding of autocast.
     ids = torch.arange(_PROBE_TOKENS, device=parts.device)[None, :] % parts.weight.shape[0]
     handle = parts.backbone.register_forward_hook(stretch)
     try:
@@ -212,6 +216,7 @@ def _check_logits(causal: Any, parts: ModelParts, name: str) -> None:
             computed = parts.logits(hidden[0]) if hidden else None
     finally:
         handle.remove()
+    # A forward that was replaced gives no logits, or others.
     if computed is None:
         raise ModelError(
             f"{name} does not call its {type(parts.backbone).__name__}, where GAR reads hidden states.",

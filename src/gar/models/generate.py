@@ -19,6 +19,7 @@ from tqdm.auto import tqdm
 from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList, PreTrainedModel
 
 from gar.errors import DataError, ModelError
+from gar.models.families import evaluation_mode
 from gar.models.rope import context_of
 from gar.reader import special_ids, without_trailing_special
 from gar.response import Response, TokenSequence
@@ -91,6 +92,7 @@ def generate_responses(
             "num_samples, max_new_tokens and batch_size must be at least 1, temperature positive and top_p in (0, 1], "
             f"got {sampling}"
         )
+    # What `generation_kwargs` sets goes over the fields of `sampling`, also in the checks.
     overrides = dict(sampling.generation_kwargs or {})
     end_ids = _end_ids(model, tokenizer, overrides.get("eos_token_id"))
     max_new_tokens = overrides.get("max_new_tokens", sampling.max_new_tokens)
@@ -194,20 +196,17 @@ def check_prompt_lengths(
 @contextmanager
 def generation_state(model: PreTrainedModel, config: GenerationConfig, seed: int) -> Iterator[None]:
     """Evaluation mode, generation settings and a seeded random stream, all restored afterwards."""
-    training = [module for module in model.modules() if module.training]
     device = model.device
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+    with (
+        torch.random.fork_rng(devices=[device] if device.type == "cuda" else []),
+        evaluation_mode(model),
+        own_generation(model, config),
+    ):
         # torch.manual_seed would also reseed devices whose state is not forked here.
         torch.default_generator.manual_seed(seed)
         if device.type == "cuda":
             torch.cuda.default_generators[device.index].manual_seed(seed)
-        model.eval()
-        try:
-            with own_generation(model, config):
-                yield
-        finally:
-            for module in training:
-                module.training = True
+        yield
 
 
 @contextmanager

@@ -83,25 +83,31 @@ class RunInputs:
             raise ConfigError("trl.max_completion_length must be a number, got null")
         self._max_new_tokens: int = arguments.max_completion_length
         self._template = cast("dict[str, Any] | None", arguments.chat_template_kwargs)
-        self._tags = config.verify.tags
+        self._sampling = evaluation_sampling(
+            config.evaluate,
+            seed=config.seed,
+            max_new_tokens=self._max_new_tokens,
+            chat_template_kwargs=self._template,
+        )
         self.verifier = Verifier.from_settings(config.verify)
-        method = METHODS[config.method]
-        limit = config.evaluate.max_problems
-        self._evaluated = evaluated = {
+        # 1. The problems, before the model: a bad row is found sooner.
+        method, limit = METHODS[config.method], config.evaluate.max_problems
+        self._evaluated = {
             source_name(source): evaluation_data(config.data, source).model_copy(update={"max_problems": limit})
             for source in config.evaluate.sources
         }
-        problems, *others = self._read([config.data, *evaluated.values()])  # first: a bad row is found sooner
+        problems, *others = self._read([config.data, *self._evaluated.values()])
         if method.trainer is None:
             check_problems(arguments, method, problems)
-        if note := on_main(lambda: trap_note(problems.sample)):
-            say(f"[yellow]{escape(note)}[/]")
+        self._warn(on_main(lambda: trap_note(problems.sample)))
         say(f"Problems: {len(problems):,} from {config.data.source}. Loading {config.model.path} ...")
         if note := foreign_problems(config):
-            say(f"[yellow]Note: {note}[/]")
+            self._warn(f"Note: {note}")
+        # 2. The model, and whether the adapter fits it.
         self.model, self.tokenizer = load_policy(config.model, trains_all=config.adapter.rank is None)
         """The policy. In a run with an adapter, `gar.train.run` replaces it by the model with the adapter."""
         self.adapter = check_adapter(self.model, config.adapter, config.model.revision)
+        # 3. The problems as the policy sees them, which takes its tokenizer and its context.
         self.reader = Reader.from_settings(
             self.tokenizer,
             shaping.signal,
@@ -110,18 +116,24 @@ class RunInputs:
             chat_template_kwargs=self._template,
         )
         self.problems = self._rendered(problems, config.data)
-        """Training problems, as the policy sees them."""
+        """Training problems."""
         self.evaluation_sets = {
-            name: self._rendered(each, data) for (name, data), each in zip(evaluated.items(), others, strict=True)
+            name: self._rendered(each, data) for (name, data), each in zip(self._evaluated.items(), others, strict=True)
         }
-        if method.alignment is not None and (note := on_main(lambda: check_anchors(self.problems, self.reader))):
-            say(f"[yellow]{escape(note)}[/]")
+        if method.alignment is not None:
+            self._warn(on_main(lambda: check_anchors(self.problems, self.reader)))
+
+    def _warn(self, text: str | None) -> None:
+        """Print a text, if there is one, as a warning."""
+        if text:
+            self.say(f"[yellow]{escape(text)}[/]")
 
     def run_preflight(self, seen: Sequence[VllmSample]) -> None:
         """Run the preflight and print its report. Stop if both the report and `preflight.mode` require it.
 
         `seen` gets the responses that vLLM writes, if it does.
         """
+        # A large model on a CPU takes minutes: it writes fewer responses, and the time left is printed.
         model, settings = self._policy_on_device(), self.config.preflight
         slow = model.device.type == "cpu" and model.num_parameters() > _LARGE_ON_CPU
         settings = _fewer(settings) if slow else settings
@@ -143,6 +155,7 @@ class RunInputs:
             ),
             self._say_left(number) if slow else None,
         )
+        # Findings that stop the run are its error, and not printed twice.
         stops = self.config.preflight.mode == "stop"
         self.say(render(report, with_findings=not (stops and report.stops) or bool(report.interrupt)))
         if seen and self._arguments.vllm_importance_sampling_correction and not is_sharded(model):
@@ -155,7 +168,7 @@ class RunInputs:
     def _say_ratio(self, ratio: float) -> None:
         self.say(f"Mean importance sampling ratio of the policy to vLLM: {ratio:.4f}")
         if fault := ratio_fault(ratio):
-            self.say(f"[yellow]WARN: {escape(fault)}[/]")
+            self._warn(f"WARN: {fault}")
 
     def _say_left(self, number: int) -> Callable[[int], None]:
         start = time.perf_counter()
@@ -183,33 +196,22 @@ class RunInputs:
 
     def evaluation_metrics(self) -> dict[str, float]:
         """pass@k of the policy as it is now, under the names of metrics."""
-        ks = self.config.evaluate.pass_at_k
-        return {
-            pass_at(k, name): value
-            for name, problems in self.evaluation_sets.items()
-            for k, value in pass_rates(self._judged(name, problems), ks).items()
-        }
-
-    def _judged(self, name: str, problems: Sequence[Problem]) -> list[list[Response]]:
-        return judged_groups(self.verifier, problems, self._sampled(name, problems))
+        metrics: dict[str, float] = {}
+        for name, problems in self.evaluation_sets.items():
+            judged = judged_groups(self.verifier, problems, self._sampled(name, problems))
+            rates = pass_rates(judged, self.config.evaluate.pass_at_k)
+            metrics |= {pass_at(k, name): rate for k, rate in rates.items()}
+        return metrics
 
     def _sampled(self, name: str, problems: Sequence[Problem]) -> list[list[Response]]:
         """The responses to each problem of a set. The seed is the same each time: common random numbers."""
         self._announce(f"Evaluation on {name}", len(problems), self.config.evaluate.num_samples)
-        engine = TransformersEngine(self._policy_on_device(), self.tokenizer, self._tags)
-        return sample(engine, problems, self._evaluation_sampling(), progress="evaluate")
-
-    def _evaluation_sampling(self) -> Sampling:
-        return evaluation_sampling(
-            self.config.evaluate,
-            seed=self.config.seed,
-            max_new_tokens=self._max_new_tokens,
-            chat_template_kwargs=self._template,
-        )
+        engine = TransformersEngine(self._policy_on_device(), self.tokenizer, self.config.verify.tags)
+        return sample(engine, problems, self._sampling, progress="evaluate")
 
     def _identity(self, name: str, problems: ProblemSet) -> dict[str, Any]:
         """All that an evaluation depends on but the weights, with the names that `gar eval` gives them."""
-        sampling, data = self._evaluation_sampling(), self._evaluated[name]
+        sampling, data = self._sampling, self._evaluated[name]
         return {
             "gar": __version__,
             "settings_sha256": canonical_hash(self.config.model_dump(mode="json")),
@@ -248,7 +250,7 @@ class RunInputs:
         try:
             return evaluation.is_complete(identity)
         except RecordError as error:
-            self.say(f"[yellow]{escape(str(error))} The policy is evaluated again.[/]")
+            self._warn(f"{error} The policy is evaluated again.")
             return False
 
     def _read(self, wanted: list[DataSettings]) -> list[ProblemSet]:
@@ -263,7 +265,7 @@ class RunInputs:
         file = files.enter_context(problem_file(self._shared_folder()))
         stored = read_problems(data.source, file, options=data, max_problems=data.max_problems)
         for note in stored.notes:
-            self.say(f"[yellow]{escape(note)}[/]")
+            self._warn(note)
         return stored
 
     def _shared_folder(self) -> Path | None:
@@ -280,7 +282,9 @@ class RunInputs:
     def _rendered(self, problems: ProblemSet, settings: DataSettings) -> ProblemSet:
         """The problems as the policy sees them, without prompts that are too long."""
         assert settings.template != "auto"  # `with_template` has decided
-        render = Renderer.of(settings.template, self.tokenizer, self._tags, with_messages=problems.with_messages)
+        render = Renderer.of(
+            settings.template, self.tokenizer, self.config.verify.tags, with_messages=problems.with_messages
+        )
         kept = on_main(lambda: self._fitting(problems, render, settings.max_prompt_tokens))
         if kept is not None:
             problems = problems.chosen(kept)
@@ -293,7 +297,7 @@ class RunInputs:
         lengths = prompt_lengths(problems, render, self.reader, enough=min(fits, most or fits))
         kept = np.arange(len(lengths)) if most is None else fitting(lengths, most)
         if len(kept) < len(lengths):
-            self.say(f"[yellow]{len(lengths) - len(kept)} problems have prompts over {most} tokens: dropped.[/]")
+            self._warn(f"{len(lengths) - len(kept)} problems have prompts over {most} tokens: dropped.")
         check_prompt_lengths(
             self.model,
             lengths[kept],

@@ -93,6 +93,7 @@ def resume_point(
     A `DataError` if the training problems have changed and that is not allowed. A `ConfigError` if a setting has
     changed that the optimizer in the checkpoint restores.
     """
+    # Settings that differ were accepted when they were read. Problems are compared only now that they are loaded.
     record = folder.read_run()
     changes = {name: list(pair) for name, pair in differences(record.settings, config.model_dump(mode="json")).items()}
     if record.data_hash not in (None, data_hash):
@@ -105,6 +106,7 @@ def resume_point(
                 "run.json records.",
                 code="other-data",
             )
+    # An accepted setting must have an effect.
     found = find_checkpoint(folder, num_ranks=num_ranks)
     fixed = sorted(_IN_CHECKPOINT & changes.keys())
     if fixed and found.path:

@@ -184,6 +184,7 @@ def _slime_train_data(args: Any, samples: list[Any]) -> dict[str, Any]:
 
 
 def _check_samples(samples: Sequence[Any], *, needs_anchors: bool) -> None:
+    # What slime leaves out without an error where a flag or a column is missing.
     for i, sample in enumerate(samples):
         anchors = (sample.metadata or {}).get("anchors", [])
         if sample.group_index is None:

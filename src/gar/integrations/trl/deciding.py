@@ -1,4 +1,4 @@
-"""Which of a script's reward functions decides that a response is right."""
+"""Whether a verifier or one of a script's reward functions decides that a response is right."""
 
 import math
 import re
@@ -7,11 +7,14 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import numpy as np
+import torch
 from accelerate import PartialState
 from torch import Tensor, nn
 from trl.trainer.utils import get_callable_name, get_config_model_id
 
 from gar.errors import ConfigError, did_you_mean
+from gar.types import ResponseVerifier
+from gar.verify import Verifier
 
 Rule = Callable[[dict[str, float | None]], bool | None]
 
@@ -101,6 +104,46 @@ def reward_name(function: Any) -> str:
     if isinstance(function, nn.Module):
         function = get_config_model_id(cast(Any, function.config))
     return function.split("/")[-1] if isinstance(function, str) else get_callable_name(function)
+
+
+def listed(values: Any) -> list[Any]:
+    """One or several reward functions, as TRL takes them, as a list."""
+    return [*values] if isinstance(values, list | tuple) else [values] if values else []
+
+
+def choose_verifier(
+    functions: Sequence[Any], correct: Any, verifier: ResponseVerifier | None, *, may_grow: bool
+) -> ResponseVerifier | None:
+    """The verifier that decides. None if one of `functions` does. With `may_grow` TRL may add another one.
+
+    Raises:
+        ConfigError: As `find_decider`, or both a verifier and `correct` are given.
+    """
+    if verifier is None and (functions or correct is not None):
+        if not may_grow:
+            find_decider(functions, correct)
+        return None
+    if correct is not None:
+        raise ConfigError("The verifier decides what is right. Leave out correct= or verifier=.", code="correct")
+    check_names([reward_name(function) for function in functions])
+    return verifier or Verifier(format="none")
+
+
+def append_column(trainer: Any, decides: int | None) -> int:
+    """Append the column `gar`, with the weight of the function that decides, or 1. Returns the index of the column."""
+    trainer.reward_funcs.append(gar)
+    trainer.reward_func_names.append(gar.__name__)
+    trainer.reward_processing_classes.append(None)
+    weight = torch.ones(1) if decides is None else trainer.reward_weights[decides : decides + 1]
+    if not weight.any():
+        warnings.warn(
+            f"{trainer.reward_func_names[decides]} decides what is right and has the weight 0 in reward_weights, so it "
+            'is only measured. The bonus has the weight 1. To train without it: method="grpo".',
+            stacklevel=4,
+        )
+        weight = torch.ones(1)
+    trainer.reward_weights = torch.cat([trainer.reward_weights, weight])
+    return len(trainer.reward_funcs) - 1
 
 
 def find_decider(functions: Sequence[Any], correct: Any, names: Sequence[str] | None = None) -> Decider:

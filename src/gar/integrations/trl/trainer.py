@@ -4,7 +4,6 @@ It records the exact token ids, computes vectors, and writes the method's reward
 function, so that TRL's tables, logs and weights work as usual. `contract` checks TRL's private methods.
 """
 
-import warnings
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
@@ -15,11 +14,11 @@ import torch
 from torch import Tensor
 from trl import GRPOConfig
 
-from gar.errors import ConfigError, expect
+from gar.errors import expect
 from gar.integrations.trl.arguments import PLAIN_TRAINER, TRL, RunParts, check_processor, trl_flags, with_method
 from gar.integrations.trl.callbacks import StepTimer, completions_printed
 from gar.integrations.trl.contract import check_contract
-from gar.integrations.trl.deciding import Decider, check_names, find_decider, gar, reward_name
+from gar.integrations.trl.deciding import Decider, append_column, choose_verifier, find_decider, gar, listed
 from gar.integrations.trl.problems import ProblemRows
 from gar.integrations.trl.ranks import TrlRanks, gathered_on_main
 from gar.integrations.trl.resumable import ResumableTrainer
@@ -39,7 +38,6 @@ from gar.response import Anchors
 from gar.settings import AdvantageSettings, RewardSettings, SignalSettings, WatchdogSettings
 from gar.step import Shaping, Step, plan_shaping
 from gar.types import A_VERIFIER, ResponseVerifier
-from gar.verify import Verifier
 
 
 class GARTrainer(ResumableTrainer):
@@ -130,9 +128,17 @@ class GARTrainer(ResumableTrainer):
         expect(watchdog, WatchdogSettings | None, "watchdog", "a gar.WatchdogSettings")
         expect(on_rollouts, Callable | None, "on_rollouts", "a function")  # pyright: ignore[reportOptionalOperand]
         check_processor(processing_class)
-        functions = self._choose_verifier(reward_funcs, correct, verifier, kwargs)
+        # 1. What decides: the script's functions, or a verifier, whose reward is TRL's first column.
+        functions = listed(reward_funcs)
+        may_grow = bool(kwargs.get("environment_factory"))
+        self._verifier = choose_verifier(functions, correct, verifier, may_grow=may_grow)
         if self._verifier is None:
             answer_field = answer_field or ""
+        else:
+            functions.insert(0, gar)
+            if (classes := kwargs.get("reward_processing_classes")) is not None:
+                kwargs["reward_processing_classes"] = [None, *listed(classes)]
+        # 2. The data, and the settings in force. A run has checked both.
         columns = {"prompt_field": prompt_field, "answer_field": answer_field, "expert_fields": expert_fields}
         self._problems = ProblemRows(train_dataset, columns)
         self._on_rollouts, self._method = on_rollouts, find_method(method)
@@ -143,6 +149,7 @@ class GARTrainer(ResumableTrainer):
         """Method and settings in force."""
         if shaping is None:
             self._problems.check(self._config, self._method)
+        # 3. TRL loads the model, if it is a name, and adds an adapter.
         super().__init__(
             model=model,
             reward_funcs=[*functions],  # TRL replaces ids by models
@@ -154,7 +161,14 @@ class GARTrainer(ResumableTrainer):
         )
         sort_targets(self.model)
         check_processor(self.processing_class)  # which TRL may have loaded
-        self._place_column(functions, correct)
+        # 4. If functions decide, the method's reward is TRL's last column.
+        self._decider: Decider | None = None
+        self._own_column = 0
+        if self._verifier is None:
+            functions += self.reward_funcs[len(functions) :]  # an environment's
+            self._decider = find_decider(functions, correct, self.reward_func_names)
+            self._own_column = append_column(self, self._decider.column)
+        # 5. What reads the model, and what only it shows.
         self._watchdog = Watchdog(watchdog or WatchdogSettings())
         self._prepare()
         if shaping is None:
@@ -199,48 +213,6 @@ class GARTrainer(ResumableTrainer):
             loss: TRL's, already divided by the number of micro-batches of the optimizer step.
         """
         return loss
-
-    def _choose_verifier(
-        self, reward_funcs: Any, correct: Any, verifier: ResponseVerifier | None, kwargs: dict[str, Any]
-    ) -> list[Any]:
-        """Set `_verifier`, None if functions decide. Returns TRL's functions. With a verifier the method's is first."""
-        functions = reward_funcs or []
-        functions = [*functions] if isinstance(functions, list | tuple) else [functions]
-        self._verifier = verifier
-        if verifier is None and (functions or correct is not None):
-            if not kwargs.get("environment_factory"):  # otherwise TRL may add a function
-                find_decider(functions, correct)
-            return functions
-        if correct is not None:
-            raise ConfigError("The verifier decides what is right. Leave out correct= or verifier=.", code="correct")
-        self._verifier = verifier or Verifier(format="none")
-        check_names([reward_name(function) for function in functions])
-        if (classes := kwargs.get("reward_processing_classes")) is not None:
-            kwargs["reward_processing_classes"] = [None, *(classes if isinstance(classes, list) else [classes])]
-        return [gar, *functions]
-
-    def _place_column(self, functions: list[Any], correct: Any) -> None:
-        """Find the column of the method's reward. If functions decide, it comes after theirs, with its weight."""
-        self._decider: Decider | None = None
-        self._own_column = 0
-        if self._verifier is not None:
-            return
-        functions += self.reward_funcs[len(functions) :]  # an environment's
-        self._decider = find_decider(functions, correct, self.reward_func_names)
-        self._own_column, decides = len(self.reward_funcs), self._decider.column
-        self.reward_funcs.append(gar)
-        self.reward_func_names.append(gar.__name__)
-        cast(list, self.reward_processing_classes).append(None)
-        weight = torch.ones(1) if decides is None else self.reward_weights[decides : decides + 1]
-        if not weight.any():
-            warnings.warn(
-                f"{self.reward_func_names[cast(int, decides)]} decides what is right and has the weight 0 in "
-                "reward_weights, so it is only measured. The bonus has the weight 1. To train without it: "
-                'method="grpo".',
-                stacklevel=4,
-            )
-            weight = torch.ones(1)
-        self.reward_weights = torch.cat([self.reward_weights, weight])
 
     def _prepare(self) -> None:
         """Set what depends on the finished trainer: head, reader, anchors, loss, and the state of a step."""

@@ -2,6 +2,7 @@
 
 import math
 import pickle
+import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import pairwise
@@ -26,6 +27,7 @@ from gar.scoring.scorer import SCORER
 from gar.settings import AdvantageSettings, RewardSettings
 from gar.step import Step, StepRanks, plan_shaping
 from gar.types import Status, Verdict
+from tests.docs.pages import DOCS
 from tests.support.errors import raises
 from tests.support.processes import SECONDS
 
@@ -94,7 +96,9 @@ SCORED = {"grpo", "gar-grpo", "g2rl", "hidden-cosine", "text-similarity", "lengt
 
 
 def test_an_engine_runs_what_it_can_and_rejects_the_rest():
-    """docs/which-engine.md lists the same."""
+    """docs/which-engine.md lists the same for verl and slime."""
+    (row,) = re.findall(r"^\| methods \|.*$", (DOCS / "which-engine.md").read_text(), re.MULTILINE)
+    assert set(re.findall(r"`(.+?)`", row)) == PLAIN
     for engine, runs in ((TRL, set(METHODS)), (SCORER, SCORED), (SLIME, PLAIN), (VERL, PLAIN)):
         assert set(engine.methods()) == runs
         for name in runs:

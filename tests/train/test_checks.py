@@ -249,6 +249,14 @@ def test_an_evaluation_set_is_named_once():
     assert "two sets named 'test'" in mistakes({"evaluate": {"sources": ["test", "test"]}}, "evaluate.sources")
 
 
+def test_prompts_ask_for_the_format_that_is_checked():
+    for template, format in (("boxed", "think-answer"), ("think-answer", "boxed")):
+        text = mistakes({"data": {"template": template}, "verify": {"format": format}}, "data.template")
+        assert f"data.template is {template}" in text
+        assert f"{format} (verify.format)" in text
+    check_before_loading(make_config({"data": {"template": "boxed"}, "verify": {"format": "none"}}))
+
+
 def test_a_run_has_one_reward_weight():
     assert "expected a list of one" in mistakes({"trl": {"reward_weights": [1.0, 0.5]}}, "trl.reward_weights")
     check_before_loading(make_config({"trl": {"reward_weights": [2.0]}}))
@@ -325,6 +333,6 @@ def test_weights_that_are_missing_or_cut_off_are_named(folder):
 
 
 def test_an_instruction_longer_than_the_longest_prompt_is_refused(folder):
-    values = local(folder) | {"data": {"template": "boxed", "max_prompt_tokens": 4}}
+    values = local(folder) | {"data": {"template": "boxed", "max_prompt_tokens": 4}, "verify": {"format": "boxed"}}
     assert "has 10 tokens" in mistakes(values, "data.max_prompt_tokens")
     check_before_loading(make_config(values | {"data": {"template": "boxed", "max_prompt_tokens": 40}}))

@@ -62,10 +62,12 @@ def train_facts(config: RunConfig) -> TrainFacts:
     modules = {module for module, _ in PACKAGES.values()}
     settings = {
         "adapter.rank": config.adapter.rank,
+        "data.template": config.data.template,
         "evaluate.pass_at_k": config.evaluate.pass_at_k,
         "evaluate.num_samples": config.evaluate.num_samples,
         "evaluate.temperature": config.evaluate.temperature,
         "model.dtype": config.model.dtype,
+        "verify.format": config.verify.format,
     }
     return TrainFacts(
         settings=settings | {f"trl.{name}": value for name, value in config.trl.items()},

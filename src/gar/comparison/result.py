@@ -15,7 +15,7 @@ from gar.errors import RecordError
 from gar.methods import find_method
 from gar.records import EvaluatedSet, Run, RunFolder, canonical_hash, open_run
 from gar.records.dotted import changes_in_words, differences
-from gar.records.files import checked, json_object, read_bytes
+from gar.records.files import checked, read_json
 from gar.records.run_folder import RUN
 from gar.records.sums import check_sum, read_sums
 
@@ -93,7 +93,7 @@ def finished_result(cell: PlannedRun) -> RunResult | None:
     if RESULT not in sums or not os.path.lexists(path):
         return None
     check_sum(cell.folder, RESULT, sums)
-    result = checked(RunResult, json_object(read_bytes(path), str(path)), str(path))
+    result = checked(RunResult, read_json(path), str(path))
     if (result.seed, result.settings_hash) != (cell.seed, canonical_hash(cell.settings)):
         raise RecordError(
             f"{path}: made under other settings than {cell.title}. Remove the folder, and run it again.",

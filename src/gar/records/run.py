@@ -30,7 +30,7 @@ from gar.records.evaluations import (
     complete_evaluations,
     read_set,
 )
-from gar.records.files import checked, json_object, read_bytes, read_parquet
+from gar.records.files import checked, read_json, read_parquet
 from gar.records.metrics import METRICS, read_metrics
 from gar.records.rollouts import ROLLOUT_SCHEMA, SAMPLE_SCHEMA, file_steps, read_stream, rollout_files
 from gar.records.run_folder import (
@@ -262,8 +262,7 @@ def _evaluated_sets(path: Path, moment: str) -> Mapping[str, EvaluatedSet]:
 
 
 def _read_sets(path: Path) -> Mapping[str, EvaluatedSet]:
-    values = json_object(read_bytes(path), str(path))
-    return checked(dict[str, EvaluatedSet], values.get("sets"), f"{path}: sets")
+    return checked(dict[str, EvaluatedSet], read_json(path).get("sets"), f"{path}: sets")
 
 
 def _checked_settings(path: Path, values: Mapping[str, Any]) -> RunConfig:

@@ -33,9 +33,8 @@ from gar.records.files import (
     atomic_folder,
     canonical_hash,
     checked,
-    json_object,
     json_text,
-    read_bytes,
+    read_json,
     remove_file,
     system_errors,
     truncate,
@@ -89,7 +88,7 @@ def sealed_sums(run: Path, step: int) -> dict[str, str]:
 def read_record(path: Path) -> RunRecord:
     """The record in `run.json` of a run folder. A `RecordError` if a field is missing, or a setting was changed."""
     place = str(path / RUN)
-    record = checked(RunRecord, json_object(read_bytes(path / RUN), place), place)
+    record = checked(RunRecord, read_json(path / RUN), place)
     if record.config_hash != canonical_hash(record.settings):
         raise RecordError(f"{place}: the settings are not those of config_hash. Was the file changed by hand?")
     return record

@@ -42,7 +42,7 @@ class RunResult:
         label: Row of the table. The method in the file.
         settings: Every setting that decides the numbers. `settings_hash` is their `canonical_hash`.
         versions: As in `run.json`, like `platform`, `cpu_count`, `start_time` (UTC) and `data_hash`.
-        resumed: The run was interrupted and resumed, so times and memory cover its last part alone.
+        resumed: The run was interrupted and resumed, so times and memory cover only its last part.
         wall_seconds: Wall time of the process, with imports and evaluation. 0 if unknown, like the next two.
         cpu_seconds: Processor time of the process. It depends less on other load.
         peak_memory_bytes: Largest resident set of the process.
@@ -103,27 +103,18 @@ def finished_result(cell: PlannedRun) -> RunResult | None:
 
 
 def collected_result(cell: PlannedRun, usage: Usage | None = None) -> RunResult | None:
-    """As `finished_result`, but if the run is finished and has no result yet, write it."""
-    result = finished_result(cell)
-    if result is not None or not os.path.lexists(cell.folder / RUN):
-        return result
-    if RunFolder(cell.folder).read_run().status != "finished":
-        return None
-    write_result(cell, usage)
-    return finished_result(cell)
+    """As `finished_result`, but write the result first if the run is finished and has none.
 
-
-def write_result(cell: PlannedRun, usage: Usage | None = None) -> None:
-    """Write `result.json` of a finished run: the cell is finished. Without `usage` the run counts as resumed.
+    Without `usage` the run counts as resumed.
 
     Raises:
-        RecordError: Something that the result needs is missing or damaged, the run is not finished, or it was trained
-            with other settings or data.
+        RecordError: Something that the result needs is missing or damaged, or the run was trained with other settings.
     """
-    # Only a finished run counts, and only if it is the planned one to its end.
+    made = finished_result(cell)
+    if made or not os.path.lexists(cell.folder / RUN) or RunFolder(cell.folder).read_run().status != "finished":
+        return made
+    # A run counts only if it is the planned one to its end.
     run = open_run(cell.folder)
-    if run.status != "finished":
-        raise RecordError(f"{run.path}: this run is {run.status}, not finished.", code="not-finished")
     changed = differences(run.settings, cell.settings)
     if changed or run.record["overrides"]:
         what = changes_in_words(changed) or "they were changed while it ran"
@@ -153,6 +144,7 @@ def write_result(cell: PlannedRun, usage: Usage | None = None) -> None:
         **asdict(usage or Usage()),
     )
     RunFolder(cell.folder).add_result(RESULT, asdict(result))
+    return finished_result(cell)
 
 
 def _prompts_hash(run: Run) -> str:

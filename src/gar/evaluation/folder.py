@@ -50,7 +50,7 @@ class EvaluationFolder:
     path: Path
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
+    def locked(self) -> Iterator[None]:
         """Create the folder if it does not exist, and lock it. A `LockedError` if another process writes there."""
         with system_errors(self.path, "made"):
             self.path.mkdir(parents=True, exist_ok=True)

@@ -264,14 +264,7 @@ class RunFolder:
     def add_result(self, name: str, value: Mapping[str, Any]) -> None:
         """Write a JSON file into the folder of a finished run, and list it."""
         write_atomic(self.path / name, json_text(value) + "\n")
-        self._list(name)
-
-    def _list(self, name: str) -> None:
-        """Add a file to the `SHA256SUMS` beside it."""
-        path, known = self.path / name, dict[str, str]()
-        with suppress(RecordError):  # damaged: then the others do not count
-            known = read_sums(path.parent)
-        write_sums(path.parent, known | {path.name: file_sum(path)})
+        write_sums(self.path, read_sums(self.path) | {name: file_sum(self.path / name)})
 
     def new_folder(self, name: str) -> AbstractContextManager[Path]:
         """A folder to write, for example `model`, as `atomic_folder`."""

@@ -22,7 +22,7 @@ class ResponseGroup:
         answer: The gold answer, for the scorer's verifier.
         eligible: Your own judgment instead: which responses are right (and well formatted, if that matters to you).
         id: Copied into the scores.
-        question: The problem alone as text, for the verifier. Give it if `prompt` is token ids or has instructions.
+        question: Only the problem as text, for the verifier. Give it if `prompt` is token ids or has instructions.
 
     Example: ResponseGroup(prompt="3+4=", responses=["7", "8"], anchors=["3+4 is 7"], answer="7")
     """
@@ -58,7 +58,7 @@ class ResponseScore:
         advantage: The reward after group normalization.
         num_tokens: Tokens of the response, trailing special ones included.
         num_scored_tokens: Tokens that enter its vector.
-        detail: Remarks in words. Empty if there are none.
+        detail: Remarks as text. Empty if there are none.
         tokens: Text of each token. None unless asked for.
         token_shares: Share of each token in the alignment, None outside the span. They add up to the alignment. None
             unless asked for, and unless `signal` is scored.

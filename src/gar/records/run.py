@@ -72,6 +72,7 @@ class Run:
     config: RunConfig | None = None
     evaluations: Mapping[str, Mapping[str, EvaluatedSet]]
     trained: bool = True
+    _whole: set[str] = field(default_factory=set, init=False, repr=False)  # files that fit their checksums
 
     @cached_property
     def metrics(self) -> Sequence[Mapping[str, Any]]:
@@ -103,7 +104,7 @@ class Run:
     def num_rows(self) -> dict[int, int]:
         """Rollouts of each step that has any, ascending. Read when first used."""
         counts = Counter[int]()
-        for table in self._tables(["step"]):
+        for table in self.rollout_tables(["step"]):
             counts.update({row["values"]: row["counts"] for row in _compute.value_counts(table["step"]).to_pylist()})
         return dict(sorted(counts.items()))
 
@@ -140,21 +141,19 @@ class Run:
         if missing := sorted({*(steps or ())} - {*there}):
             known = f"steps {there[0]} to {there[-1]}" if there else "none"
             raise RecordError(f"{self.path}: no rollouts of step {missing[0]}. There are {known}.")
-        read = [*self._tables(names, steps)]
+        read = [*self.rollout_tables(names, steps)]
         return pa.concat_tables(read) if read else ROLLOUT_SCHEMA.empty_table().select(names)
 
-    def rollout_tables(self, steps: Collection[int]) -> Iterator[pa.Table]:
-        """The rollouts of some steps with all columns, file by file: a table for each file, in bounded memory."""
-        return self._tables(ROLLOUT_SCHEMA.names, steps)
-
-    def _tables(self, names: Sequence[str], steps: Collection[int] | None = None) -> Iterator[pa.Table]:
-        """These columns, a table for each file with one of these steps, and the stream. None for all steps."""
+    def rollout_tables(
+        self, columns: Sequence[str] = ROLLOUT_SCHEMA.names, steps: Collection[int] | None = None
+    ) -> Iterator[pa.Table]:
+        """As `rollouts`, in bounded memory: a table for each file with one of these steps, and the stream."""
         files, stream = self._rollout_parts
         for file, (first, last) in files.items():
             if steps is None or any(first <= step <= last for step in steps):
-                yield _of_steps(self._read_rollouts(file, {*names, "step"}), steps).select(names)
+                yield _of_steps(self._read_rollouts(file, {*columns, "step"}), steps).select(columns)
         if stream.num_rows:
-            yield _of_steps(stream, steps).select(names)
+            yield _of_steps(stream, steps).select(columns)
 
     def _read_rollouts(self, file: str, names: Collection[str]) -> pa.Table:
         if file in self.sums and file not in self._whole:
@@ -169,11 +168,6 @@ class Run:
         files = rollout_files(self.path)
         closed = max((last for _, last in files.values()), default=-1)
         return files, stream.filter(_compute.greater(stream["step"], closed))
-
-    @cached_property
-    def _whole(self) -> set[str]:
-        """The files that were compared with their checksums."""
-        return set()
 
     def samples(self, moment: str) -> pa.Table:
         """Every sample of the evaluation "before" or "after" training, in order. No rows if none were written."""

@@ -16,7 +16,7 @@ from gar.methods import find_method
 from gar.records import EvaluatedSet, Run, RunFolder, canonical_hash, open_run
 from gar.records.dotted import changes_in_words, differences
 from gar.records.files import checked, read_json
-from gar.records.run_folder import RUN
+from gar.records.run_folder import RUN, read_record
 from gar.records.sums import check_sum, read_sums
 
 CURVES = (
@@ -111,12 +111,15 @@ def collected_result(cell: PlannedRun, usage: Usage | None = None) -> RunResult 
         RecordError: Something that the result needs is missing or damaged, or the run was trained with other settings.
     """
     made = finished_result(cell)
-    if made or not os.path.lexists(cell.folder / RUN) or RunFolder(cell.folder).read_run().status != "finished":
+    if made or not os.path.lexists(cell.folder / RUN):
         return made
+    record = read_record(cell.folder)
+    if record.status != "finished":
+        return None
     # A run counts only if it is the planned one to its end.
     run = open_run(cell.folder)
     changed = differences(run.settings, cell.settings)
-    if changed or run.record["overrides"]:
+    if changed or record.overrides:
         what = changes_in_words(changed) or "they were changed while it ran"
         raise RecordError(
             f"{run.path}: this run has other settings than {cell.title}: {what}. Move it away to train the cell anew.",
@@ -129,12 +132,12 @@ def collected_result(cell: PlannedRun, usage: Usage | None = None) -> RunResult 
         seed=cell.seed,
         settings_hash=canonical_hash(cell.settings),
         settings=cell.settings,
-        versions=run.record["versions"],
-        platform=run.record["platform"],
-        cpu_count=run.record["cpu_count"],
-        start_time=run.record["start_time"],
-        resumed=bool(run.record["resume_times"]) or usage is None,
-        data_hash=run.record["data_hash"],
+        versions=record.versions,
+        platform=record.platform,
+        cpu_count=record.cpu_count,
+        start_time=record.start_time,
+        resumed=bool(record.resume_times) or usage is None,
+        data_hash=record.data_hash,
         prompts_hash=_prompts_hash(run) if find_method(cell.config.method).samples else "",
         steps=run.metrics[-1]["step"],
         seconds_per_step=seconds,

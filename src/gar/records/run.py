@@ -10,7 +10,7 @@ checkpoint and one in each evaluation. A file that differs is an error and never
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -43,6 +43,7 @@ from gar.records.run_folder import (
     read_record,
     sealed_sums,
 )
+from gar.records.run_record import RunRecord, RunStatus
 from gar.records.sums import check_listed, check_sum, files_below, read_sums
 
 MOMENTS = ("before", "after")
@@ -57,7 +58,7 @@ class Run:
     Attributes:
         path: The folder.
         sums: Checksums by name. Files that have none came after the newest checkpoint.
-        record: `run.json`. Empty for an evaluation.
+        record: `run.json`. None for an evaluation.
         settings: The resolved configuration as plain values.
         config: The same, checked. None for an evaluation.
         evaluations: Results by set, for "before" and "after" training. Empty if there are none. A folder of `gar
@@ -67,7 +68,7 @@ class Run:
 
     path: Path
     sums: Mapping[str, str]
-    record: Mapping[str, Any] = field(default_factory=dict)
+    record: RunRecord | None = None
     settings: Mapping[str, Any]
     config: RunConfig | None = None
     evaluations: Mapping[str, Mapping[str, EvaluatedSet]]
@@ -88,12 +89,12 @@ class Run:
     @property
     def seed(self) -> int | None:
         """The run's seed. None if no file has it."""
-        return self.settings.get("seed", self.record.get("seed"))
+        return self.settings.get("seed", self.record and self.record.seed)
 
     @property
-    def status(self) -> str | None:
-        """ "running", "finished", "failed" or "interrupted". None if unknown."""
-        return self.record.get("status")
+    def status(self) -> RunStatus | None:
+        """ "running", "finished", "failed" or "interrupted". None for an evaluation."""
+        return self.record.status if self.record else None
 
     @property
     def steps(self) -> list[int]:
@@ -121,7 +122,7 @@ class Run:
             return [f"the run is still running (or it was killed): {shown}"]
         if self.status not in ("failed", "interrupted"):
             return []
-        error = self.record.get("error") or {}
+        error = (self.record and self.record.error) or {}
         why = f" ({' '.join(str(error.get('text')).split())}; {error.get('place')})" if error else ""
         how = "failed" if self.status == "failed" else "was interrupted"
         return [f"the run {how} before its end{why}: {shown}"]
@@ -208,8 +209,8 @@ def open_run(path: str | Path) -> Run:
     else:
         sums = _unfinished_sums(path)
     evaluations = {moment: _evaluated_sets(path, moment) for moment in MOMENTS}
-    config, values = _checked_settings(path, record.settings), asdict(record)
-    return Run(path=path, sums=sums, record=values, settings=record.settings, config=config, evaluations=evaluations)
+    config = _checked_settings(path, record.settings)
+    return Run(path=path, sums=sums, record=record, settings=record.settings, config=config, evaluations=evaluations)
 
 
 def _open_evaluation(path: Path) -> Run:

@@ -32,7 +32,7 @@ def runs_table(runs: Sequence[Run]) -> pd.DataFrame:
             "model": setting(run, "model.path"),
             "data": setting(run, "data.source"),
             "seed": run.seed,
-            "start": (run.record.get("start_time") or NONE)[:16].replace("T", " "),
+            "start": run.record.start_time[:16].replace("T", " ") if run.record else NONE,
             **_course(run),
         }
         for run in runs

@@ -121,7 +121,7 @@ def _before(label: str) -> str:
 
 def _same_training(run: Run, other: Run) -> bool:
     """Whether two runs saw the same problems in the same order, as far as the records show."""
-    if run.record.get("data_hash") != other.record.get("data_hash"):
+    if (run.record and run.record.data_hash) != (other.record and other.record.data_hash):
         return False
     both: Any = run.num_rows and other.num_rows
     columns = ["step", "problem_id"]

@@ -240,7 +240,7 @@ def test_samples_of_evaluations_are_shown_whole_before_and_after(tmp_path):
 def test_a_run_without_an_end_says_how_far_it_came_and_why_it_ended(tmp_path):
     run = make_run(tmp_path, steps=2, status="failed", evaluations={})
     read, error = open_run(run), {"text": "ValueError: no such rate", "place": "gar/train/run.py:1 in train"}
-    report = make_report([replace(read, record={**read.record, "error": error})], ReportOptions())
+    report = make_report([replace(read, record=replace(read.record, error=error))], ReportOptions())
     assert report.headline.startswith("No verdict: run: the run failed before its end")
     assert "(ValueError: no such rate; gar/train/run.py:1 in train)" in report.headline
     assert report.runs[0].facts["error.text"] == "ValueError: no such rate"

@@ -71,7 +71,7 @@ def browser_rollouts(runs: Sequence[Run], options: ReportOptions, max_bytes: int
 def _drawn_groups(run: Run, recorded: pa.Table, most: int) -> Iterator[list[Rows]]:
     """Draw whole groups of a run, at most `most` rollouts in all, but at least one group."""
     chosen = _drawn(recorded, most)
-    for table in run.rollout_tables({step for step, _ in chosen}):
+    for table in run.rollout_tables(steps={step for step, _ in chosen}):
         places = zip(table["step"].to_pylist(), table["group_index"].to_pylist(), strict=True)
         drawn = table.filter(pa.array([place in chosen for place in places]))
         yield from ([group] for group in _by_group(drawn))

@@ -224,8 +224,7 @@ def _tidy(text: str) -> str:
     text = _CLOCK.sub(lambda time: f"{time[1]}{time[2] or ''} {time[3].lower()}m", plain_latex(text))
     text = without_mark_at_end(without_marks(text))
     if text.startswith("{") and text.endswith("}") and "{" not in text[1:-1]:
-        text = text[1:-1].strip()
-    text = without_mark_at_end(text)
+        text = without_mark_at_end(text[1:-1].strip())
     return text
 
 

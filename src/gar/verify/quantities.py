@@ -114,7 +114,7 @@ def read_quantity(text: str, nouns: frozenset[str] | None = frozenset(), *, lett
     Raises:
         Unread: It does not state one value.
     """
-    text = without_lead(_NEUTRAL.sub(" ", text).strip())
+    text = _NEUTRAL.sub(" ", text).strip()
     text, name = _without_words_before(text, nouns, letters=letters)
     end = next((word.start() for word in words_in(text, letters=letters) if word[0].lower() not in _JOINING), len(text))
     value = text[:end].rstrip(_AFTER_VALUE)

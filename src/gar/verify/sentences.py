@@ -69,11 +69,9 @@ def _chain_value(first: str, *sides: str) -> str | None:
             return None
     last = sides[-1].strip()
     span = value_span(last)
-    return (
-        None
-        if span is None or span[0] > 1
-        else _with_unit(last[: span[1]], last[span[1] :], _CHANGES - WORDS["compares"])
-    )
+    if span is None or span[0] > 1:
+        return None
+    return _with_unit(last[: span[1]], last[span[1] :], _CHANGES - WORDS["compares"])
 
 
 def _digits(number: str) -> str:

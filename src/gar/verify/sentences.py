@@ -81,7 +81,7 @@ def _digits(number: str) -> str:
 def _only_value(text: str, compares: bool) -> str | None:
     """The only number of a sentence, where a verb before it states it."""
     words, span = set(lower_words(text)) - ({"than"} if compares else set()), value_span(text)
-    if span is None or not DOUBTS.isdisjoint(words) or not (NUMBER_WORDS.keys() - {"one"}).isdisjoint(words):
+    if span is None or not (DOUBTS | {"no"} | NUMBER_WORDS.keys() - {"one"}).isdisjoint(words):
         return None
     before, value, after = text[: span[0]], text[slice(*span)], text[span[1] :]
     if _PREMISE.match(before) or re.search(r"[0-9] *[*×+] *[0-9]", value) or not _is_stated(before):

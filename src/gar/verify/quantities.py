@@ -35,9 +35,6 @@ _LEAD = re.compile(
 )
 _EXCLAMATION = re.compile(r"(?<=[0-9])(\**)!+(\**)\Z")
 _NAME = re.compile(r"((?:[A-Z]{2,4}|[A-Za-z])(?:_(?:\{[^{}]*\}|[A-Za-z0-9]))?'*) *=(?!=) *")  # x =, AB =, a_n =
-_NEUTRAL = re.compile(
-    r",? *\b(?:in (?:total|all|the end)|a total of|left over|is the (?:(?:final|correct) )?answer)\b", re.IGNORECASE
-)
 _JOINING = {"or", "and", "mod"}
 _LITTLE = {"or", "and", "no", "if", "is"}
 SCALE = re.compile(rf"[ -]*({'|'.join(SCALES)})\b", re.IGNORECASE)
@@ -114,7 +111,6 @@ def read_quantity(text: str, nouns: frozenset[str] | None = frozenset(), *, lett
     Raises:
         Unread: It does not state one value.
     """
-    text = _NEUTRAL.sub(" ", text).strip()
     text, name = _without_words_before(text, nouns, letters=letters)
     end = next((word.start() for word in words_in(text, letters=letters) if word[0].lower() not in _JOINING), len(text))
     value = text[:end].rstrip(_AFTER_VALUE)

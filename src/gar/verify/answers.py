@@ -176,7 +176,7 @@ def _read_value(answer: str, gold: Gold, prompt: str) -> Graded | Quantity:
         quantity = _quantity(answer, gold, prompt)
     except Unread as error:
         return unparsed(str(error))
-    if quantity.name and gold.name and quantity.name.lower() != gold.name.lower():
+    if quantity.name and gold.name and quantity.name != gold.name:
         return wrong("another name than the gold answer has")
     foreign = quantity.unit and quantity.unit != gold.unit and (gold.unit or gold.percent)
     if foreign or (quantity.percent and gold.unit):

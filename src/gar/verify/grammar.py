@@ -320,8 +320,6 @@ class _Parser:
             return Node("root", (self._argument(), index))
         if token == r"\mathbb":
             return Node("numbers", (), self._plain_script())
-        if token == r"\operatorname":
-            return self._function(self._plain_script().strip())
         if token in signs.ACCENTS:
             return self._letter(f"{token}{{{self._plain_script()}}}")
         if token in signs.PREFIXES and self.here[:1].isalpha():
@@ -341,22 +339,15 @@ class _Parser:
     def _function(self, name: str) -> Node:
         r"""A function and its argument: `\sin^2 x`, `\log_2(3)`, `\cos 2t`, `\tan^{-1} 2`."""
         name = signs.OTHER_NAMES.get(name, name)
-        if name not in signs.FUNCTIONS | signs.OF_SEVERAL | {"lg"}:
-            raise NotRead(f"the function {name!r} is not known")
-        base = self.script() if self.accept("_") else None
+        base = self._argument() if name == "log" and self.accept("_") else Node("integer", (), Fraction(10))
         power = self.script() if self.accept("^") else None
-        if base is None and self.accept("_"):
-            base = self.script()
-        arguments = self._arguments()
-        if name in ("log", "lg"):
-            name, base = "log", base or Node("integer", (), Fraction(10))
-        elif name == "ln":
-            name, base = "log", Node("constant", (), "e")
-        if base is not None:
-            arguments = (*arguments, base)
-        node = (
-            Node("power", (Node("constant", (), "e"), *arguments)) if name == "exp" else Node("call", arguments, name)
-        )
+        arguments, e = self._arguments(), Node("constant", (), "e")
+        if name in ("log", "ln"):
+            node = Node("call", (*arguments, base if name == "log" else e), "log")
+        elif name == "exp":
+            node = Node("power", (e, *arguments))
+        else:
+            node = Node("call", arguments, name)
         return node if power is None else Node("power", (node, power))
 
     def _arguments(self) -> tuple[Node, ...]:

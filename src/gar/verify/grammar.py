@@ -173,10 +173,15 @@ class _Parser:
     def group(self) -> Node:
         """What is in braces."""
         self.expect("{")
+        node = self._inside()
+        self.expect("}")
+        return node
+
+    def _inside(self) -> Node:
+        """What is in brackets, where bars outside do not close."""
         bars, self._bars = self._bars, 0
         node = self.items()
         self._bars = bars
-        self.expect("}")
         return node
 
     def atom(self) -> Node:
@@ -253,9 +258,7 @@ class _Parser:
     def _bracket(self) -> Node:
         """What is in parentheses or square brackets: a group, a tuple or an interval."""
         opening = self.take()
-        bars, self._bars = self._bars, 0
-        inside = self.items()
-        self._bars = bars
+        inside = self._inside()
         closing = self.expect(*signs.CLOSING[opening])
         parts = inside.args if inside.op == "list" and inside.value == "," else (inside,)
         if f"{opening}{closing}" == "()":

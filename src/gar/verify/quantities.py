@@ -99,12 +99,12 @@ def is_prose(word: str) -> bool:
 
 
 def read_quantity(text: str, nouns: frozenset[str] | None = frozenset(), *, letters: bool = False) -> Quantity:
-    """A value with nothing beside it but an introduction, a unit, neutral words and words of the problem.
+    """A value with nothing beside it but a name, a unit, neutral words and words of the problem.
 
     Words are peeled off both ends. What is then left is the value, however it reads.
 
     Args:
-        text: As `plain_latex` and `without_marks` leave it.
+        text: As `plain_latex`, `without_marks` and `without_lead` leave it.
         nouns: Words that may be beside a value, in lower case: the problem's. None: any that change nothing.
         letters: The gold answer has letters, so that single letters and short words are no units.
 

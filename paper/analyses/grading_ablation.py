@@ -28,7 +28,6 @@ from paper.analyses.unseen_answers import Pair, by_hand, labeled, near_misses, s
 
 NEVER = re.compile("(?!)" + 9 * "()")  # with groups that replacements name
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "answers._in_grammar": lambda text: text,
     "answers._nouns": lambda _: frozenset(),
     "answers._prose_words": lambda _: [],
     "answers.choice_text": lambda _: "",
@@ -44,6 +43,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "format.is_taken_back": lambda *_: False,
     "format.last_tagged": lambda *_, **__: None,
     "format.sentence_value": lambda *_: None,
+    "grammar._rewritten": lambda text: text,
     "notations._capitals": lambda text: text,
     "notations._ratio": lambda _: [],
     "notations._residues": lambda _: (),

@@ -42,10 +42,7 @@ MAX_NESTING = 30
 WARM_UP = ((r"\sqrt{12}+\pi", r"2\sqrt{3}"),)
 """Answers and gold answers that make mpmath import and cache what ordinary ones need."""
 
-_REWRITES = rewrites("grammar")
 _WHOLE = rewrites("whole", re.IGNORECASE)
-_INEQUALITY = re.compile(r"[<>]|\\[lg]e(?![a-z])")
-_OR = re.compile(r"\\(?:cup|lor|vee)(?![a-z])")
 _THOUSANDS = re.compile(r"(?<![0-9,.])[0-9]{1,3}(?:,[0-9]{3})+(?![0-9,])")
 _PERCENT = re.compile(r"%|\bper ?cent|\brate\b", re.IGNORECASE)
 _COMPARISON = re.compile(
@@ -128,15 +125,8 @@ def read_gold(gold: str) -> Gold:
 @lru_cache(maxsize=4096)
 def _tree(text: str) -> Node | None:
     with contextlib.suppress(NotRead):
-        return parse(_in_grammar(text))
+        return parse(text)
     return None
-
-
-def _in_grammar(text: str) -> str:
-    """A text without notations that the grammar does not have."""
-    for pattern, spelling in _REWRITES:
-        text = pattern.sub(spelling, text)
-    return _OR.sub(" or ", text) if _INEQUALITY.search(text) else text
 
 
 def _value_or_grade(answer: str, gold: str, prompt: str) -> Graded | Quantity:
@@ -247,7 +237,7 @@ def _grade_expression(quantity: Quantity, gold: Gold, prompt: str) -> Graded:
     if gold_tree is None:
         return failed(f"the gold answer {gold.text!r} cannot be parsed")
     try:
-        tree = parse(_in_grammar(quantity.value))
+        tree = parse(quantity.value)
     except NotRead as error:
         return unparsed(f"not a mathematical expression: {error}")
     percent = (quantity.percent, gold.percent)

@@ -8,12 +8,16 @@ from fractions import Fraction
 from functools import lru_cache
 
 from gar.verify import tokens as signs
+from gar.verify.latex import rewrites
 from gar.verify.tree import Node, NotRead, is_deeper, is_proper_fraction, product_of
 from gar.verify.words import WORDS
 
 MAX_DEPTH = 70
 _DIGITS = tuple("0123456789.")
 _LETTER = re.compile("[A-Za-z\u0370-\u03ff]")
+_REWRITES = rewrites("grammar")
+_INEQUALITY = re.compile(r"[<>]|\\[lg]e(?![a-z])")
+_OR = re.compile(r"\\(?:cup|lor|vee)(?![a-z])")
 
 
 @lru_cache(maxsize=4096)  # the responses of a group share a gold answer, and steps repeat it
@@ -23,7 +27,7 @@ def parse(text: str) -> Node:
     Raises:
         NotRead: It is no expression.
     """
-    parser = _Parser(text)
+    parser = _Parser(_rewritten(text))
     try:
         tree = parser.items()
     except RecursionError:
@@ -33,6 +37,13 @@ def parse(text: str) -> Node:
     if is_deeper(tree, MAX_DEPTH):  # whatever walks the tree calls itself
         raise NotRead("nested too deep")
     return tree
+
+
+def _rewritten(text: str) -> str:
+    """A text without notations that the parser does not have."""
+    for pattern, spelling in _REWRITES:
+        text = pattern.sub(spelling, text)
+    return _OR.sub(" or ", text) if _INEQUALITY.search(text) else text
 
 
 class _Parser:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from gar.verify.numbers import plain_number
 from gar.verify.words import DOUBTS, NEVER, SCALES, WORDS, Unit, read_unit, unit_named
 
 _MATH = re.compile(r"\$\$([^$]+)\$\$|\$([^$]+)\$(?![0-9])|\\\((.+?)\\\)|\\\[(.+?)\\\]", re.DOTALL)
@@ -38,7 +39,6 @@ _NAME = re.compile(r"((?:[A-Z]{2,4}|[A-Za-z])(?:_(?:\{[^{}]*\}|[A-Za-z0-9]))?'*)
 _JOINING = {"or", "and", "mod"}
 _LITTLE = {"or", "and", "no", "if", "is"}
 SCALE = re.compile(rf"[ -]*({'|'.join(SCALES)})\b", re.IGNORECASE)
-LEADING_NUMBER = re.compile(r"[-+]?(?:\\?[$€£¥] *)?[-+]?(?:[0-9][0-9,]*(?:\.[0-9]+)?|\.[0-9]+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ def read_quantity(text: str, nouns: frozenset[str] | None = frozenset(), *, lett
         unit = unit_named(currency["currency"]) or {}
     if not CONTENT.search(value) and not (letters and value):
         raise Unread("the answer holds no number")
-    plain = LEADING_NUMBER.fullmatch(value) is not None
+    plain = plain_number(value) is not None
     if plain and (scale := SCALE.match(after)):
         value, after = f"{value}e{SCALES[scale[1].lower()]}", after[scale.end() :]
     unit = unit | _unit_after(after, nouns, letters=letters, plain=plain)

@@ -7,7 +7,6 @@ import re
 
 from gar.verify.quantities import (
     CONTENT,
-    LEADING_NUMBER,
     SCALE,
     Quantity,
     Unread,
@@ -57,25 +56,17 @@ def sentence_value(text: str, *, compares: bool = False) -> str | None:
 
 
 def _chain_value(first: str, *sides: str) -> str | None:
-    """The last side of the one chain of equations in a sentence. A second chain must use the first one's result."""
+    """The last side of the one chain of equations in a sentence. None if there is a second chain."""
     words = [word for word in lower_words(re.sub(r"\\[a-z]+", " ", first)) if len(word) > 1]
     if WORDS["guesses"].intersection(words) or (DOUBTS | {"no"}).intersection(words[-1:]):
         return None
-    for side in sides[:-1]:
-        result, broken = LEADING_NUMBER.match(side.strip()), _BREAK.search(side)
-        if broken and (
-            result is None or _digits(result[0]) not in map(_digits, LEADING_NUMBER.findall(side, broken.end()))
-        ):
-            return None
+    if any(map(_BREAK.search, sides[:-1])):
+        return None
     last = sides[-1].strip()
     span = value_span(last)
     if span is None or span[0] > 1:
         return None
     return _with_unit(last[: span[1]], last[span[1] :], _CHANGES - WORDS["compares"])
-
-
-def _digits(number: str) -> str:
-    return re.sub(r"[^0-9.]", "", number)
 
 
 def _only_value(text: str, compares: bool) -> str | None:

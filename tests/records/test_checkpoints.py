@@ -72,9 +72,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "scaler.pt is not listed": lambda path: (path / "scaler.pt").write_text("stray"),
     "metrics.jsonl: the lines up to step 2": lambda path: edit(path.parents[1] / "metrics.jsonl", "0.5", "0.6"),
     "steps-000001-000002.parquet is missing": lambda path: rollouts(path, "1-000002").unlink(),
-    "steps-000001-000002.parquet is not what was written": lambda path: rollouts(path, "1-000002").write_bytes(
-        b"PAR1"
-    ),
+    "steps-000001-000002.parquet is not what was written": lambda path: rollouts(path, "1-000002").write_bytes(b"PAR1"),
     "steps-000002-000003.parquet is not listed": lambda path: rollouts(path, "2-000003").write_bytes(b"stray"),
     "SHA256SUMS: not a file of checksums": lambda path: (path / SUMS).write_bytes((path / SUMS).read_bytes()[:300]),
 }

@@ -25,7 +25,7 @@ _PANELS = (
     Panel(
         "gar/zero_std_group_fraction_shaped",
         "Zero-std groups",
-        "share of groups, dashed by the outcome alone",
+        "share of groups, dashed by outcome only",
         0,
         "gar/zero_std_group_fraction_outcome",
     ),

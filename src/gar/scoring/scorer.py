@@ -77,6 +77,8 @@ class GARScorer:
         score_all: bool = False,
     ):
         expect(verifier, ResponseVerifier | None, "verifier", A_VERIFIER)
+        if not hasattr(tokenizer, "decode"):
+            expect(tokenizer, (), "tokenizer", "the model's tokenizer")
         self._verifier = verifier
         sections = {"signal": signal, "reward": reward, "advantage": advantage}
         shaping = plan_shaping(SCORER, method, sections)

@@ -14,6 +14,7 @@ from gar.data.arithmetic import load_arithmetic
 from gar.errors import ConfigError
 from gar.integrations.trl.arguments import inexact_resumes
 from gar.integrations.trl.callbacks import PARTS
+from gar.methods import Method, outcome_rewards
 from gar.models.embedded import load_embedded
 from gar.report import charts
 from gar.settings import AdvantageSettings, SignalSettings
@@ -185,6 +186,8 @@ def test_signal_settings_reach_the_vectors_and_approximate_states_do_not(make_tr
 def test_trainer_refuses_what_would_make_rewards_wrong(make_trainer: TrainerFactory):
     with raises(ConfigError, "trl.scale_rewards"):
         make_trainer(args={"scale_rewards": "batch"}, advantage=AdvantageSettings(ddof=0))
+    with raises(ConfigError, "method", "GARTrainer", "gar train"):
+        make_trainer(method=Method(name="mine", summary="with a trainer", shape=outcome_rewards, trainer=print))
 
 
 def test_settings_under_which_a_resume_is_not_exact_are_named(tmp_path: Path):

@@ -24,7 +24,7 @@ class Mine(Settings):
     '''My section.'''
     factor: float = 2.0
 
-register(Method(name="my-method", summary="a test's", shape=outcome_rewards, settings=Mine))
+register(Method(name="my-method", summary="a test's", shape=outcome_rewards, settings=Mine, trainer=print))
 """
 
 

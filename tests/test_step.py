@@ -1,6 +1,8 @@
 """Which responses are scored, against the formulas of the rewards, and the path from rows to rewards."""
 
+import math
 import pickle
+import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import pairwise
@@ -18,12 +20,14 @@ from gar.errors import ConfigError
 from gar.integrations.slime.settings import SLIME
 from gar.integrations.trl.arguments import TRL
 from gar.integrations.verl.settings import VERL
-from gar.methods import METHODS, Engine, ScoredBatch
+from gar.methods import METHODS, Engine, Method, ScoredBatch, ShapedRewards, outcome_rewards
+from gar.metrics import BONUS
 from gar.response import Anchors, Response, ScoringFault, SignalStatus, TokenSequence
 from gar.scoring.scorer import SCORER
 from gar.settings import AdvantageSettings, RewardSettings
 from gar.step import Step, StepRanks, plan_shaping
 from gar.types import Status, Verdict
+from tests.docs.pages import DOCS
 from tests.support.errors import raises
 from tests.support.processes import SECONDS
 
@@ -56,6 +60,7 @@ def test_those_that_may_earn_a_bonus_are_needed_and_no_others(responses, method,
 
     def bonuses(alignment: Tensor, scored: Tensor) -> Tensor:
         batch = ScoredBatch(verified=verified, well_formatted=well_formatted, group_index=groups,
+                            num_tokens=torch.ones_like(groups),
                             alignment=alignment.double().where(scored, torch.nan))  # fmt: skip
         return METHODS[method].shape(batch, RewardSettings(**reward)).bonuses
 
@@ -91,7 +96,9 @@ SCORED = {"grpo", "gar-grpo", "g2rl", "hidden-cosine", "text-similarity", "lengt
 
 
 def test_an_engine_runs_what_it_can_and_rejects_the_rest():
-    """docs/which-engine.md lists the same."""
+    """docs/which-engine.md lists the same for verl and slime."""
+    (row,) = re.findall(r"^\| methods \|.*$", (DOCS / "which-engine.md").read_text(), re.MULTILINE)
+    assert set(re.findall(r"`(.+?)`", row)) == PLAIN
     for engine, runs in ((TRL, set(METHODS)), (SCORER, SCORED), (SLIME, PLAIN), (VERL, PLAIN)):
         assert set(engine.methods()) == runs
         for name in runs:
@@ -158,6 +165,22 @@ def test_a_step_without_needed_responses_asks_for_nothing():
         assert (step.batch.vectors is not None) == compares
 
 
+def test_the_mean_bonus_is_of_scored_responses_or_of_all_without_an_alignment():
+    def shape(batch: ScoredBatch, settings: RewardSettings) -> ShapedRewards:
+        parts = outcome_rewards(batch, settings)
+        bonuses = parts.outcomes / batch.num_tokens
+        return replace(parts, rewards=parts.rewards + bonuses, bonuses=bonuses)
+
+    def mean_bonus(method: str | Method) -> float:
+        step = Step(plan_shaping(SCORER, method), [row(0), row(0, right=False)])
+        step.finish()
+        return step.metrics()[BONUS]
+
+    assert mean_bonus(Method(name="short", summary="short answers", shape=shape)) == 0.25
+    assert math.isnan(mean_bonus("grpo"))  # it has no bonus
+    assert math.isnan(mean_bonus("gar-grpo"))  # nothing is scored
+
+
 def test_a_vector_that_is_zero_has_no_alignment_and_leaves_the_others_uncompared():
     step = Step(plan_shaping(SCORER, "gar-grpo"), [row(0), row(0), row(0)])
     shaped = step.finish(torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 0.0]]), torch.tensor([[1.0, 1.0]]))
@@ -170,7 +193,8 @@ def test_the_facts_that_ranks_exchange_hold_neither_tokens_nor_texts():
     fault = ScoringFault(SignalStatus.TOO_LONG, "9 tokens")
     whole = replace(row(3), text="= 7", verdict=verdict, fault=fault, anchors=Anchors(row(3).anchors.usable, (fault,)))
     facts = whole.facts()
-    assert (facts.text, facts.ids, facts.verdict.answer, facts.verdict.detail) == ("", (), None, "")
+    assert (facts.text, facts.verdict.answer, facts.verdict.detail) == ("", None, "")
+    assert (facts.num_tokens, facts.ids) == (2, range(2))  # positions in place of ids
     assert [fault.text for fault in (facts.fault, *facts.anchors.faults) if fault] == ["", ""]
     assert (facts.group_index, facts.num_scored_tokens, len(facts.anchors.usable)) == (3, 0, 1)
     assert len(pickle.dumps([facts] * 100)) < 5_000

@@ -28,32 +28,49 @@ from paper.analyses.unseen_answers import Pair, by_hand, labeled, near_misses, s
 
 NEVER = re.compile("(?!)" + 9 * "()")  # with groups that replacements name
 FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "answers._nouns": lambda _: frozenset(),
+    "answers._prose_words": lambda _: [],
+    "answers.choice_text": lambda _: "",
     "answers.compare_notations": lambda *_: None,
     "answers.is_copy": lambda *_, **__: False,
     "answers.undone": lambda *_: set(),
-    "answers.recased": lambda answer, _: answer,
-    "boxes._is_named": lambda *_: False,
+    "answers.without_lead": lambda text: text,
+    "boxes._in_context": lambda text, box: text[box[1] : box[2]],
     "boxes.is_open": lambda *_: False,
-    "boxes.is_taken_back": lambda *_: False,
-    "boxes._is_taken_back_later": lambda *_: False,
+    "format._announced": lambda *_, **__: None,
+    "format._last_sentence": lambda text: text,
     "format.is_open": lambda *_: False,
     "format.is_taken_back": lambda *_: False,
-    "format._announced": lambda *_, **__: None,
+    "format.last_tagged": lambda *_, **__: None,
     "format.sentence_value": lambda *_: None,
-    "quantities._spelled_out": lambda text: text,
+    "grammar._rewritten": lambda text: text,
+    "notations._capitals": lambda text: text,
+    "notations._ratio": lambda _: [],
+    "notations._residues": lambda _: (),
     "quantities._is_noun": lambda *_: False,
     "quantities._is_plural": lambda *_: False,
-    "quantities.unit_start": lambda value, **_: len(value),
+    "quantities._judge": lambda *_, **__: None,
+    "quantities._unit_after": lambda *_, **__: {},
+    "quantities._without_words_before": lambda text, *_, **__: (text, ""),
     "quantities.read_unit": lambda _, start: ({}, start),
-    "sentences.sentence_value": lambda *_: None,
+    "quantities.unit_start": lambda value, **_: len(value),
+    "regions._set_of": lambda node: node,
     "sentences._chain_value": lambda *_: None,
     "sentences._is_stated": lambda *_: True,
-    "values._scaled": lambda node: node,
+    "sentences._only_value": lambda *_: None,
+    "sentences._with_unit": lambda value, *_: value,
+    "sentences.sentence_value": lambda *_, **__: None,
+    "undone._is_bare": lambda *_: False,
+    "undone._is_power_of_ten": lambda *_: False,
+    "undone._is_same": lambda answer, part: answer == part,
     "values._column": lambda answer, gold: (answer, gold),
-    "values._with_parameters_of": lambda answer, _: answer,
+    "values._is_multiple": lambda *_: False,
     "values._named_values": lambda *_: {},
     "values._names_a_graph": lambda *_: False,
-    "values._is_multiple": lambda *_: False,
+    "values._scaled": lambda node: node,
+    "values._stated": lambda node: node,
+    "values._with_parameters_of": lambda answer, _: answer,
+    "values.is_region": lambda *_: False,
 }
 """Functions, and what they return when they are switched off."""
 
@@ -84,9 +101,7 @@ def rules() -> Iterator[tuple[str, list[tuple[Any, Any, Any]]]]:
         yield f"words {name}", [(words.WORDS, name, frozenset()), *_everywhere(every, value, frozenset())]
     for name, stub in FUNCTIONS.items():
         short, _, function = name.partition(".")
-        module = importlib.import_module(f"gar.verify.{short}")
-        if hasattr(module, function):
-            yield name, [(module, function, stub)]
+        yield name, [(importlib.import_module(f"gar.verify.{short}"), function, stub)]
 
 
 def _everywhere(every: Sequence[ModuleType], value: Any, other: Any) -> list[tuple[Any, Any, Any]]:

@@ -134,7 +134,8 @@ def _separation(scored: ScoredGroups) -> Proposition:
 
 def _separation_in_bad_format() -> Proposition:
     facts = {"verified": torch.tensor([True, False]), "well_formatted": torch.tensor([False, True])}
-    batch = ScoredBatch(**facts, group_index=torch.tensor([0, 0]), alignment=torch.zeros(2).double())
+    facts |= {"group_index": torch.tensor([0, 0]), "num_tokens": torch.tensor([9, 9])}
+    batch = ScoredBatch(**facts, alignment=torch.zeros(2).double())
     rewards = METHODS["gar-grpo"].shape(batch, RewardSettings(format_penalty=PENALTY)).rewards
     return Proposition(
         name="Theorem 3, for right answers",

@@ -86,6 +86,7 @@ class ExpertTrainer(GARTrainer):
             verified=torch.tensor([solution.verdict.verified for solution in judged], dtype=torch.bool),
             well_formatted=torch.tensor([solution.verdict.well_formatted for solution in judged], dtype=torch.bool),
             group_index=torch.tensor([solution.group_index for solution in judged], dtype=torch.long),
+            num_tokens=torch.tensor([len(sequence.ids) for sequence in sequences], dtype=torch.long),
             alignment=torch.full((len(new),), torch.nan),
         )
         if new and not self._known:

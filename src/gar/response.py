@@ -128,10 +128,11 @@ class Response:
         return self.verdict.verified and self.verdict.well_formatted
 
     def facts(self) -> "Response":
-        """A copy without tokens and texts, so small that every rank can hold the copies of all responses."""
+        """A copy without tokens and texts: every rank holds the copies of all responses."""
         return replace(
             self,
-            sequence=TokenSequence(positions=range(len(self.sequence.positions))),
+            # Ranges say how many there are.
+            sequence=TokenSequence(ids=range(self.num_tokens), positions=range(len(self.sequence.positions))),
             text="",
             fault=self.fault and ScoringFault(self.fault.status, ""),
             anchors=Anchors(

@@ -93,6 +93,7 @@ class Step:
         self.batch = ScoredBatch(
             verified=torch.tensor([fact.verdict.verified for fact in facts], dtype=torch.bool),
             well_formatted=torch.tensor([fact.verdict.well_formatted for fact in facts], dtype=torch.bool),
+            num_tokens=torch.tensor([fact.num_tokens for fact in facts], dtype=torch.long),
             group_index=self.group_index,
             alignment=torch.full((len(facts),), torch.nan, dtype=torch.float64),
         )
@@ -230,6 +231,13 @@ class Step:
         everything[self.here] = values
         return self._ranks.sum(everything)
 
+    def _paid(self) -> Tensor:
+        """The bonuses of the scored responses. Without an alignment, of all responses if any has a bonus."""
+        bonuses = self.shaped.bonuses
+        if self.shaping.method.needs_alignment:
+            return bonuses[self.batch.scored]
+        return bonuses if bool(bonuses.any()) else bonuses[:0]
+
     def metrics(self) -> dict[str, float]:
         """Logged metrics after `finish`: means over the responses of all ranks, NaN if there is nothing to average.
 
@@ -237,7 +245,7 @@ class Step:
         """
         batch, facts, shaped, total = self.batch, self.facts, self.shaped, len(self.facts)
         outcomes = shaped.outcomes + shaped.penalties
-        alignment, bonuses = batch.alignment[batch.scored], shaped.bonuses[batch.scored]
+        alignment = batch.alignment[batch.scored]
         statuses = Counter(fact.verdict.status for fact in facts)
         anchor_faults = [{fault.status for fault in fact.anchors.faults} for fact in facts]
         return {
@@ -247,7 +255,7 @@ class Step:
             metrics.SCORED: _mean(batch.scored),
             metrics.ALIGNMENT: _mean(alignment),
             metrics.ALIGNMENT_STD: float(alignment.std(correction=0)) if len(alignment) else float("nan"),
-            metrics.BONUS: _mean(bonuses),
+            metrics.BONUS: _mean(self._paid()),
             metrics.OUTCOME: _mean(outcomes),
             metrics.ZERO_STD_OUTCOME: _zero_std_fraction(outcomes, batch.group_index),
             metrics.ZERO_STD_SHAPED: _zero_std_fraction(shaped.rewards, batch.group_index),

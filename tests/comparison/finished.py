@@ -8,7 +8,7 @@ from typing import Any
 
 from gar.comparison.plan import PlannedRun
 from gar.comparison.pool import Usage
-from gar.comparison.result import RunResult, finished_result, write_result
+from gar.comparison.result import RunResult, collected_result
 from gar.config import RunConfig
 from gar.evaluation import pass_at_k
 from gar.records import RolloutRecord, RunFolder
@@ -61,8 +61,8 @@ def result(
     """Write the run of `planned` and its result, in place of earlier ones."""
     shutil.rmtree(planned.folder, ignore_errors=True)
     write_run(planned.config, num_correct=num_correct, **run)
-    write_result(planned, Usage(wall_seconds=60.0, cpu_seconds=50.0, peak_memory_bytes=peak_memory_bytes))
-    made = finished_result(planned)
+    usage = Usage(wall_seconds=60.0, cpu_seconds=50.0, peak_memory_bytes=peak_memory_bytes)
+    made = collected_result(planned, usage)
     assert made is not None
     return made
 

@@ -71,6 +71,11 @@ def test_check_problems_names_an_answer_that_many_problems_share(write_rows):
     assert check_problems(write_rows(*(ours(i) for i in range(60)))).common_answer is None
 
 
+def test_check_problems_names_repeated_prompts(write_rows):
+    (found,) = check_problems(write_rows(ours(1), ours(2), ours(3, prompt="1  + 1 ="))).repeated_prompts
+    assert found.endswith(":3: problem 'n-3'")
+
+
 def test_check_problems_names_gold_answers_that_are_the_last_of_different_boxes(write_rows):
     solutions = (r"\boxed{3}. Also \boxed{-5}.", r"\boxed{3} or \boxed{-5}", r"\boxed{3}. So \boxed{3}.", "none, 3")
     path = write_rows(*({"problem": f"{i}?", "solution": text} for i, text in enumerate(solutions)))

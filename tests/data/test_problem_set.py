@@ -220,19 +220,6 @@ def test_prompts_over_the_limit_are_left_out(write_rows):
         fitting(lengths, 4)
 
 
-def test_faults_are_named_in_the_order_of_their_rows(write_rows):
-    bad, no_json = row(2, prompt=7), "broken"
-    with raises(DataError, None, "rows.jsonl:2: column 'prompt'"):
-        load_problems(write_rows(row(1), bad, no_json))
-    with raises(DataError, None, "rows.jsonl:2: not valid JSON"):
-        load_problems(write_rows(row(1), no_json, bad))
-    path = write_rows(row(1), row(2, answer=3), no_json)
-    assert [problem.answer for problem in load_problems(path, max_problems=2)] == ["7", "3"]
-    torn = write_rows("prompt,answer", "a,1", "b", '"c', name="rows.csv")
-    with raises(DataError, None, "row 2: expected 2 values"):
-        load_problems(torn)
-
-
 def test_ids_that_repeat_are_never_missed_and_others_rarely_suspected():
     names = [f"p-{i}" for i in range(3000)] + ["", "é", "p", "0" * 300, "1" * 300]
     assert not may_repeat(names)

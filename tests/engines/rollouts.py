@@ -114,6 +114,7 @@ def true_rewards(
         verified=torch.tensor([verdict.verified for verdict in verdicts]),
         well_formatted=torch.tensor([verdict.well_formatted for verdict in verdicts]),
         group_index=torch.tensor([payload.group_index for payload in data["prompt"]]),
+        num_tokens=torch.tensor([payload.num_tokens for payload in data["prompt"]]),
         alignment=cosines.where(scored, torch.nan),
     )
     return METHODS[method].shape(batch, RewardSettings()).rewards, batch.alignment

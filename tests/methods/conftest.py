@@ -13,6 +13,7 @@ def batch_of(responses: list[tuple[bool, bool, float]], group_index: list[int] |
         verified=torch.tensor(verified),
         well_formatted=torch.tensor(well_formatted),
         group_index=torch.tensor(group_index or [0] * len(responses)),
+        num_tokens=torch.arange(1, len(responses) + 1),
         alignment=torch.tensor(alignment, dtype=torch.float64),
         vectors=unit_rows(torch.randn(len(responses), 5, generator=torch.Generator().manual_seed(0))),
     )

@@ -21,7 +21,7 @@ from gar.methods import (
 )
 from gar.methods.gar import length_similarity, random_anchor_vectors
 from gar.response import TokenSequence
-from gar.settings import MethodName, RewardSettings
+from gar.settings import MethodName, RewardSettings, Settings
 from tests.methods.conftest import batch_of
 from tests.support.errors import raises
 
@@ -133,6 +133,7 @@ def test_a_method_that_no_driver_could_serve_is_an_error():
         ({"alignment": "expert"}, "bad-method"),
         ({"estimator": "ppo"}, "bad-method"),
         ({"alignment": "text", "compares_responses": True}, "bad-method"),
+        ({"settings": Settings}, "bad-method"),
     )
     for changes, code in declared:
         method = Method(**{"name": "mine", "summary": "", "shape": outcome_rewards, **changes})

@@ -12,7 +12,7 @@ def test_unseen_answers_are_read_and_wrong_ones_do_not_pass() -> None:
     right = [passed for pair, passed in zip(pairs, read, strict=True) if pair.right]
     assert sum(map(bool, right)) >= 0.95 * len(right)
     wrong = [pair.response for pair, passed in zip(pairs, read, strict=True) if passed and not pair.right]
-    assert wrong == ["She has 18 more than Bob.", "The question asks for 7 things"]
+    assert wrong == []
 
 
 def test_switched_off_rule_changes_verdicts_and_comes_back() -> None:

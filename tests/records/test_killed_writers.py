@@ -92,7 +92,7 @@ def check(path: Path) -> None:
     assert [row["step"] for row in run.metrics] == run.steps == [*range(1, STEPS + 1)]
     assert [found.name for found in marked_checkpoints(folder)] == [f"checkpoint-{STEPS}"]
     assert (run.status, (path / "model" / "model.safetensors").read_text()) == ("finished", "weights")
-    assert len(run.record["resume_times"]) <= 3
+    assert len(run.record.resume_times) <= 3
 
 
 @pytest.mark.slow

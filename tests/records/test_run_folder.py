@@ -223,7 +223,7 @@ def test_rollouts_come_back_whole_in_the_steps_asked_for(run):
         }  # fmt: skip
         assert each.rollouts(steps=[]).schema.equals(ROLLOUT_SCHEMA)
         assert each.rollouts().schema.equals(ROLLOUT_SCHEMA)
-        assert [table["step"].to_pylist() for table in each.rollout_tables([1_000_000, 13, 15])] == [
+        assert [table["step"].to_pylist() for table in each.rollout_tables(steps=[1_000_000, 13, 15])] == [
             [13], [15, 1_000_000],
         ]  # fmt: skip
         with raises(RecordError, None, "step 14", "12 to 1000000"):

@@ -98,7 +98,7 @@ def test_100_000_rollouts_stay_small_and_say_what_was_drawn(tmp_path):
     shown = sum(len(group.responses) for group in report.groups)
     assert len(page.encode()) < MAX_BYTES
     assert 2_000 < shown < 50_000
-    assert report.rollout_notes[0] == f"Drawn: {shown:,} of 100,000 recorded rollouts."
+    assert report.rollout_notes[0] == f"Shown: {shown:,} of 100,000 recorded rollouts."
     assert "left out at random" in report.rollout_notes[1]
     assert {group.step for group in report.groups} == {*range(1, 101)}
 
@@ -228,7 +228,7 @@ def test_samples_of_evaluations_are_shown_whole_before_and_after(tmp_path):
     relist(run)
     report, _ = write(tmp_path, run, max_rollouts=40)
     shown = [group for group in report.groups if group.moment]
-    assert report.rollout_notes[1] == "Drawn: 40 of 400 samples of evaluations."
+    assert report.rollout_notes[1] == "Shown: 40 of 400 samples of evaluations."
     assert {len(group.responses) for group in shown} == {4}
     before, after = ([g.problem_id for g in shown if g.moment == moment] for moment in ("before", "after"))
     assert before == after
@@ -240,7 +240,7 @@ def test_samples_of_evaluations_are_shown_whole_before_and_after(tmp_path):
 def test_a_run_without_an_end_says_how_far_it_came_and_why_it_ended(tmp_path):
     run = make_run(tmp_path, steps=2, status="failed", evaluations={})
     read, error = open_run(run), {"text": "ValueError: no such rate", "place": "gar/train/run.py:1 in train"}
-    report = make_report([replace(read, record={**read.record, "error": error})], ReportOptions())
+    report = make_report([replace(read, record=replace(read.record, error=error))], ReportOptions())
     assert report.headline.startswith("No verdict: run: the run failed before its end")
     assert "(ValueError: no such rate; gar/train/run.py:1 in train)" in report.headline
     assert report.runs[0].facts["error.text"] == "ValueError: no such rate"

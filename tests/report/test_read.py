@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from functools import reduce
 from pathlib import Path
 
 import pytest
@@ -26,32 +25,16 @@ def test_the_page_says_what_is_missing(tmp_path):
     assert "no evaluation/after," in missing(run)[1]
 
 
-AFTER = "evaluation/after/test/metrics.json"
-
-
-@pytest.mark.parametrize(("file", "key"), [
-    ("run.json", "seed"), ("run.json", "settings"), ("run.json", "versions"), ("run.json", "start_time"),
-    ("run.json", "summary"), (AFTER, "sets"),
-    (AFTER, "sets.test.pass_at"), (AFTER, "sets.test.num_samples"),
-    (AFTER, "sets.test.problems"),
-])  # fmt: skip
-def test_a_key_that_is_missing_or_of_another_type_is_an_error_that_names_it(tmp_path, file, key):
+@pytest.mark.parametrize("name", ["seed", "settings", "versions", "start_time", "summary"])
+def test_a_key_that_is_missing_or_of_another_type_is_an_error_that_names_it(tmp_path, name):
     path = make_run(tmp_path)
-    *parents, name = key.split(".")
     for broken in ({}, {name: [[7]]}):
-        values = json.loads((path / file).read_text())
-        inside = reduce(dict.__getitem__, parents, values)
-        inside.pop(name, None)
-        inside |= broken
-        (path / file).write_text(json.dumps(values))
-        relisted(path, file)
-        with raises(RecordError, "record", file, name, "Was the file changed by hand?"):
+        values = json.loads((path / "run.json").read_text())
+        values.pop(name, None)
+        (path / "run.json").write_text(json.dumps(values | broken))
+        write_sums(path, read_sums(path) | {"run.json": file_sum(path / "run.json")})  # as if it was written so
+        with raises(RecordError, "record", "run.json", name, "Was the file changed by hand?"):
             open_run(path)
-
-
-def relisted(run: Path, file: str) -> None:
-    """List a changed file, as if it was written so."""
-    write_sums(run, read_sums(run) | {file: file_sum(run / file)})
 
 
 def test_a_damaged_run_json_is_named(tmp_path):

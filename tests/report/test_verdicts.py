@@ -94,7 +94,7 @@ def test_runs_on_other_training_problems_are_not_compared(tmp_path):
         for name, method, order in (("a", "grpo", (0, 1)), ("b", "gar-grpo", (0, 1)), ("c", "gar-grpo", (1, 0)))
     ]
     first, same, reordered = (open_run(run) for run in runs)
-    same.record["data_hash"] = "other"
+    same.record = replace(same.record, data_hash="other")
     for second in (same, reordered):
         notes: list[str] = []
         assert contests(group_runs([first, second]), notes).empty

@@ -29,3 +29,17 @@ def test_equal_finds_one_more_coefficient_in_a_long_polynomial() -> None:
         other = f"{gold}+x^{{{k}}}"
         assert not passes(other, gold)
         assert passes(f"{other}-x^{{{k}}}", gold)
+
+
+def test_equal_finds_a_small_term_beside_a_large_power() -> None:
+    assert not passes("x^{2025}+1", "x^{2025}")
+    assert passes("x(1+x^{2024})", "x^{2025}+x")
+    digits = "9" * 400
+    assert not passes(f"({digits}9, 1)", f"({digits}8, 1)")
+    assert not passes(r"\frac{3^{2025}-1}{2}", r"\frac{3^{2025}+1}{2}")
+
+
+def test_equal_gives_no_value_to_operations_on_infinity() -> None:
+    for answer in (r"1/\infty", r"\infty-\infty", r"0\cdot\infty"):
+        assert not passes(answer, "0")
+    assert passes(r"(-\infty,\infty)", r"\mathbb{R}")

@@ -116,7 +116,7 @@ class LocalPool:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,  # Ctrl-C reaches the comparison alone, which then ends its cells
+                start_new_session=True,  # Ctrl-C reaches only the comparison, which then ends its cells
                 preexec_fn=begin,
             )
 

@@ -16,8 +16,8 @@ from gar.methods import find_method
 from gar.metrics import ALIGNMENT, ELIGIBLE, REWARD, ZERO_STD_OUTCOME, ZERO_STD_SHAPED, seconds_of
 from gar.records import EvaluatedSet, Run, RunFolder, canonical_hash, open_run
 from gar.records.dotted import changes_in_words, differences
-from gar.records.files import checked, json_object, read_bytes
-from gar.records.run_folder import RUN
+from gar.records.files import checked, read_json
+from gar.records.run_folder import RUN, read_record
 from gar.records.sums import check_sum, read_sums
 
 CURVES = (
@@ -83,7 +83,7 @@ def finished_results(cells: Sequence[PlannedRun]) -> dict[tuple[str, int], RunRe
     """All results so far, by label and seed.
 
     Raises:
-        RecordError: A result is not what was written.
+        RecordError: A result was changed after it was written.
     """
     return {(result.label, result.seed): result for result in map(finished_result, cells) if result}
 
@@ -94,7 +94,7 @@ def finished_result(cell: PlannedRun) -> RunResult | None:
     if RESULT not in sums or not os.path.lexists(path):
         return None
     check_sum(cell.folder, RESULT, sums)
-    result = checked(RunResult, json_object(read_bytes(path), str(path)), str(path))
+    result = checked(RunResult, read_json(path), str(path))
     if (result.seed, result.settings_hash) != (cell.seed, canonical_hash(cell.settings)):
         raise RecordError(
             f"{path}: made under other settings than {cell.title}. Remove the folder, and run it again.",
@@ -104,29 +104,23 @@ def finished_result(cell: PlannedRun) -> RunResult | None:
 
 
 def collected_result(cell: PlannedRun, usage: Usage | None = None) -> RunResult | None:
-    """As `finished_result`, but if the run is finished and has no result yet, write it."""
-    result = finished_result(cell)
-    if result is not None or not os.path.lexists(cell.folder / RUN):
-        return result
-    if RunFolder(cell.folder).read_run().status != "finished":
-        return None
-    write_result(cell, usage)
-    return finished_result(cell)
+    """As `finished_result`, but write the result first if the run is finished and has none.
 
-
-def write_result(cell: PlannedRun, usage: Usage | None = None) -> None:
-    """Write `result.json` of a finished run: the cell is finished. Without `usage` the run counts as resumed.
+    Without `usage` the run counts as resumed.
 
     Raises:
-        RecordError: Something that the result needs is missing or damaged, the run is not finished, or it was trained
-            with other settings or data.
+        RecordError: Something that the result needs is missing or damaged, or the run was trained with other settings.
     """
-    # Only a finished run counts, and only if it is the planned one to its end.
+    made = finished_result(cell)
+    if made or not os.path.lexists(cell.folder / RUN):
+        return made
+    record = read_record(cell.folder)
+    if record.status != "finished":
+        return None
+    # A run counts only if it is the planned one to its end.
     run = open_run(cell.folder)
-    if run.status != "finished":
-        raise RecordError(f"{run.path}: this run is {run.status}, not finished.", code="not-finished")
     changed = differences(run.settings, cell.settings)
-    if changed or run.record["overrides"]:
+    if changed or record.overrides:
         what = changes_in_words(changed) or "they were changed while it ran"
         raise RecordError(
             f"{run.path}: this run has other settings than {cell.title}: {what}. Move it away to train the cell anew.",
@@ -139,12 +133,12 @@ def write_result(cell: PlannedRun, usage: Usage | None = None) -> None:
         seed=cell.seed,
         settings_hash=canonical_hash(cell.settings),
         settings=cell.settings,
-        versions=run.record["versions"],
-        platform=run.record["platform"],
-        cpu_count=run.record["cpu_count"],
-        start_time=run.record["start_time"],
-        resumed=bool(run.record["resume_times"]) or usage is None,
-        data_hash=run.record["data_hash"],
+        versions=record.versions,
+        platform=record.platform,
+        cpu_count=record.cpu_count,
+        start_time=record.start_time,
+        resumed=bool(record.resume_times) or usage is None,
+        data_hash=record.data_hash,
         prompts_hash=_prompts_hash(run) if find_method(cell.config.method).samples else "",
         steps=run.metrics[-1]["step"],
         seconds_per_step=seconds,
@@ -154,6 +148,7 @@ def write_result(cell: PlannedRun, usage: Usage | None = None) -> None:
         **asdict(usage or Usage()),
     )
     RunFolder(cell.folder).add_result(RESULT, asdict(result))
+    return finished_result(cell)
 
 
 def _prompts_hash(run: Run) -> str:
@@ -202,8 +197,8 @@ def thinned(metrics: Sequence[Mapping[str, Any]], name: str, max_points: int = 6
 def check_paired(results: Results) -> None:
     """Raise an error if results are not comparable, because they were trained or evaluated on different problems.
 
-    Rows that share a seed need the same problem order. The seeds of a row need the same data, compared if the same
-    version of gar hashed it. All need the same evaluation. Unknown values are not compared.
+    Rows that share a seed need the same problem order. The seeds of a row need the same data. Hashes by different
+    versions of gar are not compared. All need the same evaluation. Unknown values are not compared.
 
     Raises:
         RecordError: Names the two runs, and what differs.

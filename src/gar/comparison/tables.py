@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from gar.analysis.curves import curves_figure
 from gar.comparison.result import Results
 from gar.evaluation.paired import Measures, contrasts, problem_counts, scores
-from gar.evaluation.text_tables import NONE, difference_cells, number_text, p_text, rows_of
+from gar.evaluation.text_tables import NONE, difference_cells, measure_name, number_text, p_text, rows_of
 from gar.records import EvaluatedSet
 
 
@@ -125,13 +125,14 @@ def _difference_table(
     rows = []
     for row in sorted(rows_of(differences), key=lambda row: columns.index((row.set_name, row.k))):
         difference, interval, holm, effect, verdict = difference_cells(row)
-        name = [f"{row.set_name} pass@{row.k}", row.label, row.against, row.num_seeds]
+        name = [measure_name(row), row.label, row.against, row.num_seeds]
         others = [p_text(row.p_t), p_text(row.p_permutation)]
         rows.append([*name, difference, interval, _relative(row), *others, holm, effect, verdict])
     title = (
         "Differences, paired by seed. 95%: bootstrap interval over seeds and problems, not corrected. p: two-sided "
         "paired t-test, and sign-flip permutation test. Holm: the t-test, corrected over all comparisons of one set "
-        f"and k ({num_tests}). MDE: the difference that is detected with 80% power. The verdict is by Holm's p < 0.05."
+        f"and k ({num_tests}). Detectable: the difference that is detected with 80% power. The verdict is by Holm's p "
+        "< 0.05."
     )
     named = ["on", "method", "against", "seeds", "difference", "95% interval", "relative"]
     headings = [*named, "t-test p", "permutation p", "Holm p", "detectable", "verdict"]

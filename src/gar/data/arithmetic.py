@@ -133,7 +133,7 @@ def write_solution(
 ) -> str:
     """Write a full response with tags: `<think> [ = 7 ; = 9 ; = 7 ] </think> <answer> 7 </answer>`.
 
-    `values` has one value per operation, by default the right ones. The last one is the answer. A guess shows it alone.
+    `values` has one value per operation, by default the right ones. The last one is the answer, all that a guess shows.
     `forms` and `words` spell methods and symbols. Single spaces separate the tokens, exactly as the embedded
     tokenizer decodes them.
 

@@ -69,13 +69,13 @@ def _numbered_rows(
 def _file_rows(path: str, torn_ids: Collection[str] = ()) -> Iterator[Numbered]:
     if path.endswith(".parquet"):
         return _parquet_rows(path)
-    return _csv_rows(Path(path), path, torn_ids) if path.endswith(".csv") else _json_rows(Path(path), path)
+    return _csv_rows(path, torn_ids) if path.endswith(".csv") else _json_rows(path)
 
 
-def _json_rows(path: Path, source: str) -> Iterator[Numbered]:
+def _json_rows(source: str) -> Iterator[Numbered]:
     """One object per line, or one array of objects."""
     try:
-        with path.open("rb") as file:
+        with open(source, "rb") as file:
             if file.peek(256).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"["):
                 for number, member in enumerate(_array(file.read(), source), start=1):
                     yield number, _json_row(member, number, f"{source} row {number}")
@@ -111,17 +111,19 @@ def _parsed(line: bytes, number: int) -> object:
         return json.loads(line.decode("utf-8-sig" if number == 1 else "utf-8"))
     except (ValueError, RecursionError) as error:
         text = f"not readable as JSON: {error}"
+        if isinstance(error, UnicodeDecodeError):
+            text += ". Expected UTF-8 text"
         if isinstance(error, json.JSONDecodeError):
             text = f"not valid JSON: {error.msg} at column {error.colno}"
         hint = "" if line.endswith(b"\n") else " It has no line end: was the file cut off?"
         raise ValueError(f"{text}.{hint}") from None
 
 
-def _csv_rows(path: Path, source: str, torn_ids: Collection[str]) -> Iterator[Numbered]:
+def _csv_rows(source: str, torn_ids: Collection[str]) -> Iterator[Numbered]:
     """Rows of text under the names of the first line. Lines in quotes belong to one row."""
     csv.field_size_limit(2**31 - 1)  # a solution may be longer than the default of 131,072 characters
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
+        with open(source, encoding="utf-8-sig", newline="") as file:
             reader = csv.DictReader(file, strict=not torn_ids)
             for number, row in enumerate(reader, start=1):
                 if (None in row or None in row.values()) and not set(torn_ids) & set(map(str, row.values())):

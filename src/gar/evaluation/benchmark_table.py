@@ -14,7 +14,7 @@ from gar.errors import ConfigError, DataError
 from gar.evaluation.folder import evaluation_folders
 from gar.evaluation.metrics import Measure, check_ks, default_ks
 from gar.evaluation.paired import contrasts, problem_counts, scores
-from gar.evaluation.text_tables import NONE, difference_cells, rows_of
+from gar.evaluation.text_tables import NONE, difference_cells, measure_name, rows_of
 from gar.records import Run, leaves, open_run
 from gar.records.evaluations import EvaluatedSet
 
@@ -100,20 +100,20 @@ def _columns(ks: Sequence[int], evaluation: Run) -> list[tuple[Measure, int]]:
 def text_tables(scores: pd.DataFrame, tests: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """The scores, a column for each model, and the tests, if there are any, by title."""
     labels = scores["label"].unique()
-    cells = {(_name(row), row.label): _cell(row) for row in rows_of(scores)}
-    problems = {_name(row): row.num_problems for row in rows_of(scores)}
+    cells = {(measure_name(row), row.label): _cell(row) for row in rows_of(scores)}
+    problems = {measure_name(row): row.num_problems for row in rows_of(scores)}
     rows = [[name, number, *(cells.get((name, label), NONE) for label in labels)] for name, number in problems.items()]
     title = "Mean over problems, with its 95% bootstrap interval."
     tables = {title: pd.DataFrame(rows, columns=["benchmark", "problems", *labels])}
     if len(tests):
         title = (
             f"Differences from {labels[0]}, paired by {tests['pairs'].iloc[0]}: 95% bootstrap "
-            "interval, not corrected. p: two-sided, Holm-corrected over models and benchmarks of one measure. MDE: "
-            "the difference that these pairs detect with 80% power."
+            "interval, not corrected. p: two-sided, Holm-corrected over models and benchmarks of one measure. "
+            "Detectable: the difference that these pairs detect with 80% power."
         )
-        ordered = sorted(rows_of(tests), key=lambda row: list(problems).index(_name(row)))
-        rows = [[_name(row), row.label, *difference_cells(row)] for row in ordered]
-        headings = ["benchmark", "model", "difference", "95%", "p", "MDE", "verdict"]
+        ordered = sorted(rows_of(tests), key=lambda row: list(problems).index(measure_name(row)))
+        rows = [[measure_name(row), row.label, *difference_cells(row)] for row in ordered]
+        headings = ["benchmark", "model", "difference", "95%", "p", "detectable", "verdict"]
         tables[title] = pd.DataFrame(rows, columns=headings)
     return tables
 
@@ -160,10 +160,6 @@ def _unlike(first: Run, other: Run) -> str:
     ]
     text = f"{first.path} and {other.path} cannot be compared, since they differ in {'; '.join(differing)}."
     return f"{text} Evaluate both in the same way." if differing else ""
-
-
-def _name(row: Any) -> str:
-    return f"{row.set_name} {'maj' if row.measure == 'majority' else 'pass'}@{row.k}"
 
 
 def _cell(row: Any) -> str:

@@ -14,6 +14,7 @@ from gar.records.files import (
     json_object,
     json_text,
     read_bytes,
+    read_json,
     remove_file,
     system_errors,
     truncate,
@@ -49,7 +50,7 @@ class EvaluationFolder:
     path: Path
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
+    def locked(self) -> Iterator[None]:
         """Create the folder if it does not exist, and lock it. A `LockedError` if another process writes there."""
         with system_errors(self.path, "made"):
             self.path.mkdir(parents=True, exist_ok=True)
@@ -81,8 +82,7 @@ class EvaluationFolder:
                 text = f"{self.path / _RESPONSES}: unfinished work, but {SET} is missing. Was a file removed? {advice}"
                 raise ConfigError(text, code="no-identity")
             return
-        there = json_object(read_bytes(self.path / SET), str(self.path / SET))
-        changes = differences(there, identity)
+        changes = differences(read_json(self.path / SET), identity)
         if changed := changes_in_words({name: pair for name, pair in changes.items() if name not in _INDIFFERENT}):
             raise ConfigError(
                 f"{self.path / SET}: this output was begun with other settings, input or model: {changed}. Repeat the "

@@ -1,6 +1,6 @@
 """Write every sample of every problem into an append-only file. A kill loses and repeats none.
 
-Problems and settings alone decide the batches and their seeds. A batch that was cut off by a kill is drawn
+Only problems and settings decide the batches and their seeds. A batch that was cut off by a kill is drawn
 again, and only its missing samples are added, so that the file is the same as without the kill. Only a lack of memory
 makes batches smaller: the lines that follow have their size in `lowered_to`.
 """
@@ -49,7 +49,7 @@ def generate(job: GenerateJob, sets: Sequence[EvaluationSet], say: Say = lambda 
     has_locks(out)
     engine = load_engine(job)
     for each, folder in zip(sets, folders, strict=True):
-        with folder.alone():
+        with folder.locked():
             _generate_set(job, each, folder, engine, say)
     return folders
 

@@ -80,7 +80,7 @@ def grade_folder(folder: EvaluationFolder, settings: ScoreSettings) -> Evaluated
     check_ks(ks, num_samples, folder.path)
     format = settings.format or identity["prompt"]["format"]
     verifier = Verifier(format=format, num_workers=settings.num_workers, timeout_seconds=settings.timeout_seconds)
-    with folder.alone(), verifier:
+    with folder.locked(), verifier:
         problems = folder.problems()
         lines = folder.all_responses(problems, num_samples)
         graded = grade(problems, [[_response(line) for line in group] for group in lines], verifier, ks)

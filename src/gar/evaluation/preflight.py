@@ -98,7 +98,7 @@ _FAULTS: Mapping[str, tuple[float, str]] = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PreflightReport:
-    """The responses of a preflight, their fractions by label, and its findings in words."""
+    """The responses of a preflight, their fractions by label, and its findings as text."""
 
     problems: Sequence[Problem]
     groups: Sequence[Sequence[Response]]

@@ -95,7 +95,7 @@ def bootstrap_interval(differences: ArrayLike) -> tuple[float, float]:
     """95% percentile interval of the mean difference, from 10,000 resamples over seeds and problems at once.
 
     Every resample draws seeds and problems with replacement, the same problems for all its seeds. With one seed the
-    interval covers the choice of problems alone. Few seeds make it too narrow.
+    interval covers only the choice of problems. Few seeds make it too narrow.
 
     Raises:
         ValueError: Not two axes, one of them empty, or a difference that is not finite.

@@ -83,6 +83,11 @@ def _known(value: float | None, form: str) -> str:
     return NONE if value is None else f"{value:{form}}"
 
 
+def measure_name(row: Any) -> str:
+    """The set and measure of a row of `contrasts` or `scores`: `math-500 pass@8`."""
+    return f"{row.set_name} {'maj' if row.measure == 'majority' else 'pass'}@{row.k}"
+
+
 def difference_cells(row: Any) -> tuple[str, str, str, str, str]:
     """Difference, interval, corrected p-value, detectable effect and verdict of a row of `contrasts`."""
     interval = f"{row.low:+.3f} to {row.high:+.3f}"

@@ -38,6 +38,7 @@ class ScoredBatch:
         verified: The verifier accepts the answer.
         well_formatted: The response keeps the format.
         group_index: Which problem it answers.
+        num_tokens: Its tokens, trailing special ones and those of tools included.
         alignment: Similarity to the anchor, float64: the cosine of their vectors, or the method's substitute. NaN if
             not scored: it has no anchor, or one of the two has no usable vector.
         vectors: [responses, hidden], unit rows, for a method that compares responses with each other.
@@ -46,6 +47,7 @@ class ScoredBatch:
     verified: Tensor
     well_formatted: Tensor
     group_index: Tensor
+    num_tokens: Tensor
     alignment: Tensor
     vectors: Tensor | None = None
 
@@ -81,16 +83,17 @@ class Method:
         estimator: How rewards become advantages, unless the run chooses another way.
         gate: Weight of each token in the policy loss, from log-probabilities, old ones, and advantages.
         trl: Fields of `trl.GRPOConfig` that belong to the method. A run with different values is rejected.
-        settings: A section of the configuration, under the method's own name (`-` becomes `_`).
+        settings: A section of the configuration for the trainer (`RunParts.section`), under the method's own name (`-`
+            becomes `_`).
         trainer: Makes a `Trainer` of transformers from `gar.integrations.trl.RunParts`, or an iterator over the
             trainers of several phases, each made when the one before has ended. None: `GARTrainer`.
         samples: Every optimizer step has responses, so that runs can be paired by their prompts.
         check: Takes a run's configuration and TRL's `GRPOConfig` before anything is loaded. Raises `ConfigError`.
-        reads: For a method with a trainer: the settings of signal, reward, advantage, watchdog, trl and the method's
-            section that a run with these sections reads, as "section.name". The fields of transformers'
-            `TrainingArguments` are always read and not listed. None: what the fields above imply.
-        cannot_resume: Why a resumed run begins again at its first step, in one sentence. Such a run writes no
-            checkpoints.
+        reads: For a method with a trainer: takes the sections of a run, and returns the settings that the run reads, as
+            "section.name". It lists those of signal, reward, advantage, watchdog, trl and the method's section. The
+            fields of transformers' `TrainingArguments` are always read and not listed. None: what the fields above
+            imply.
+        cannot_resume: Why an interrupted run starts anew, in one sentence. Such a run writes no checkpoints.
     """
 
     name: str

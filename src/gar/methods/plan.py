@@ -44,7 +44,7 @@ _WORDS: dict[Need, str] = {
     "compares_responses": "compares the vectors of responses with each other",
     "gate": "weighs single tokens in the policy loss",
     "loss": "sets fields of TRL's policy loss",
-    "trainer": "brings its own trainer",
+    "trainer": "brings its own trainer, which gar train makes",
     "initial_policy": "takes vectors of the policy before training",
 }
 

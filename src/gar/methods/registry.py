@@ -52,6 +52,12 @@ def _check_declaration(method: Method) -> None:
         unknown = [name for name in names if name not in known]
         if unknown:
             raise ConfigError(f"method '{method.name}': no such {label}: {', '.join(unknown)}", code="bad-method")
+    if method.settings is not None and method.trainer is None:
+        raise ConfigError(
+            f"method '{method.name}': it has settings, which only a trainer of its own reads, and no trainer. `shape` "
+            "gets the fields of RewardSettings that `reward` names.",
+            code="bad-method",
+        )
     if method.compares_responses and method.alignment in ("random-anchor", "text", "length"):
         raise ConfigError(
             f"method '{method.name}': alignment '{method.alignment}' takes no vectors of expert solutions, and "

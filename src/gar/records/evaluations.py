@@ -19,7 +19,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from gar.records.dotted import leaves
-from gar.records.files import checked, json_object, read_bytes
+from gar.records.files import checked, read_json
 from gar.records.sums import check_sum, read_sums
 from gar.types import ResponseFormat
 
@@ -101,7 +101,7 @@ _READ: Mapping[str, Any] = {
 
 def read_set(path: Path) -> dict[str, Any]:
     """The content of `set.json` of an evaluation."""
-    values = json_object(read_bytes(path / SET), str(path / SET))
+    values = read_json(path / SET)
     there = dict(leaves(values))
     for name, kind in _READ.items():
         checked(kind, there.get(name), f"{path / SET}: {name}")

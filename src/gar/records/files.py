@@ -247,6 +247,11 @@ def json_object(text: bytes, place: str) -> dict[str, Any]:
     return value
 
 
+def read_json(path: Path) -> dict[str, Any]:
+    """The JSON object in a file. A `RecordError` if it cannot be read, or holds something else."""
+    return json_object(read_bytes(path), str(path))
+
+
 def checked(kind: type[Checked], value: Any, place: str) -> Checked:
     """The value as an instance of a dataclass. Every field must have its annotated type. Nothing is converted.
 

@@ -62,7 +62,7 @@ def writer_lock(path: Path, *, wait_seconds: float = 0.0) -> Iterator[None]:
             lock_path.write_text(holder, encoding="utf-8")
         yield
     finally:
-        if os.getpid() == process:  # a forked child leaves its parent's lock alone
+        if os.getpid() == process:  # not in a forked child, whose parent still holds the lock
             with suppress(OSError):
                 lock_path.unlink()  # whoever waits for this file sees that it is gone, and makes a new one
             lock.release()

@@ -11,7 +11,7 @@ resume removes whole ones.
 import json
 import re
 import types
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from pathlib import Path
@@ -113,13 +113,11 @@ class SampleRecord(ResponseRecord):
     set_name: str
 
 
-def record_schema(kind: type, *, without: Collection[str] = ()) -> pa.Schema:
-    """The Arrow columns of a record class, from the types of its fields. Fields in `without` are left out."""
+def record_schema(kind: type) -> pa.Schema:
+    """The Arrow columns of a record class, from the types of its fields."""
     arrow_types = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
     columns = []
     for field in fields(kind):
-        if field.name in without:
-            continue
         if field.name == "prompt":
             columns.append(pa.field("prompt", pa.string(), nullable=False))
             continue

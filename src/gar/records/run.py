@@ -10,7 +10,7 @@ checkpoint and one in each evaluation. A file that differs is an error and never
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ from gar.records.evaluations import (
     complete_evaluations,
     read_set,
 )
-from gar.records.files import checked, json_object, read_bytes, read_parquet
+from gar.records.files import checked, read_json, read_parquet
 from gar.records.metrics import METRICS, read_metrics
 from gar.records.rollouts import ROLLOUT_SCHEMA, SAMPLE_SCHEMA, file_steps, read_stream, rollout_files
 from gar.records.run_folder import (
@@ -43,6 +43,7 @@ from gar.records.run_folder import (
     read_record,
     sealed_sums,
 )
+from gar.records.run_record import RunRecord, RunStatus
 from gar.records.sums import check_listed, check_sum, files_below, read_sums
 
 MOMENTS = ("before", "after")
@@ -57,7 +58,7 @@ class Run:
     Attributes:
         path: The folder.
         sums: Checksums by name. Files that have none came after the newest checkpoint.
-        record: `run.json`. Empty for an evaluation.
+        record: `run.json`. None for an evaluation.
         settings: The resolved configuration as plain values.
         config: The same, checked. None for an evaluation.
         evaluations: Results by set, for "before" and "after" training. Empty if there are none. A folder of `gar
@@ -67,11 +68,12 @@ class Run:
 
     path: Path
     sums: Mapping[str, str]
-    record: Mapping[str, Any] = field(default_factory=dict)
+    record: RunRecord | None = None
     settings: Mapping[str, Any]
     config: RunConfig | None = None
     evaluations: Mapping[str, Mapping[str, EvaluatedSet]]
     trained: bool = True
+    _whole: set[str] = field(default_factory=set, init=False, repr=False)  # files that fit their checksums
 
     @cached_property
     def metrics(self) -> Sequence[Mapping[str, Any]]:
@@ -87,12 +89,12 @@ class Run:
     @property
     def seed(self) -> int | None:
         """The run's seed. None if no file has it."""
-        return self.settings.get("seed", self.record.get("seed"))
+        return self.settings.get("seed", self.record and self.record.seed)
 
     @property
-    def status(self) -> str | None:
-        """ "running", "finished", "failed" or "interrupted". None if unknown."""
-        return self.record.get("status")
+    def status(self) -> RunStatus | None:
+        """ "running", "finished", "failed" or "interrupted". None for an evaluation."""
+        return self.record.status if self.record else None
 
     @property
     def steps(self) -> list[int]:
@@ -103,7 +105,7 @@ class Run:
     def num_rows(self) -> dict[int, int]:
         """Rollouts of each step that has any, ascending. Read when first used."""
         counts = Counter[int]()
-        for table in self._tables(["step"]):
+        for table in self.rollout_tables(["step"]):
             counts.update({row["values"]: row["counts"] for row in _compute.value_counts(table["step"]).to_pylist()})
         return dict(sorted(counts.items()))
 
@@ -120,7 +122,7 @@ class Run:
             return [f"the run is still running (or it was killed): {shown}"]
         if self.status not in ("failed", "interrupted"):
             return []
-        error = self.record.get("error") or {}
+        error = (self.record and self.record.error) or {}
         why = f" ({' '.join(str(error.get('text')).split())}; {error.get('place')})" if error else ""
         how = "failed" if self.status == "failed" else "was interrupted"
         return [f"the run {how} before its end{why}: {shown}"]
@@ -140,21 +142,19 @@ class Run:
         if missing := sorted({*(steps or ())} - {*there}):
             known = f"steps {there[0]} to {there[-1]}" if there else "none"
             raise RecordError(f"{self.path}: no rollouts of step {missing[0]}. There are {known}.")
-        read = [*self._tables(names, steps)]
+        read = [*self.rollout_tables(names, steps)]
         return pa.concat_tables(read) if read else ROLLOUT_SCHEMA.empty_table().select(names)
 
-    def rollout_tables(self, steps: Collection[int]) -> Iterator[pa.Table]:
-        """The rollouts of some steps with all columns, file by file: a table for each file, in bounded memory."""
-        return self._tables(ROLLOUT_SCHEMA.names, steps)
-
-    def _tables(self, names: Sequence[str], steps: Collection[int] | None = None) -> Iterator[pa.Table]:
-        """These columns, a table for each file with one of these steps, and the stream. None for all steps."""
+    def rollout_tables(
+        self, columns: Sequence[str] = ROLLOUT_SCHEMA.names, steps: Collection[int] | None = None
+    ) -> Iterator[pa.Table]:
+        """As `rollouts`, in bounded memory: a table for each file with one of these steps, and the stream."""
         files, stream = self._rollout_parts
         for file, (first, last) in files.items():
             if steps is None or any(first <= step <= last for step in steps):
-                yield _of_steps(self._read_rollouts(file, {*names, "step"}), steps).select(names)
+                yield _of_steps(self._read_rollouts(file, {*columns, "step"}), steps).select(columns)
         if stream.num_rows:
-            yield _of_steps(stream, steps).select(names)
+            yield _of_steps(stream, steps).select(columns)
 
     def _read_rollouts(self, file: str, names: Collection[str]) -> pa.Table:
         if file in self.sums and file not in self._whole:
@@ -169,11 +169,6 @@ class Run:
         files = rollout_files(self.path)
         closed = max((last for _, last in files.values()), default=-1)
         return files, stream.filter(_compute.greater(stream["step"], closed))
-
-    @cached_property
-    def _whole(self) -> set[str]:
-        """The files that were compared with their checksums."""
-        return set()
 
     def samples(self, moment: str) -> pa.Table:
         """Every sample of the evaluation "before" or "after" training, in order. No rows if none were written."""
@@ -214,8 +209,8 @@ def open_run(path: str | Path) -> Run:
     else:
         sums = _unfinished_sums(path)
     evaluations = {moment: _evaluated_sets(path, moment) for moment in MOMENTS}
-    config, values = _checked_settings(path, record.settings), asdict(record)
-    return Run(path=path, sums=sums, record=values, settings=record.settings, config=config, evaluations=evaluations)
+    config = _checked_settings(path, record.settings)
+    return Run(path=path, sums=sums, record=record, settings=record.settings, config=config, evaluations=evaluations)
 
 
 def _open_evaluation(path: Path) -> Run:
@@ -262,8 +257,7 @@ def _evaluated_sets(path: Path, moment: str) -> Mapping[str, EvaluatedSet]:
 
 
 def _read_sets(path: Path) -> Mapping[str, EvaluatedSet]:
-    values = json_object(read_bytes(path), str(path))
-    return checked(dict[str, EvaluatedSet], values.get("sets"), f"{path}: sets")
+    return checked(dict[str, EvaluatedSet], read_json(path).get("sets"), f"{path}: sets")
 
 
 def _checked_settings(path: Path, values: Mapping[str, Any]) -> RunConfig:

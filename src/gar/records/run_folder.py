@@ -33,9 +33,8 @@ from gar.records.files import (
     atomic_folder,
     canonical_hash,
     checked,
-    json_object,
     json_text,
-    read_bytes,
+    read_json,
     remove_file,
     system_errors,
     truncate,
@@ -89,7 +88,7 @@ def sealed_sums(run: Path, step: int) -> dict[str, str]:
 def read_record(path: Path) -> RunRecord:
     """The record in `run.json` of a run folder. A `RecordError` if a field is missing, or a setting was changed."""
     place = str(path / RUN)
-    record = checked(RunRecord, json_object(read_bytes(path / RUN), place), place)
+    record = checked(RunRecord, read_json(path / RUN), place)
     if record.config_hash != canonical_hash(record.settings):
         raise RecordError(f"{place}: the settings are not those of config_hash. Was the file changed by hand?")
     return record
@@ -265,14 +264,7 @@ class RunFolder:
     def add_result(self, name: str, value: Mapping[str, Any]) -> None:
         """Write a JSON file into the folder of a finished run, and list it."""
         write_atomic(self.path / name, json_text(value) + "\n")
-        self._list(name)
-
-    def _list(self, name: str) -> None:
-        """Add a file to the `SHA256SUMS` beside it."""
-        path, known = self.path / name, dict[str, str]()
-        with suppress(RecordError):  # damaged: then the others do not count
-            known = read_sums(path.parent)
-        write_sums(path.parent, known | {path.name: file_sum(path)})
+        write_sums(self.path, read_sums(self.path) | {name: file_sum(self.path / name)})
 
     def new_folder(self, name: str) -> AbstractContextManager[Path]:
         """A folder to write, for example `model`, as `atomic_folder`."""

@@ -35,11 +35,11 @@ _PANELS = (
     Panel(
         ZERO_STD_SHAPED,
         "Zero-std groups",
-        "share of groups, dashed by the outcome alone",
+        "share of groups, dashed by outcome only",
         0,
         ZERO_STD_OUTCOME,
     ),
-    Panel(BONUS, "Bonus", "mean over scored responses", 0),
+    Panel(BONUS, "Bonus", "mean over scored responses, or over all", 0),
     Panel(ADVANTAGE, "Advantage", "mean size", 0),
     Panel("completions/mean_length", "Tokens", "of a response", 0),
     Panel("entropy", "Entropy", "nats per token", 0),

@@ -71,7 +71,7 @@ def browser_rollouts(runs: Sequence[Run], options: ReportOptions, max_bytes: int
 def _drawn_groups(run: Run, recorded: pa.Table, most: int) -> Iterator[list[Rows]]:
     """Draw whole groups of a run, at most `most` rollouts in all, but at least one group."""
     chosen = _drawn(recorded, most)
-    for table in run.rollout_tables({step for step, _ in chosen}):
+    for table in run.rollout_tables(steps={step for step, _ in chosen}):
         places = zip(table["step"].to_pylist(), table["group_index"].to_pylist(), strict=True)
         drawn = table.filter(pa.array([place in chosen for place in places]))
         yield from ([group] for group in _by_group(drawn))
@@ -213,7 +213,7 @@ def _drawing_notes(shown: Sequence[ShownGroup], num_recorded: int, num_samples: 
     num_shown = [sum(len(group.responses) for group in shown if bool(group.moment) == of) for of in (False, True)]
     kinds = ((num_shown[0], num_recorded, "recorded rollouts"), (num_shown[1], num_samples, "samples of evaluations"))
     notes = [
-        f"Drawn: {'all' if count == total else f'{count:,} of'} {total:,} {what}."
+        f"Shown: {'all' if count == total else f'{count:,} of'} {total:,} {what}."
         for count, total, what in kinds
         if total
     ]

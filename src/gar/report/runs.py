@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -141,10 +142,10 @@ def _label(run: Run, differing: Sequence[str]) -> str:
 
 def run_facts(label: str, run: Run) -> RunFacts:
     """The origin of a run, of the group with this label: its `run.json` without settings and results."""
-    record = {name: value for name, value in run.record.items() if name not in ("settings", "summary")}
+    record = asdict(run.record) if run.record else {}
     facts = {
         name.removeprefix("versions.").replace("_", " "): str(value)
         for name, value in leaves(record)
-        if value or value == 0
+        if (value or value == 0) and not name.startswith(("settings.", "summary."))
     }
     return RunFacts(name=run.name, label=label, facts=facts, config=dump_yaml(run.settings) if run.settings else "")

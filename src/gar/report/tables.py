@@ -32,7 +32,7 @@ def runs_table(runs: Sequence[Run]) -> pd.DataFrame:
             "model": setting(run, "model.path"),
             "data": setting(run, "data.source"),
             "seed": run.seed,
-            "start": (run.record.get("start_time") or NONE)[:16].replace("T", " "),
+            "start": run.record.start_time[:16].replace("T", " ") if run.record else NONE,
             **_course(run),
         }
         for run in runs
@@ -41,7 +41,7 @@ def runs_table(runs: Sequence[Run]) -> pd.DataFrame:
 
 
 def _course(run: Run) -> dict[str, str]:
-    """How far a run came, and its numbers before and after. An evaluation by `gar eval` has one moment alone."""
+    """How far a run came, and its numbers before and after. An evaluation by `gar eval` has only one moment."""
     numbers = summary_texts(summarize(run))
     if not run.trained:
         return {"steps": NONE, "rollouts": NONE} | {name: text.split(" → ")[-1] for name, text in numbers.items()}
@@ -104,7 +104,7 @@ def problem_table(groups: Groups) -> tuple[pd.DataFrame, list[str]]:
             outcomes = [outcome for *_, outcome in found]
             words = [f"{outcomes.count(each):,} {each}" for each in _OUTCOMES if each in outcomes]
             place = f"{label}, {name}" if len(groups) > 1 else name
-            sentences.append(f"{place}: of {len(found):,} problems {', '.join(words)}.")
+            sentences.append(f"{place}, {len(found):,} problems: {', '.join(words)}.")
             rows += [[label, name, *row] for row in found]
     rows = sorted(rows, key=lambda row: _OUTCOMES.index(row[-1]))
     if len(rows) > _MOST:

@@ -11,13 +11,13 @@ import pandas as pd
 
 from gar.analysis.summary import NONE
 from gar.evaluation.paired import NO_TEST, Measures, contrasts, problem_counts
-from gar.evaluation.text_tables import difference_cells, rows_of
+from gar.evaluation.text_tables import difference_cells, measure_name, rows_of
 from gar.records import Run
 from gar.report.runs import Groups
 
 _SCOPES = {
     ("group", "seed"): "This is one run: the test is over its problems and compares this one model before and after. "
-    "Another seed may give another result, and a method is judged by comparing it with another.",
+    "Another seed may give a different result, and a method is judged by comparing it with another.",
     ("group", "seeds"): "The test pairs the seeds of one method, before and after training. It does not "
     "compare this method with another.",
     ("groups", "seed"): "One seed each: the interval covers the choice of problems but not of the seed, which may "
@@ -89,7 +89,7 @@ def contrast_table(contrasts: pd.DataFrame, sides: Sequence[str]) -> pd.DataFram
         difference, interval, p, detectable, verdict = difference_cells(row)
         rates = [f"{row.reference:.3f}", f"{row.score:.3f}"]
         tested = [difference, NONE if row.all_equal else interval, p, detectable, row.num_seeds, row.num_problems]
-        rows.append([row.label, f"{row.set_name} pass@{row.k}", verdict, *rates, *map(str, tested)])
+        rows.append([row.label, measure_name(row), verdict, *rates, *map(str, tested)])
     numbers = ["difference", "95% interval", "p", "detectable", "seeds", "problems"]
     return pd.DataFrame(rows, columns=["runs", "on", "verdict", *sides, *numbers])
 
@@ -121,7 +121,7 @@ def _before(label: str) -> str:
 
 def _same_training(run: Run, other: Run) -> bool:
     """Whether two runs saw the same problems in the same order, as far as the records show."""
-    if run.record.get("data_hash") != other.record.get("data_hash"):
+    if (run.record and run.record.data_hash) != (other.record and other.record.data_hash):
         return False
     both: Any = run.num_rows and other.num_rows
     columns = ["step", "problem_id"]

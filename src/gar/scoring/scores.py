@@ -22,7 +22,7 @@ class ResponseGroup:
         answer: The gold answer, for the scorer's verifier.
         eligible: Your own judgment instead: which responses are right (and well formatted, if that matters to you).
         id: Copied into the scores.
-        question: The problem alone as text, for the verifier. Give it if `prompt` is token ids or has instructions.
+        question: Only the problem as text, for the verifier. Give it if `prompt` is token ids or has instructions.
 
     Example: ResponseGroup(prompt="3+4=", responses=["7", "8"], anchors=["3+4 is 7"], answer="7")
     """

@@ -185,7 +185,7 @@ class RunInputs:
             evaluation = EvaluationFolder(folder.path / EVALUATION / moment / name)
             identity = {"step": step, "place": place, **self._identity(name, problems)}
             if not self._is_evaluated(evaluation, identity):
-                with evaluation.alone():
+                with evaluation.locked():
                     evaluation.begin(identity, problems, overwrite=True)
                     groups = self._sampled(name, problems)
                     evaluation.add_responses(problems, groups, seed=self.config.seed)

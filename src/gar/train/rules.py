@@ -26,6 +26,10 @@ class TrainFacts(Facts):
     """Modules of `PACKAGES` that are not installed."""
 
 
+_SAME_FORMAT = Condition[TrainFacts](
+    "auto, plain, chat or {verify.format} (verify.format)",
+    lambda facts, name: facts.settings[name] in ("auto", "plain", "chat", facts.settings["verify.format"]),
+)
 _EVALUATES = When[TrainFacts]("`evaluates` is True", lambda facts: facts.evaluates)
 _LOSES_UPDATES = When[TrainFacts]("`updates are lost` is True", lambda facts: facts.loses_updates)
 _ONE_WEIGHT = Condition[TrainFacts](
@@ -56,6 +60,7 @@ RULES = (
     Rule("trl.scale_rewards", (None, "group", "batch", "none", True, False)),
     Rule("trl.importance_sampling_level", (None, "token", "sequence")),
     Rule("trl.vllm_mode", (None, "colocate", "server")),
+    Rule("trl.fp16", OFF, "trl.bf16 is set, and only one of the two can be", (setting("trl.bf16", True),)),
     Rule("trl.push_to_hub", OFF, "gar train uploads nothing. When the run has ended: hf upload OWNER/NAME RUN/model"),
     Rule("trl.num_train_epochs trl.temperature trl.repetition_penalty", bounds("> 0")),
     Rule(
@@ -90,6 +95,12 @@ RULES = (
         bounds(">= 0.01"),
         "vLLM raises a lower one to 0.01",
         (setting("trl.use_vllm", True), _EVALUATES),
+    ),
+    Rule(
+        "data.template",
+        _SAME_FORMAT,
+        "prompts would ask for a format that is not checked",
+        (setting("verify.format", "think-answer", "boxed"),),
     ),
     Rule("evaluate.pass_at_k", _ENOUGH_SAMPLES, "pass@k needs k responses per problem", (_EVALUATES,)),
 )

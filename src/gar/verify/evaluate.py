@@ -96,7 +96,7 @@ def equal_numbers(answer: Value, gold: Value, *, decimal: bool, digits: int = DI
 @lru_cache(maxsize=8192)
 def letters_in(node: Node) -> frozenset[str]:
     """The names of variables and of unknown functions."""
-    unknown = node.op == "letter" or (node.op == "call" and node.value not in _FUNCTIONS)
+    unknown = node.op == "letter" or (node.op == "call" and node.value not in _FUNCTIONS | _OF_MPMATH)
     return frozenset({str(node.value)} if unknown else set()).union(*map(letters_in, node.args))
 
 
@@ -189,6 +189,8 @@ class _Evaluation:
 
     def call(self, node: Node, *arguments: Value) -> Value:
         name = str(node.value)
+        if name in _OF_MPMATH:
+            return getattr(self.mp, _OF_MPMATH[name])(*arguments)
         if name in _FUNCTIONS:
             return self.mp.mpmathify(_FUNCTIONS[name](self, *arguments))
         return self.letter(f"{name}{[self.mp.nstr(argument, 30) for argument in arguments]}")
@@ -236,22 +238,9 @@ _OPERATIONS: dict[str, Callable[..., Value]] = {
     "root": _Evaluation.root,
     "call": _Evaluation.call,
 }
-_TRIGONOMETRIC: dict[object, Callable[..., Value]] = {
-    "sin": lambda self, angle: self.mp.sin(angle),
-    "cos": lambda self, angle: self.mp.cos(angle),
-    "tan": lambda self, angle: self.mp.tan(angle),
-    "cot": lambda self, angle: self.mp.cot(angle),
-    "sec": lambda self, angle: self.mp.sec(angle),
-    "csc": lambda self, angle: self.mp.csc(angle),
-    "sinh": lambda self, part: self.mp.sinh(part),
-    "cosh": lambda self, part: self.mp.cosh(part),
-    "tanh": lambda self, part: self.mp.tanh(part),
-}
-_FUNCTIONS: dict[object, Callable[..., Value]] = _TRIGONOMETRIC | {
-    "arcsin": lambda self, part: self.mp.asin(part),
-    "arccos": lambda self, part: self.mp.acos(part),
-    "arctan": lambda self, part: self.mp.atan(part),
-    "arccot": lambda self, part: self.mp.acot(part),
+_TRIGONOMETRIC = {name: name for name in ("sin", "cos", "tan", "cot", "sec", "csc", "sinh", "cosh", "tanh")}
+_OF_MPMATH = _TRIGONOMETRIC | {"arcsin": "asin", "arccos": "acos", "arctan": "atan", "arccot": "acot"}
+_FUNCTIONS: dict[str, Callable[..., Value]] = {
     "log": lambda self, part, base: self.mp.log(part) / self.mp.log(base),
     "abs": lambda self, part: abs(part),
     "floor": _Evaluation.floor,

@@ -40,7 +40,7 @@ def failed(why: str) -> Graded:
 
 
 def error_text(error: BaseException) -> str:
-    """The kind and text of an error, at most `MAX_DETAIL_CHARS` long. SymPy's errors can fail to print themselves."""
+    """The kind and text of an error, at most `MAX_DETAIL_CHARS` long. Errors of a user's grader may fail to print."""
     try:
         text = str(error)
     except Exception:

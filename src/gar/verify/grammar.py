@@ -8,12 +8,16 @@ from fractions import Fraction
 from functools import lru_cache
 
 from gar.verify import tokens as signs
+from gar.verify.latex import rewrites
 from gar.verify.tree import Node, NotRead, is_deeper, is_proper_fraction, product_of
 from gar.verify.words import WORDS
 
 MAX_DEPTH = 70
 _DIGITS = tuple("0123456789.")
 _LETTER = re.compile("[A-Za-z\u0370-\u03ff]")
+_REWRITES = rewrites("grammar")
+_INEQUALITY = re.compile(r"[<>]|\\[lg]e(?![a-z])")
+_OR = re.compile(r"\\(?:cup|lor|vee)(?![a-z])")
 
 
 @lru_cache(maxsize=4096)  # the responses of a group share a gold answer, and steps repeat it
@@ -23,7 +27,7 @@ def parse(text: str) -> Node:
     Raises:
         NotRead: It is no expression.
     """
-    parser = _Parser(text)
+    parser = _Parser(_rewritten(text))
     try:
         tree = parser.items()
     except RecursionError:
@@ -33,6 +37,13 @@ def parse(text: str) -> Node:
     if is_deeper(tree, MAX_DEPTH):  # whatever walks the tree calls itself
         raise NotRead("nested too deep")
     return tree
+
+
+def _rewritten(text: str) -> str:
+    """A text without notations that the parser does not have."""
+    for pattern, spelling in _REWRITES:
+        text = pattern.sub(spelling, text)
+    return _OR.sub(" or ", text) if _INEQUALITY.search(text) else text
 
 
 class _Parser:
@@ -173,10 +184,15 @@ class _Parser:
     def group(self) -> Node:
         """What is in braces."""
         self.expect("{")
+        node = self._inside()
+        self.expect("}")
+        return node
+
+    def _inside(self) -> Node:
+        """What is in brackets, where bars outside do not close."""
         bars, self._bars = self._bars, 0
         node = self.items()
         self._bars = bars
-        self.expect("}")
         return node
 
     def atom(self) -> Node:
@@ -253,9 +269,7 @@ class _Parser:
     def _bracket(self) -> Node:
         """What is in parentheses or square brackets: a group, a tuple or an interval."""
         opening = self.take()
-        bars, self._bars = self._bars, 0
-        inside = self.items()
-        self._bars = bars
+        inside = self._inside()
         closing = self.expect(*signs.CLOSING[opening])
         parts = inside.args if inside.op == "list" and inside.value == "," else (inside,)
         if f"{opening}{closing}" == "()":
@@ -320,8 +334,6 @@ class _Parser:
             return Node("root", (self._argument(), index))
         if token == r"\mathbb":
             return Node("numbers", (), self._plain_script())
-        if token == r"\operatorname":
-            return self._function(self._plain_script().strip())
         if token in signs.ACCENTS:
             return self._letter(f"{token}{{{self._plain_script()}}}")
         if token in signs.PREFIXES and self.here[:1].isalpha():
@@ -341,22 +353,15 @@ class _Parser:
     def _function(self, name: str) -> Node:
         r"""A function and its argument: `\sin^2 x`, `\log_2(3)`, `\cos 2t`, `\tan^{-1} 2`."""
         name = signs.OTHER_NAMES.get(name, name)
-        if name not in signs.FUNCTIONS | signs.OF_SEVERAL | {"lg"}:
-            raise NotRead(f"the function {name!r} is not known")
-        base = self.script() if self.accept("_") else None
+        base = self._argument() if name == "log" and self.accept("_") else Node("integer", (), Fraction(10))
         power = self.script() if self.accept("^") else None
-        if base is None and self.accept("_"):
-            base = self.script()
-        arguments = self._arguments()
-        if name in ("log", "lg"):
-            name, base = "log", base or Node("integer", (), Fraction(10))
-        elif name == "ln":
-            name, base = "log", Node("constant", (), "e")
-        if base is not None:
-            arguments = (*arguments, base)
-        node = (
-            Node("power", (Node("constant", (), "e"), *arguments)) if name == "exp" else Node("call", arguments, name)
-        )
+        arguments, e = self._arguments(), Node("constant", (), "e")
+        if name in ("log", "ln"):
+            node = Node("call", (*arguments, base if name == "log" else e), "log")
+        elif name == "exp":
+            node = Node("power", (e, *arguments))
+        else:
+            node = Node("call", arguments, name)
         return node if power is None else Node("power", (node, power))
 
     def _arguments(self) -> tuple[Node, ...]:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from gar.verify.numbers import plain_number
 from gar.verify.words import DOUBTS, NEVER, SCALES, WORDS, Unit, read_unit, unit_named
 
 _MATH = re.compile(r"\$\$([^$]+)\$\$|\$([^$]+)\$(?![0-9])|\\\((.+?)\\\)|\\\[(.+?)\\\]", re.DOTALL)
@@ -35,13 +36,9 @@ _LEAD = re.compile(
 )
 _EXCLAMATION = re.compile(r"(?<=[0-9])(\**)!+(\**)\Z")
 _NAME = re.compile(r"((?:[A-Z]{2,4}|[A-Za-z])(?:_(?:\{[^{}]*\}|[A-Za-z0-9]))?'*) *=(?!=) *")  # x =, AB =, a_n =
-_NEUTRAL = re.compile(
-    r",? *\b(?:in (?:total|all|the end)|a total of|left over|is the (?:(?:final|correct) )?answer)\b", re.IGNORECASE
-)
 _JOINING = {"or", "and", "mod"}
 _LITTLE = {"or", "and", "no", "if", "is"}
 SCALE = re.compile(rf"[ -]*({'|'.join(SCALES)})\b", re.IGNORECASE)
-LEADING_NUMBER = re.compile(r"[-+]?(?:\\?[$€£¥] *)?[-+]?(?:[0-9][0-9,]*(?:\.[0-9]+)?|\.[0-9]+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,19 +99,18 @@ def is_prose(word: str) -> bool:
 
 
 def read_quantity(text: str, nouns: frozenset[str] | None = frozenset(), *, letters: bool = False) -> Quantity:
-    """A value with nothing beside it but an introduction, a unit, neutral words and words of the problem.
+    """A value with nothing beside it but a name, a unit, neutral words and words of the problem.
 
     Words are peeled off both ends. What is then left is the value, however it reads.
 
     Args:
-        text: As `plain_latex` and `without_marks` leave it.
+        text: As `plain_latex`, `without_marks` and `without_lead` leave it.
         nouns: Words that may be beside a value, in lower case: the problem's. None: any that change nothing.
         letters: The gold answer has letters, so that single letters and short words are no units.
 
     Raises:
         Unread: It does not state one value.
     """
-    text = without_lead(_NEUTRAL.sub(" ", text).strip())
     text, name = _without_words_before(text, nouns, letters=letters)
     end = next((word.start() for word in words_in(text, letters=letters) if word[0].lower() not in _JOINING), len(text))
     value = text[:end].rstrip(_AFTER_VALUE)
@@ -128,7 +124,7 @@ def read_quantity(text: str, nouns: frozenset[str] | None = frozenset(), *, lett
         unit = unit_named(currency["currency"]) or {}
     if not CONTENT.search(value) and not (letters and value):
         raise Unread("the answer holds no number")
-    plain = LEADING_NUMBER.fullmatch(value) is not None
+    plain = plain_number(value) is not None
     if plain and (scale := SCALE.match(after)):
         value, after = f"{value}e{SCALES[scale[1].lower()]}", after[scale.end() :]
     unit = unit | _unit_after(after, nouns, letters=letters, plain=plain)

@@ -7,7 +7,6 @@ import re
 
 from gar.verify.quantities import (
     CONTENT,
-    LEADING_NUMBER,
     SCALE,
     Quantity,
     Unread,
@@ -57,33 +56,23 @@ def sentence_value(text: str, *, compares: bool = False) -> str | None:
 
 
 def _chain_value(first: str, *sides: str) -> str | None:
-    """The last side of the one chain of equations in a sentence. A second chain must use the first one's result."""
+    """The last side of the one chain of equations in a sentence. None if there is a second chain."""
     words = [word for word in lower_words(re.sub(r"\\[a-z]+", " ", first)) if len(word) > 1]
     if WORDS["guesses"].intersection(words) or (DOUBTS | {"no"}).intersection(words[-1:]):
         return None
-    for side in sides[:-1]:
-        result, broken = LEADING_NUMBER.match(side.strip()), _BREAK.search(side)
-        if broken and (
-            result is None or _digits(result[0]) not in map(_digits, LEADING_NUMBER.findall(side, broken.end()))
-        ):
-            return None
+    if any(map(_BREAK.search, sides[:-1])):
+        return None
     last = sides[-1].strip()
     span = value_span(last)
-    return (
-        None
-        if span is None or span[0] > 1
-        else _with_unit(last[: span[1]], last[span[1] :], _CHANGES - WORDS["compares"])
-    )
-
-
-def _digits(number: str) -> str:
-    return re.sub(r"[^0-9.]", "", number)
+    if span is None or span[0] > 1:
+        return None
+    return _with_unit(last[: span[1]], last[span[1] :], _CHANGES - WORDS["compares"])
 
 
 def _only_value(text: str, compares: bool) -> str | None:
     """The only number of a sentence, where a verb before it states it."""
     words, span = set(lower_words(text)) - ({"than"} if compares else set()), value_span(text)
-    if span is None or not DOUBTS.isdisjoint(words) or not (NUMBER_WORDS.keys() - {"one"}).isdisjoint(words):
+    if span is None or not (DOUBTS | {"no"} | NUMBER_WORDS.keys() - {"one"}).isdisjoint(words):
         return None
     before, value, after = text[: span[0]], text[slice(*span)], text[span[1] :]
     if _PREMISE.match(before) or re.search(r"[0-9] *[*×+] *[0-9]", value) or not _is_stated(before):

@@ -24,7 +24,7 @@ BETWEEN = {",": ",", ";": ",", "or": "or", r"\lor": "or", r"\vee": "or"}
 BETWEEN |= {"and": "and", r"\land": "and", r"\wedge": "and"}
 CLOSING = {"(": (")", "]"), "[": ("]", ")")}
 ENVIRONMENTS = {"cases", "array", "matrix", "smallmatrix", *(f"{kind}matrix" for kind in "pbB")}
-CONSTANTS = {r"\pi": "pi", r"\infty": "infinity", "e": "e", "i": "i", "∞": "infinity"}
+CONSTANTS = {r"\pi": "pi", r"\infty": "infinity", "e": "e", "i": "i"}
 FENCES = {r"\lfloor": (r"\rfloor", "floor"), r"\lceil": (r"\rceil", "ceiling"), r"\lvert": (r"\rvert", "abs")}
 FUNCTIONS = WORDS["functions"]
 OTHER_NAMES: dict[str, str] = DATA["functions"]  # other names
@@ -32,7 +32,7 @@ OF_SEVERAL = {"max", "min", "gcd", "lcm"}
 ACCENTS = {r"\bar", r"\overline", r"\tilde", r"\widehat", r"\dot", r"\vec", r"\overrightarrow"}
 ACCENTS |= {r"\mathcal", r"\mathscr", r"\mathfrak"}
 PREFIXES = {r"\angle", r"\triangle", r"\square", r"\odot", r"\Delta"}
-STARTS = {"(", "[", "{", r"\{", r"\frac", r"\sqrt", r"\binom", r"\mathbb", r"\operatorname"}
+STARTS = {"(", "[", "{", r"\{", r"\frac", r"\sqrt", r"\binom", r"\mathbb"}
 STARTS |= CONSTANTS.keys() | ACCENTS | PREFIXES | FENCES.keys()
 STARTS |= {f"\\{name}" for name in FUNCTIONS | OTHER_NAMES.keys() | OF_SEVERAL | WORDS["symbols"]}
 """What a factor may begin with, beside numbers, letters, environments and bars."""

@@ -18,9 +18,8 @@ _LISTED = "the answer lists several values, and the gold answer is one"
 
 def same(answer: Node, gold: Node) -> bool:
     """Whether an answer is the gold answer, by the gold answer's type. `NotRead` if it states several values."""
-    gold = gold.args[1] if gold.op == "relation" and gold.value == ("in",) and gold.args[1].op == "set" else gold
-    names = _named_values(gold)
-    if names:
+    gold = _stated(gold) if gold.value == ("in",) else gold
+    if names := _named_values(gold):
         return _same_named(answer, names)
     if gold.op == "cases":
         return answer.op == "cases" and _same_members(answer.args, gold.args)
@@ -110,7 +109,7 @@ def _same_set(answer: Node, gold: Node) -> bool:
     answer = _stated(answer)
     if answer.op == "tuple" and has(gold, "tuple"):
         return len(gold.args) == 1 and same(answer, gold.args[0])
-    if answer.op in _REGIONS or answer.op == "interval":
+    if answer.op in _REGIONS:
         return False
     if any(part.value == r"\ldots" for part in (*gold.args, *answer.args)):
         return _in_order(answer.args, gold.args)

@@ -49,6 +49,9 @@ TRL = Engine(
 )
 """TRL runs every method. ddof and eps come from its advantages."""
 
+PLAIN_TRAINER = dataclasses.replace(TRL, name="GARTrainer", can=TRL.can - {"trainer"})
+"""`GARTrainer` itself: a method with a trainer of its own needs that one."""
+
 
 def grpo_arguments(config: RunConfig) -> tuple[GRPOConfig, Shaping]:
     """TRL's configuration for a run (`DEFAULTS`, then the user's fields, then the method's), and the method's plan.

@@ -31,6 +31,14 @@ SIGNATURES = {
 }
 """Names of the parameters of methods that `gar` overrides or calls, as a pattern. Others would fail in the middle."""
 
+FIELDS = (
+    "chat_template_kwargs", "generation_batch_size", "generation_kwargs", "max_completion_length", "num_generations",
+    "num_iterations", "scale_rewards", "steps_per_generation", "temperature", "top_p", "use_vllm",
+    "vllm_importance_sampling_clip_max", "vllm_importance_sampling_clip_min", "vllm_importance_sampling_correction",
+    "vllm_importance_sampling_mode", "vllm_mode",
+)  # fmt: skip
+"""Fields of `trl.GRPOConfig` that `gar` reads, and that transformers' arguments lack."""
+
 BODIES = {
     # A method with keywords runs an epoch: gar skips it after the last step, and restores its order.
     _GRPO + "_inner_training_loop": (
@@ -75,23 +83,32 @@ def check_contract() -> None:
         UserWarning: A method works differently, so rewards, losses or a resumed run may be wrong.
 
     Raises:
-        ConfigError: A method that `gar` overrides or calls has other parameters.
+        ConfigError: A method that `gar` overrides or calls is missing or has other parameters, or a field is missing.
     """
     installed = f"TRL {trl.__version__} with transformers {transformers.__version__}"
     advice = "gar is tested with TRL 1.16: pip install 'trl==1.16.*'"
-    if changed := list(changed_signatures()):
-        raise ConfigError(f"{installed} has other parameters for {'; '.join(changed)}. {advice}", code="trl-version")
+    if changed := [*changed_signatures(), *missing_fields()]:
+        raise ConfigError(f"{installed} does not fit gar: {'; '.join(changed)}. {advice}", code="trl-version")
     if changed := list(changed_bodies()):
         warnings.warn(f"{installed} may not fit gar. Different: {'; '.join(changed)}. {advice}", stacklevel=3)
 
 
 def changed_signatures() -> Iterator[str]:
-    """Methods with other parameters: "GRPOTrainer._generate(self, texts)"."""
+    """Methods that are missing or have other parameters: "other parameters in GRPOTrainer._generate(self, texts)"."""
     for name, pattern in SIGNATURES.items():
         method = getattr(trl.GRPOTrainer, name, None)
-        found = list(inspect.signature(method).parameters) if method else []
+        if method is None:
+            yield f"no GRPOTrainer.{name}"
+            continue
+        found = list(inspect.signature(method).parameters)
         if not re.fullmatch(pattern, " ".join(found)):
-            yield f"GRPOTrainer.{name}({', '.join(found)})"
+            yield f"other parameters in GRPOTrainer.{name}({', '.join(found)})"
+
+
+def missing_fields() -> Iterator[str]:
+    """Fields of `FIELDS` that the configuration lacks: "no GRPOConfig.num_generations"."""
+    known = trl.GRPOConfig.__dataclass_fields__
+    yield from (f"no GRPOConfig.{name}" for name in FIELDS if name not in known)
 
 
 def changed_bodies() -> Iterator[str]:

@@ -15,7 +15,7 @@ from torch import Tensor
 from trl import GRPOConfig
 
 from gar.errors import expect
-from gar.integrations.trl.arguments import TRL, check_processor, trl_flags, with_method
+from gar.integrations.trl.arguments import PLAIN_TRAINER, TRL, check_processor, trl_flags, with_method
 from gar.integrations.trl.callbacks import StepTimer, completions_printed
 from gar.integrations.trl.contract import check_contract
 from gar.integrations.trl.deciding import Decider, append_column, choose_verifier, find_decider, gar, listed
@@ -145,7 +145,8 @@ class GARTrainer(ResumableTrainer):
         self._on_rollouts, self._method = on_rollouts, find_method(method)
         self._config = with_method(args or GRPOConfig("gar-output"), self._method)
         sections = {"signal": signal, "reward": reward, "advantage": advantage}
-        self.shaping: Shaping = shaping or plan_shaping(TRL, self._method, sections, flags=trl_flags(self._config))
+        engine = PLAIN_TRAINER if type(self) is GARTrainer else TRL
+        self.shaping: Shaping = shaping or plan_shaping(engine, self._method, sections, flags=trl_flags(self._config))
         """Method and settings in force."""
         if shaping is None:
             self._problems.check(self._config, self._method)

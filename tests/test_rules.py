@@ -22,6 +22,7 @@ from gar.step import plan_shaping
 from gar.train.checks import train_facts
 from gar.train.rules import RULES as TRAIN_RULES
 from tests.support.errors import raises
+from tests.support.rules import named_in
 
 ROOT = Path(__file__).parents[1]
 
@@ -37,7 +38,7 @@ def test_settings_of_rules_exist():
     sections = {name.partition(".")[0] for name in known} - {"method", "data", "model"}
     tables = runpy.run_path(str(ROOT / "docs" / "site" / "rules.py"))["TABLES"]
     ours = [rules for title, rules in tables.items() if title != "verl"]  # which has sections of equal names
-    named = {name for rules in ours for rule in rules for name in rule.names.split()}
+    named = {name for rules in ours for rule in rules for name in (*rule.names.split(), *named_in(rule))}
     assert {name for name in named if "." in name and name.partition(".")[0] in sections} <= known
 
 

@@ -5,7 +5,6 @@ token may hold a tag and more (`>\\n`). Tags are found in the tokens' texts, dec
 character of a tag belongs to the tag.
 """
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -21,9 +20,6 @@ Checks = VerifySettings | ResponseVerifier | None
 
 _BREAK = "\n"
 """Separates two turns of the policy, so that no tag or number forms across them."""
-_CALLED = re.compile(r"(\w+)\(")
-_CUTTING = {"Sequence", "Split", "Regex", "ByteLevel", "Whitespace", "WhitespaceSplit", "Digits", "Punctuation"}
-"""Pre-tokenizers that add at most a space."""
 
 
 def token_pieces(tokenizer: Any) -> TokenPieces:
@@ -206,7 +202,7 @@ class Reader:
         vocabulary: int | None = None,
         chat_template_kwargs: Mapping[str, Any] | None = None,
     ):
-        self._tokenizer = tokenizer
+        self.tokenizer = tokenizer
         self._context, self._vocabulary = context, vocabulary
         self._chat_template_kwargs = chat_template_kwargs
         self.rule = rule
@@ -219,45 +215,28 @@ class Reader:
 
     def encode(self, prompt: Prompt) -> list[int]:
         """Token ids of a prompt, as `encode_prompt`."""
-        return encode_prompt(self._tokenizer, prompt, chat_template_kwargs=self._chat_template_kwargs)
+        return encode_prompt(self.tokenizer, prompt, chat_template_kwargs=self._chat_template_kwargs)
 
     def encode_all(self, prompts: Sequence[Prompt]) -> list[list[int]]:
         """Token ids of several prompts, all text or all chat messages."""
         if not prompts:
             return []
         if isinstance(prompts[0], str):
-            return self._tokenizer(text=list(prompts))["input_ids"]
+            return self.tokenizer(text=list(prompts))["input_ids"]
         several: Any = list(prompts)
-        ids: Any = encode_prompt(self._tokenizer, several, chat_template_kwargs=self._chat_template_kwargs)
+        ids: Any = encode_prompt(self.tokenizer, several, chat_template_kwargs=self._chat_template_kwargs)
         return ids
 
-    def bytes_around(self, render: Callable[[Prompt], Prompt]) -> int | None:
-        """A bound on a rendered prompt's number of tokens minus the number of bytes of its text. None without one.
-
-        There is a bound if each token has at least one byte, and nothing adds to the text before it is split into
-        tokens. Unicode normalization (NFC) leaves ASCII text unchanged, so the bound holds for the text as given.
-        """
-        backend = getattr(self._tokenizer, "backend_tokenizer", None)
-        if backend is None or not set(_CALLED.findall(repr(backend.pre_tokenizer))) <= _CUTTING:
-            return None
-        if repr(backend.normalizer) not in ("None", "NFC()"):
-            return None
-        sizes = {self._size(render(probe)) - len(probe) for probe in ("x", 100 * "xy")}  # a template may repeat it
-        special = self._tokenizer.num_special_tokens_to_add() + 1  # and a space before the text
-        return sizes.pop() + special if len(sizes) == 1 else None
-
-    def _size(self, prompt: Prompt) -> int:
-        """Bytes of a prompt with the chat template's markup."""
-        text = prompt
-        if not isinstance(prompt, str):
-            text = self._tokenizer.apply_chat_template(
-                prompt, add_generation_prompt=True, tokenize=False, **(self._chat_template_kwargs or {})
-            )
-        return len(str(text).encode())
+    def rendered(self, prompt: Prompt) -> str:
+        """A prompt's text, with the chat template's markup."""
+        if isinstance(prompt, str):
+            return prompt
+        options = self._chat_template_kwargs or {}
+        return str(self.tokenizer.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False, **options))
 
     def prompt_text(self, prompt_ids: Sequence[int]) -> str:
         """Text of a prompt's ids, with the chat template's markup."""
-        return self._tokenizer.decode(self._known(prompt_ids))
+        return self.tokenizer.decode(self._known(prompt_ids))
 
     def problem(self, prompt_ids: Sequence[int], answer: Any, columns: Mapping[str, Any] | None) -> Problem:
         """Rebuild a problem from the columns that an engine carries.
@@ -277,7 +256,7 @@ class Reader:
         """The policy's turns (`policy_turns`) without trailing special tokens: the verifier's view of a response."""
         turns = [without_trailing_special(turn, self.rule.special_ids) for turn in policy_turns(ids, mask)]
         return _BREAK.join(
-            str(self._tokenizer.decode(turn, skip_special_tokens=False, clean_up_tokenization_spaces=False))
+            str(self.tokenizer.decode(turn, skip_special_tokens=False, clean_up_tokenization_spaces=False))
             for turn in turns
         )
 
@@ -293,7 +272,7 @@ class Reader:
     ) -> Response:
         """A response after its prompt, from its ids, or from its text. `mask`: see `policy_turns`."""
         is_text = isinstance(response, str)
-        ids = self._tokenizer.encode(response, add_special_tokens=False) if is_text else response
+        ids = self.tokenizer.encode(response, add_special_tokens=False) if is_text else response
         prefilled = self.prefilled(prompt_ids)
         sequence = self._sequence(prompt_ids, ids, prefilled, mask)
         text = response if is_text else self.text(self._known(ids), mask)
@@ -319,9 +298,9 @@ class Reader:
             if prefilled and tag in solution:
                 solution = solution.split(tag, 1)[1]
             elif self.rule.thinking and not prefilled and tag not in solution:
-                context += self._tokenizer.encode(tag, add_special_tokens=False)
+                context += self.tokenizer.encode(tag, add_special_tokens=False)
                 prefilled = True
-        ids = self._tokenizer.encode(solution, add_special_tokens=False) if isinstance(solution, str) else solution
+        ids = self.tokenizer.encode(solution, add_special_tokens=False) if isinstance(solution, str) else solution
         return self._sequence(context, ids, prefilled)
 
     def anchors(self, prompt_ids: Sequence[int], solutions: Sequence[Sequence[int] | str]) -> Anchors:

@@ -12,7 +12,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 from transformers import PreTrainedTokenizerFast
 
 from gar.data import problem_set
-from gar.data.lengths import fitting, prompt_lengths
+from gar.data.lengths import bytes_around, fitting, prompt_lengths
 from gar.data.problem_set import FEATURES, ProblemSet, load_problems, problem_file, read_problems
 from gar.data.problems import iter_problems, may_repeat
 from gar.data.prompts import Renderer
@@ -204,10 +204,10 @@ def test_prompts_are_encoded_only_if_they_may_be_too_long(write_rows, monkeypatc
 
 def test_what_is_known_of_lengths_depends_on_what_a_tokenizer_adds_to_a_text():
     tokenizer = byte_tokenizer()
-    assert reader_of(load_embedded()[1]).bytes_around(PLAIN.prompt) == 1
+    assert bytes_around(reader_of(load_embedded()[1]), PLAIN.prompt) == 1
     for adding, most in ((pre_tokenizers.Metaspace(), None), (pre_tokenizers.Whitespace(), 2)):
         tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Digits(), adding])
-        assert reader_of(tokenizer).bytes_around(PLAIN.prompt) == most
+        assert bytes_around(reader_of(tokenizer), PLAIN.prompt) == most
 
 
 def test_prompts_over_the_limit_are_left_out(write_rows):

@@ -1,6 +1,7 @@
 """The lengths of prompts in tokens, and which problems fit."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,9 @@ from gar.reader import Reader
 from gar.types import Prompt
 
 _BATCH = 1024
+_CALLED = re.compile(r"(\w+)\(")
+_CUTTING = {"Sequence", "Split", "Regex", "ByteLevel", "Whitespace", "WhitespaceSplit", "Digits", "Punctuation"}
+"""Pre-tokenizers that add at most a space."""
 
 
 def prompt_lengths(problems: ProblemSet, render: Renderer, reader: Reader, *, enough: float) -> np.ndarray:
@@ -23,7 +27,7 @@ def prompt_lengths(problems: ProblemSet, render: Renderer, reader: Reader, *, en
     A token of a byte-level tokenizer has at least one byte of the text. So a prompt of few bytes has at most `enough`
     tokens: it is not encoded, and its number here is an upper bound. `problems` have our own columns.
     """
-    around, known = reader.bytes_around(render.prompt), _prompt_bytes(problems)
+    around, known = bytes_around(reader, render.prompt), _prompt_bytes(problems)
     lengths = np.full(len(problems), -1) if around is None else np.where(known < 0, -1, known + around)
     unknown = np.flatnonzero((lengths < 0) | (lengths > enough))
     bar = tqdm(total=len(unknown), desc="measuring prompts", unit=" prompts", delay=2, disable=None)
@@ -32,6 +36,23 @@ def prompt_lengths(problems: ProblemSet, render: Renderer, reader: Reader, *, en
         bar.update(len(some))
     bar.close()
     return lengths
+
+
+def bytes_around(reader: Reader, render: Callable[[Prompt], Prompt]) -> int | None:
+    """How many tokens more than bytes of its text a rendered prompt has at most. None if it may have any number.
+
+    It is known if nothing adds to the text before it is cut into tokens, of which each has at least one byte. The text
+    is that before NFC, if it is ASCII, which NFC leaves alone.
+    """
+    backend = getattr(reader.tokenizer, "backend_tokenizer", None)
+    if backend is None or not set(_CALLED.findall(repr(backend.pre_tokenizer))) <= _CUTTING:
+        return None
+    if repr(backend.normalizer) not in ("None", "NFC()"):
+        return None
+    # A template may repeat the text: then a longer one has more around it.
+    sizes = {len(reader.rendered(render(probe)).encode()) - len(probe) for probe in ("x", 100 * "xy")}
+    special = reader.tokenizer.num_special_tokens_to_add() + 1  # and a space before the text
+    return sizes.pop() + special if len(sizes) == 1 else None
 
 
 def fitting(lengths: np.ndarray, max_prompt_tokens: int) -> np.ndarray:

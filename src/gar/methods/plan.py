@@ -18,7 +18,7 @@ from gar.core.groups import group_deviations, in_equal_group
 from gar.errors import ConfigError, expect
 from gar.methods.base import Estimator, Method, Need
 from gar.methods.registry import METHODS, find_method
-from gar.methods.rules import METHOD_RULES, UNREAD_RULES, EngineFacts, Flags, own_rules, run_facts
+from gar.methods.rules import METHOD_RULES, UNREAD_RULES, EngineFacts, Flags, method_facts, own_rules
 from gar.rules import Rule, faults, raise_all
 from gar.settings import (
     GROUP_DDOF,
@@ -245,7 +245,7 @@ def plan_shaping(
 def _engine_facts(shaping: Shaping, sections: Mapping[str, Any], flags: Flags) -> EngineFacts[Flags]:
     """The facts of a run on its engine, with the settings in force."""
     engine, method, estimator = shaping.engine, shaping.method, shaping.estimator
-    facts = run_facts(method, sections, engine.name)
+    facts = method_facts(method, sections, engine.name)
     in_force = {f"signal.{name}": getattr(shaping.signal, name) for name in SignalSettings.model_fields}
     shared: dict[str, Any] = vars(facts) | {"settings": {**facts.settings, **in_force, **flags.values}}
     return EngineFacts(
@@ -271,8 +271,8 @@ def resolve_signal(method: Method, signal: SignalSettings) -> SignalSettings:
 
 
 def unread_settings(method: Method, sections: Mapping[str, Any], *, engine: str = "TRL") -> list[str]:
-    """Changed settings that nothing reads, as "section.name". `sections` as in `run_facts`."""
-    facts = run_facts(method, sections, engine)
+    """Changed settings that nothing reads, as "section.name". `sections` as in `method_facts`."""
+    facts = method_facts(method, sections, engine)
     unread = {name for name, _ in faults(UNREAD_RULES, facts)}
     parts = {section_name(name): other.settings for name, other in REGISTERED.items() if name != method.name}
     unread |= {f"{section}.{name}" for section, kind in parts.items() if kind for name in kind.model_fields}

@@ -18,7 +18,7 @@ _DEFINING = ("kind", "span")
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunFacts(Facts):
+class MethodFacts(Facts):
     """A method and a run's settings."""
 
     engine: str
@@ -44,7 +44,7 @@ FlagsT = TypeVar("FlagsT", bound=Flags, covariant=True)
 
 
 @dataclass(frozen=True, kw_only=True)
-class EngineFacts(RunFacts, Generic[FlagsT]):
+class EngineFacts(MethodFacts, Generic[FlagsT]):
     """A method on an engine."""
 
     flags: FlagsT
@@ -61,7 +61,7 @@ class EngineFacts(RunFacts, Generic[FlagsT]):
     """Whether advantages differ from the engine's own."""
 
 
-def run_facts(method: Method, sections: Mapping[str, Any], engine: str) -> RunFacts:
+def method_facts(method: Method, sections: Mapping[str, Any], engine: str) -> MethodFacts:
     """The facts of a run. `sections` has settings by section: `dict(config)` for a `gar.config.RunConfig`."""
     settings: dict[str, Any] = {"method": method.name}
     chosen = []
@@ -71,7 +71,7 @@ def run_facts(method: Method, sections: Mapping[str, Any], engine: str) -> RunFa
             if value != kind.default and (f"{section}.{name}", value) not in _OF_EVERY_METHOD:
                 chosen.append(f"{section}.{name}")
     own = method.reads is not None and "trl" in sections
-    return RunFacts(
+    return MethodFacts(
         settings=settings,
         chosen=chosen,
         engine=engine,
@@ -94,26 +94,28 @@ ESTIMATOR_FLAG = Condition[AnyEngine](
 _NOT_DIVIDED = When[AnyEngine]("`rewards are divided` is False", lambda facts: not facts.flags.divide_rewards)
 _NO_INITIAL = When[AnyEngine]("`engine.initial_policy` is False", lambda facts: not facts.has_initial_policy)
 _RUNS = Condition[AnyEngine]("one that {engine} runs ({engine.methods})", lambda facts, _: not facts.method_lacks)
-_VECTORS = When[RunFacts]("`method.reads_vectors` is True", lambda facts: facts.reads_vectors is True)
-_NO_VECTORS = When[RunFacts]("`method.reads_vectors` is False", lambda facts: facts.reads_vectors is False)
-_SPANS = When[RunFacts]("`method.reads_spans` is True", lambda facts: facts.reads_spans is True)
-_NO_SPANS = When[RunFacts]("`method.reads_spans` is False", lambda facts: facts.reads_spans is False)
-_KIND_IS_FREE = When[RunFacts]("`method.kind` is no value", lambda facts: "kind" not in facts.method.signal)
-_KIND_IS_HIDDEN = When[RunFacts]("`method.kind` is hidden", lambda facts: facts.method.signal.get("kind") == "hidden")
-_KIND_HAS_NO_ACTIVATIONS = When[RunFacts](
+_VECTORS = When[MethodFacts]("`method.reads_vectors` is True", lambda facts: facts.reads_vectors is True)
+_NO_VECTORS = When[MethodFacts]("`method.reads_vectors` is False", lambda facts: facts.reads_vectors is False)
+_SPANS = When[MethodFacts]("`method.reads_spans` is True", lambda facts: facts.reads_spans is True)
+_NO_SPANS = When[MethodFacts]("`method.reads_spans` is False", lambda facts: facts.reads_spans is False)
+_KIND_IS_FREE = When[MethodFacts]("`method.kind` is no value", lambda facts: "kind" not in facts.method.signal)
+_KIND_IS_HIDDEN = When[MethodFacts](
+    "`method.kind` is hidden", lambda facts: facts.method.signal.get("kind") == "hidden"
+)
+_KIND_HAS_NO_ACTIVATIONS = When[MethodFacts](
     "`method.kind` is gradient or hidden", lambda facts: facts.method.signal.get("kind") in ("gradient", "hidden")
 )
-_RANDOM_ANCHOR = When[RunFacts](
+_RANDOM_ANCHOR = When[MethodFacts](
     "`method.alignment` is random-anchor", lambda facts: facts.method.alignment in (None, "random-anchor")
 )
-_GENERATED = When[RunFacts]("`data` is generated", lambda facts: facts.settings.get("data.source") in EMBEDDED_TASKS)
-_IN_A_FILE = When[RunFacts]("`data` is a file", lambda facts: Path(facts.settings.get("data.source", "")).is_file())
-_LOCAL_MODEL = When[RunFacts](
+_GENERATED = When[MethodFacts]("`data` is generated", lambda facts: facts.settings.get("data.source") in EMBEDDED_TASKS)
+_IN_A_FILE = When[MethodFacts]("`data` is a file", lambda facts: Path(facts.settings.get("data.source", "")).is_file())
+_LOCAL_MODEL = When[MethodFacts](
     "`model` is embedded or a folder",
     lambda facts: facts.settings.get("model.path") == "embedded" or Path(facts.settings.get("model.path", "")).is_dir(),
 )
-_SLIME_OR_VERL = When[RunFacts]("`engine` is slime or verl", lambda facts: facts.engine in ("slime", "verl"))
-_VERL = When[RunFacts]("`engine` is verl", lambda facts: facts.engine == "verl")
+_SLIME_OR_VERL = When[MethodFacts]("`engine` is slime or verl", lambda facts: facts.engine in ("slime", "verl"))
+_VERL = When[MethodFacts]("`engine` is verl", lambda facts: facts.engine == "verl")
 _HIDDEN, _OWN_KIND = setting("signal.kind", "hidden"), (_VECTORS, _KIND_IS_FREE)
 
 METHOD_RULES = (
@@ -172,7 +174,7 @@ UNREAD_RULES = (
     _unread("preflight", "num_problems num_samples", setting("preflight.mode", "off")),
     _unread("watchdog", "steps", setting("watchdog.mode", "off")),
 )
-"""For `RunFacts`: settings that nothing reads."""
+"""For `MethodFacts`: settings that nothing reads."""
 
 
 def own_rules(method: Method) -> list[Rule]:

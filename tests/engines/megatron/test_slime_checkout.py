@@ -33,6 +33,7 @@ from tests.engines.megatron.test_slime_megatron import LAYOUTS, policy
 from tests.engines.rollouts import core_means, make_arguments, make_samples, sequences_of, true_rewards
 from tests.support.processes import completed
 from tests.support.ranks import join_group, run_ranks
+from tests.support.rules import named_in
 
 pytest.importorskip("megatron.core", reason="Megatron is not installed: make test-engines installs it")
 pytestmark = pytest.mark.dist
@@ -284,7 +285,7 @@ def test_slime_parses_the_launchers_flags_and_its_own_scripts_have_the_others(tm
     assert (parsed["num_rollout"], parsed["rollout_batch_size"], parsed["n_samples_per_prompt"]) == (400, 128, 16)
     assert parsed["custom_convert_samples_to_train_data_path"] == "gar.integrations.slime.convert_samples"
     assert parsed["eval_prompt_data"] == ["math-500", str(tmp_path / "held-out.jsonl")]
-    named = {name for rule in SLIME.rules for name in (*rule.names.split(), *rule.when) if name.startswith("--")}
+    named = {name for rule in SLIME.rules for name in (*rule.names.split(), *named_in(rule)) if name.startswith("--")}
     # A rule about a flag that is not there never fires. The newest slime has one format only.
     assert named - set(map(slime_flag, parsed)) <= {"--qkv-format"}
     # Megatron and SGLang parse the rest. Their parsers are only in slime's container.

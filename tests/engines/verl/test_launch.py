@@ -21,6 +21,7 @@ from gar.records.dotted import leaves
 from tests.engines.verl.workers import save_model
 from tests.support.errors import raises
 from tests.support.processes import completed
+from tests.support.rules import named_in
 
 SCRIPT = Path(__file__).parents[3] / "scripts" / "verl_qwen3.sh"
 
@@ -51,7 +52,7 @@ def test_the_flags_of_the_rules_are_verls():
         with initialize_config_module("verl.trainer.config", version_base=None):
             config = compose("ppo_trainer", overrides=overrides)
         known |= {name for name, _ in leaves(OmegaConf.to_container(config, resolve=True))}
-    named = {name for rule in VERL.rules for name in (*rule.names.split(), *rule.when)}
+    named = {name for rule in VERL.rules for name in (*rule.names.split(), *named_in(rule))}
     assert named - known == {"actor_rollout_ref.rollout.agent.agent_loop_manager_class"}  # verl asks for it by `get`
 
 

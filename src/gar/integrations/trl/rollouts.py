@@ -32,8 +32,8 @@ class RolloutBatch:
         num_passed: Number of responses with hidden states from TRL's forward passes.
         means: The mean vectors that are known, by the position of their response.
         columns: TRL's rewards, [responses of all ranks, functions], NaN for None.
-        own_rewards: What the method gives, without its weight, float64 [responses of all ranks].
         further_rewards: What the other columns give, with their weights, float64 [responses of all ranks].
+        total_rewards: What all columns give.
         advantages: One per response.
     """
 
@@ -45,8 +45,8 @@ class RolloutBatch:
     num_passed: int = 0
     means: dict[int, Tensor] = field(default_factory=dict)
     columns: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
-    own_rewards: Tensor = field(default_factory=lambda: torch.zeros(0))
     further_rewards: Tensor = field(default_factory=lambda: torch.zeros(0))
+    total_rewards: Tensor = field(default_factory=lambda: torch.zeros(0))
     advantages: list[float] = field(default_factory=list)
 
     def __len__(self) -> int:
@@ -98,7 +98,8 @@ class RolloutBatch:
         self.columns[:, column] = own.to(self.columns)
         further = self.columns.cpu().double() * weights.cpu().double()
         further[:, column] = 0.0
-        self.own_rewards, self.further_rewards = own, further.nansum(dim=1)
+        self.further_rewards = further.nansum(dim=1)
+        self.total_rewards = own.nan_to_num() * float(weights[column]) + self.further_rewards
 
     def attended(self, attention_mask: Tensor, rope: RopeLengths) -> list[bool]:
         """Which responses a pass reads whole and with their own rotary frequencies. TRL may mask truncated ones."""

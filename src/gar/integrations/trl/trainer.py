@@ -253,7 +253,7 @@ class GARTrainer(ResumableTrainer):
             output["advantages"] = self._own_advantages(self._batch, in_loss).to(output["advantages"])
         elif self._is_training():
             # Rewards of a group are equal, and TRL's float32 mean of them can differ.
-            equal = self.shaping.without_advantage(self._total_rewards(self._batch), self._batch.step.group_index)
+            equal = self.shaping.without_advantage(self._batch.total_rewards, self._batch.step.group_index)
             output["advantages"][equal[self._batch.step.here]] = 0.0
         if self._is_training():
             with self._timer.part("gar"):
@@ -366,12 +366,9 @@ class GARTrainer(ResumableTrainer):
             self._log_completion_extra("expert solution", experts)
         return batch.columns
 
-    def _total_rewards(self, batch: RolloutBatch) -> Tensor:
-        return batch.own_rewards.nan_to_num() * float(self.reward_weights[self._own_column]) + batch.further_rewards
-
     def _own_advantages(self, batch: RolloutBatch, in_loss: Tensor) -> Tensor:
         counted = ~batch.columns.isnan().all(1).cpu()  # as TRL leaves out what no function has scored
-        rewards = self._total_rewards(batch)
+        rewards = batch.total_rewards
         scale = "std" if self._config.scale_rewards == "group" else "none"
         counts = self._gather(in_loss.sum(1))
         groups = batch.step.group_index

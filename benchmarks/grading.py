@@ -137,16 +137,16 @@ def clear_caches() -> None:
 def routes(answers: Sequence[Answer]) -> dict[str, Any]:
     """How many answers workers grade, and the CPU seconds of one process for these and for the others."""
     items = [(parse_response(answer.response, format="boxed").answer or "", answer.gold) for answer in answers]
-    exact = [item for item in items if grade_without_parser(*item)]
-    others = [item for item in items if item not in set(exact)]
+    parsed = [item for item in items if not grade_without_parser(*item)]
+    others = [item for item in items if item not in set(parsed)]
     seconds = []
-    for some in (exact, others):
+    for some in (parsed, others):
         clear_caches()
         start = time.process_time()
         for item in some:
             grade_answer(*item)
         seconds.append(time.process_time() - start)
-    return {"num_in_workers": len(others), "exact_seconds": seconds[0], "worker_seconds": seconds[1]}
+    return {"num_in_workers": len(parsed), "worker_seconds": seconds[0], "other_seconds": seconds[1]}
 
 
 def by_math_verify(answers: Sequence[Answer]) -> list[bool]:
@@ -289,7 +289,7 @@ def print_result(result: dict[str, Any]) -> None:
     ]
     notes += [
         f"{which}: workers grade {route['num_in_workers']} answers. In one process these take "
-        f"{route['worker_seconds']:.2f} s and the others {route['exact_seconds']:.2f} s."
+        f"{route['worker_seconds']:.2f} s and the others {route['other_seconds']:.2f} s."
         for which, route in result["routes"].items()
     ]
     headings = ["answers", "way", "CPU s", "faster", "wall s", "faster", "right"]

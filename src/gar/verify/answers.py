@@ -209,12 +209,9 @@ def _grade_number(answer: Quantity, gold: Gold) -> Graded | None:
 
 
 def _tidy(text: str) -> str:
-    """A text in one notation, without marks, a full stop, and braces around the whole."""
+    """A text in one notation, without marks and a full stop."""
     text = _CLOCK.sub(lambda time: f"{time[1]}{time[2] or ''} {time[3].lower()}m", plain_latex(text))
-    text = without_mark_at_end(without_marks(text))
-    if text.startswith("{") and text.endswith("}") and "{" not in text[1:-1]:
-        text = without_mark_at_end(text[1:-1].strip())
-    return text
+    return without_mark_at_end(without_marks(text))
 
 
 def _in_symbols(text: str) -> str:

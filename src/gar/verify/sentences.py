@@ -100,7 +100,7 @@ def value_span(text: str) -> tuple[int, int] | None:
 
 def _is_stated(before: str) -> bool:
     """Whether the words before a value state it."""
-    before = re.sub(r"\badds? up to\b|\bout of\b", "equals", before.rstrip(" ("))
+    before = before.rstrip(" (")
     words = lower_words(before)
     if before.endswith((":", "=")):
         return NEVER.isdisjoint(words)
@@ -108,8 +108,7 @@ def _is_stated(before: str) -> bool:
         return False
     while words and words[-1] in WORDS["transparent"] - WORDS["states"]:
         words.pop()
-    passive = not {"is", "are", "was", "were", "be", "been"}.isdisjoint(words[-2:-1])  # it is called 78
-    stated = words and (words[-1] in WORDS["states"] or (_VERB.fullmatch(words[-1]) and not passive))
+    stated = words and (words[-1] in WORDS["states"] or _VERB.fullmatch(words[-1]))
     touching = next((word for word in reversed(words) if word not in WORDS["transparent"]), "no")
     return bool(stated) and NEVER.isdisjoint((words[0], touching)) and touching not in SCALES
 

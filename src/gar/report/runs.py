@@ -94,12 +94,14 @@ def group_runs(runs: Sequence[Run]) -> dict[str, list[Run]]:
 
     A run without settings forms a separate group. So does a run with a seed that its group already has.
     """
+    # Equal settings make a group. A second run of one seed is no further seed, so it starts a group of its own.
     groups: dict[str, list[Run]] = {}
     for run in runs:
         key = canonical_hash(_compared(run)) if run.settings else str(run.path)
         while any(run.seed == other.seed for other in groups.get(key, [])):
             key += " again"
         groups.setdefault(key, []).append(run)
+    # A label names only what differs between the groups.
     differing = differing_settings(runs)["setting"].tolist()
     labels = [_label(members[0], differing) for members in groups.values()]
     named: dict[str, list[Run]] = {}

@@ -2,7 +2,7 @@
 # vLLM 0.31.0: by default `logprobs` are those before the temperature, not those that were sampled from.
 # Expected: log-probabilities at the temperature of the request.
 # Source: `logprobs_mode` in vllm/config/model.py (raw_logprobs)
-# gar: TRL asks for processed_logprobs, and the ratio of the preflight and of training shows it (gar/integrations/trl/sampling.py).
+# gar: TRL asks for processed_logprobs, and the ratio of the preflight and of training shows it (gar/integrations/trl/sampling.py, tests/contracts/test_trl.py).
 exec "$(dirname "$0")/with.sh" --no-deps -r "$(dirname "$0")/../constraints/vllm.txt" <<'PYTHON'
 import torch
 import vllm

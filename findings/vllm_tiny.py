@@ -12,12 +12,13 @@ PROMPT = NAMES.encode("3+4=")
 POLICY = model()
 
 
-def sample(**settings: Any) -> Any:
+def sample(generation_config: str = "auto", **settings: Any) -> Any:
     """A response of vLLM to `PROMPT`. `settings` are fields of `SamplingParams`."""
     from vllm import LLM, SamplingParams
 
     for part in (POLICY, NAMES):
         part.save_pretrained("model")
-    engine = LLM("model", dtype="float32", max_model_len=128, enforce_eager=True, seed=0)
+    options = {"dtype": "float32", "max_model_len": 128, "enforce_eager": True, "seed": 0}
+    engine = LLM("model", generation_config=generation_config, **options)
     prompt = {"prompt_token_ids": PROMPT}
     return engine.generate([prompt], SamplingParams(seed=1, **settings), use_tqdm=False)[0].outputs[0]

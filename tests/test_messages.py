@@ -173,6 +173,7 @@ TRIGGERS: dict[str, Callable[[], object]] = {
     "a group that is a dict": partial(scores, [{"prompt": "1"}]),
     "a scorer's verifier that is a text": partial(scores, [], verifier="boxed"),
     "a scorer's reward that is a dict": partial(scores, [], reward={}),
+    "a scorer's tokenizer that is missing": lambda: gar.GARScorer(load_embedded()[0], None),
     "responses to verify that are one text": partial(verified, "7", "7"),
     "responses to verify that are an iterator": partial(verified, map(str, [7]), ["7"]),
     "a response to verify that is None": partial(verified, [None], ["7"]),

@@ -28,7 +28,6 @@ trl: {learning_rate: 1.0e-6}
 A flag overrides a file or preset. Give one of the two. An unknown name raises an error with the nearest one.
 `gar train --help` lists the common settings, `--help-all` all of them. The files of slime and verl have the same
 sections under `gar`. [What does not go together](rules.md) lists the combinations that raise an error.
-`docs/site/settings.py` prints this page from the source.
 """
 TYPES = {str: "text", int: "integer", float: "number", bool: "true, false", dict: "names and values"}
 

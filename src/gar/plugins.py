@@ -46,8 +46,9 @@ def _load(label: str, name: str, read: Callable[[], Any]) -> None:
     except GarError as error:
         raise ConfigError(f"{label}: {error}") from error
     except Exception as error:  # whatever a user's module raises
-        text = f"{label} cannot be imported: {first_line(error)}. Is its folder on the Python path?"
-        raise ConfigError(text) from error
+        is_path = isinstance(error, ModuleNotFoundError) and not name.endswith(".py")
+        hint = " Is its folder on the Python path?" if is_path else ""
+        raise ConfigError(f"{label} cannot be imported: {first_line(error)}.{hint}") from error
     _loaded.add(name)
 
 

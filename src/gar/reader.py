@@ -29,8 +29,8 @@ _CUTTING = {"Sequence", "Split", "Regex", "ByteLevel", "Whitespace", "Whitespace
 def token_pieces(tokenizer: Any) -> TokenPieces:
     """Make a function that maps token ids to the text that each token adds. Texts are cached per id.
 
-    Each token is decoded after another one, since some tokenizers drop the space before the first token, and `< think>`
-    is no tag. The bytes of a split character decode to replacement marks.
+    Each token is decoded together with a token before it, because some tokenizers drop the space before the first
+    token, and `< think>` is no tag. The bytes of a split character decode to replacement marks.
     """
     decoded: dict[int, str] = {}
     before = tokenizer.encode("a", add_special_tokens=False)[-1:]
@@ -338,8 +338,8 @@ class Reader:
     ) -> Anchors:
         """The expert solutions to a problem, from the columns that an engine carries (see `problem`).
 
-        `--shuffle-anchors` writes expert solutions of another problem, which follow that problem's prompt. `shuffled`
-        states whether they must be such. None allows both.
+        `--shuffle-anchors` writes expert solutions of another problem, which follow that problem's prompt. With
+        `shuffled` True they must be of this kind, with False they must not. None allows both.
 
         Raises:
             DataError: They are shuffled and should not be, or the other way round.

@@ -82,10 +82,11 @@ def _error_in_words(error: Any) -> str:
 
 
 def _setting_of(error: Any) -> str:
-    """The dotted name of the setting that pydantic's error is about."""
-    return ".".join(str(part) for part in error["loc"])
+    """The dotted name of the setting that pydantic's error is about, without the kind that did not fit."""
+    return ".".join(str(part) for part in error["loc"] if not _KIND.match(str(part)))
 
 
+_KIND = re.compile(r"constrained-|literal\[|(int|float|str|bool)$")  # what pydantic calls the members of a union
 _UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")  # pydantic's types for models and for dataclasses
 
 

@@ -91,6 +91,24 @@ def test_train_parses_every_kind_of_setting(parse_train):
     assert {name: type(value) for name, value in config.trl.items()} == {name: type(trl[name]) for name in trl}
 
 
+def test_train_names_the_flag_that_was_meant(capsys):
+    for wrong, meant in (
+        ("--peset", "--preset"),
+        ("--resume-if-exist", "--resume-if-exists"),
+        ("--dryrun", "--dry-run"),
+    ):
+        assert main(["train", wrong]) == 2
+        assert f"unknown flag '{wrong}'. Did you mean '{meant}'?" in capsys.readouterr().err
+
+
+def test_errors_about_a_whole_command_line_name_the_command(capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(["train", "--seed", "-1"])
+    assert "Error parsing the command line of gar train: seed: Input should be" in " ".join(
+        capsys.readouterr().err.replace("│", "").split()
+    )
+
+
 def test_train_reads_the_names_of_trl_and_hugging_face(parse_train):
     short = ["--learning-rate", "1e-5", "--steps=3", "--model_name_or_path", "embedded", "--lora_r", "8", "--use_peft"]
     full = ["--trl.learning_rate", "1e-5", "--trl.max_steps", "3", "--model.path", "embedded", "--adapter.rank", "8"]

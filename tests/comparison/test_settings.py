@@ -68,11 +68,11 @@ def test_a_wrong_comparison_is_an_error_that_says_where(plan):
         ({"runs": [{"label": "a/b", "method": "grpo"}]}, "runs.0.label: String should match pattern"),
         ({"runs": ["grpo", HALF | {"against": "grp"}]}, "tested against 'grp'. Did you mean 'grpo'?"),
         ({"runs": [{"method": "grpo", "against": "grpo"}]}, "cannot be tested against 'grpo'. That is the row itself."),
-        ({"base": "bensh"}, "tiny.yaml: base: no file bensh, and no preset of bench, "),
+        ({"base": "bensh"}, "tiny.yaml: base is bensh, expected a file beside this one, or one of the presets bench, "),
         ({"base": {"evaluate": {"sources": []}}}, "run 'grpo': evaluate.sources is empty"),
         ({"settings": {"seed": 1}}, "tiny.yaml: settings.seed is decided by"),
         ({"settings": {"reward": {"bonus_wait": 1}}}, "run 'grpo': unknown key 'reward.bonus_wait'. Did you mean"),
-        ({"base": {"records": 3}}, "run 'grpo': records: expected a section of settings, got 3"),
+        ({"base": {"records": 3}}, "run 'grpo': records: expected a section, records: {SETTING: VALUE}, got 3"),
     ):
         with raises(ConfigError, None, text):
             plan(**changes)

@@ -15,6 +15,7 @@ from transformers import TrainingArguments
 from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 from transformers.trainer_utils import HubStrategy
 from trl import GRPOConfig, GRPOTrainer
+from trl.generation import vllm_generation
 from trl.rewards import accuracy_reward
 from trl.trainer import grpo_trainer
 from trl.trainer.utils import RepeatSampler, nanstd
@@ -121,6 +122,13 @@ def test_generate_returns_prompt_ids_completion_ids_and_token_mask_first():
     returned = re.findall(r"return (.+)", source("_generate"))[-1].split(", ")
     assert returned[:3] == ["prompt_ids", "completion_ids", "tool_mask"]
     assert len(returned) == 8
+
+
+def test_vllm_is_asked_for_probabilities_after_the_temperature_and_none_takes_a_response_out():
+    """The ratio to vLLM is of these probabilities. `GARTrainer` leaves out the same responses."""
+    assert 'logprobs_mode="processed_logprobs"' in inspect.getsource(vllm_generation)
+    scored = " ".join(source("_generate_and_score_completions").split())
+    assert "unscorable_mask = torch.isnan(rewards_per_func).all(dim=1)" in scored
 
 
 TALK = [{"role": "user", "content": "3+4="}, {"role": "assistant", "content": "3+4"}]

@@ -22,6 +22,16 @@ def test_a_sample_of_tries_loses_nothing():
     assert "| all | 4 |" in done.stdout
 
 
+@pytest.mark.slow
+def test_a_run_that_is_stopped_twice_ends_as_an_uninterrupted_one(tmp_path: Path):
+    """The long run, short."""
+    command = [sys.executable, "-m", "tests.faults.long", tmp_path, "--steps", "130", "--stops", "2"]
+    done = completed(command, cwd=ROOT, seconds=6_000)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "0 kinds of differences" in done.stdout
+    assert "step 100" in done.stdout
+
+
 def test_the_judge_sees_a_bit_a_row_and_a_file_and_no_times_and_locks(tmp_path: Path):
     (tmp_path / "model").mkdir()
     weights, metrics = tmp_path / "model" / "weights", tmp_path / "metrics.jsonl"

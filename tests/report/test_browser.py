@@ -326,7 +326,7 @@ def test_a_response_shows_its_reward_and_the_words_that_the_expert_solution_lack
 def test_problems_link_to_their_samples(opened):
     panel = go(opened, "problems")
     assert "first" not in panel.text
-    assert "of 8 problems" in panel.text
+    assert ", 8 problems" in panel.text
     choose_in(panel, "never solved")
     assert len(panel.find_elements(By.CSS_SELECTOR, "tbody tr")) == panel.text.count("never solved")
 

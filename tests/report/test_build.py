@@ -98,7 +98,7 @@ def test_100_000_rollouts_stay_small_and_say_what_was_drawn(tmp_path):
     shown = sum(len(group.responses) for group in report.groups)
     assert len(page.encode()) < MAX_BYTES
     assert 2_000 < shown < 50_000
-    assert report.rollout_notes[0] == f"Drawn: {shown:,} of 100,000 recorded rollouts."
+    assert report.rollout_notes[0] == f"Shown: {shown:,} of 100,000 recorded rollouts."
     assert "left out at random" in report.rollout_notes[1]
     assert {group.step for group in report.groups} == {*range(1, 101)}
 
@@ -228,7 +228,7 @@ def test_samples_of_evaluations_are_shown_whole_before_and_after(tmp_path):
     relist(run)
     report, _ = write(tmp_path, run, max_rollouts=40)
     shown = [group for group in report.groups if group.moment]
-    assert report.rollout_notes[1] == "Drawn: 40 of 400 samples of evaluations."
+    assert report.rollout_notes[1] == "Shown: 40 of 400 samples of evaluations."
     assert {len(group.responses) for group in shown} == {4}
     before, after = ([g.problem_id for g in shown if g.moment == moment] for moment in ("before", "after"))
     assert before == after

@@ -71,7 +71,7 @@ def test_problems_are_lost_never_solved_gained_or_unchanged(tmp_path):
         ["test", "p0", "1 of 4", "4 of 4", "gained"],
         ["test", "p3", "3 of 4", "3 of 4", "unchanged"],
     ]
-    assert sentences == ["test: of 5 problems 2 lost, 1 never solved, 1 gained, 1 unchanged."]
+    assert sentences == ["test, 5 problems: 2 lost, 1 never solved, 1 gained, 1 unchanged."]
     after = open_run(make_run(tmp_path, "after", evaluations={"after": [0, 2]}))
     assert problem_table(group_runs([after]))[0]["outcome"].tolist() == ["unsolved", "solved"]
 
@@ -87,4 +87,4 @@ def test_problems_are_summed_over_the_seeds_of_a_group(tmp_path):
         ["grpo", "test", "p0", "2 of 4", "1 of 4", "lost"],
         ["gar-grpo", "test", "p0", "1 of 8", "2 of 8", "gained"],
     ]
-    assert sentences[0] == "gar-grpo, test: of 1 problems 1 gained."
+    assert sentences[0] == "gar-grpo, test, 1 problems: 1 gained."

@@ -153,6 +153,12 @@ MISTAKES = {
     "train --data.source owner/nix": "owner/nix: no folder of that name here, and the Hub cannot be reached (HF_HUB_O",
     "train demo": "demo: cannot read the configuration: No such file or directory. Did you mean --preset demo?",
     "train flat.yaml": "flat.yaml: unknown key 'bonus_weight'. Did you mean 'reward.bonus_weight'?",
+    "train --model.path owner/nix": "no model 'owner/nix' on this machine: there is no folder of that name, it is not ",
+    "train --data.source semi.csv": "semi.csv: no column 'prompt'. ",
+    "train --data.source latin.jsonl": "latin.jsonl:1: not readable as JSON: 'utf-8' codec can't decode byte 0xe9 in ",
+    "train --trl.fp16 true --trl.bf16 true": "trl.fp16 is True, expected False: trl.bf16 is set, and only one of the ",
+    "train --plugin nix.py": "plugin nix.py cannot be imported: [Errno 2] No such file or directory: '{here}/nix.py'.",
+    "eval run embedded --benchmark arithmetic --max-new-tokens 600": "--max-new-tokens is 600, but the context of ",
     "train --evaluate.sources nix": "nix: no such file or folder, and a data set on the Hub is OWNER/NAME.",
     "train --preset demo --data.max_problems 1": "a batch of 64 responses in groups of 8 needs 8 problems, got 1 in ",
     "train --model.path embeded": "no folder 'embeded', and a Hub id is OWNER/NAME. Did you mean 'embedded'?",
@@ -188,6 +194,8 @@ FILES = {
     "broken/config.json": "{",
     "bare/config.json": "{}",
     "typo.yaml": COMPARISON + "[gropo]",
+    "semi.csv": "prompt;answer\n1+1=;2\n",
+    "latin.jsonl": '{"prompt": "caf\udce9"}',
     "flat.yaml": "bonus_weight: 1",
     "twice.yaml": COMPARISON + "[grpo, grpo]",
 }
@@ -198,7 +206,7 @@ FILES = {
 def test_mistakes_get_one_line_before_torch_is_imported_and_leave_no_folder(tmp_path):
     for name, text in FILES.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(text)
+        (tmp_path / name).write_bytes(text.encode(errors="surrogateescape"))
     begun_run(tmp_path, "finished").update_run(status="finished")
     there = {*tmp_path.iterdir()}
     code = (
@@ -237,6 +245,7 @@ def test_an_optimizer_whose_package_is_missing_is_named():
         ("optim", "adamww", "adamw_torch_fused, "),
         ("lr_scheduler_type", "cosin", "Did you mean 'cosine'?"),
         ("generation_kwargs", "top_k", "expected a mapping"),
+        ("lr_scheduler_kwargs", 3, "expected a mapping"),
     ],
 )
 def test_values_of_a_wrong_type_are_named_before_anything_is_loaded(name, value, expected):
@@ -313,7 +322,7 @@ def test_a_folder_without_a_tokenizer_is_refused(folder):
 
 def test_trl_s_default_of_the_longest_response_must_fit_into_the_context(folder):
     text = mistakes({"model": {"path": str(folder)}})
-    assert "trl.max_completion_length is 512 by default, but the context of " in text
+    assert "the default of trl.max_completion_length is 512, but the context of " in text
 
 
 def test_weights_that_are_missing_or_cut_off_are_named(folder):

@@ -13,7 +13,7 @@ from gar.errors import ConfigError, UsageError
 from gar.evaluation.benchmarks import BENCHMARKS
 from gar.evaluation.job import GenerateJob, ScoreSettings
 from gar.models.files import check_tokenizer_files, check_weight_files
-from gar.models.hub import check_model_name
+from gar.models.hub import check_model_name, check_response_length
 from gar.settings import ModelSettings, Settings
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ class _Run(GenerateJob):
         check_model_name(self.model.path)
         check_weight_files(self.model.path)
         check_tokenizer_files(self.model.path)
+        check_response_length(self.model.path, self.max_new_tokens or 0, "--max-new-tokens")
         sets = load_sets(self, largest_k=max(self.score.pass_at_k, default=1))
         for note in (note for each in sets for note in each.identity["benchmark"]["notes"]):
             announce(f"Note: {note}")

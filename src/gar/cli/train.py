@@ -4,7 +4,7 @@ import gc
 import os
 import textwrap
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,7 +14,7 @@ from gar.cli.arguments import ALIASES, parse_run
 from gar.cli.console import announce
 from gar.cli.outcomes import DONE
 from gar.config import RunConfig, VariantName, make_config, merge, preset_names, read_config, read_preset, with_template
-from gar.errors import ConfigError
+from gar.errors import ConfigError, UsageError, did_you_mean
 from gar.interrupts import END_WITH_PARENT, Interrupts, end_with_parent
 
 if TYPE_CHECKING:
@@ -155,6 +155,15 @@ def _check_resume(source: _Source, rest: list[str]) -> None:
     unfinished_run(source.resume)
 
 
+def _check_flag(flag: str) -> None:
+    """Raise a `UsageError` for a misspelled flag about where the settings come from. tyro judges those of settings."""
+    known = [f"--{field.name.replace('_', '-')}" for field in fields(_Source)]
+    name = flag.removeprefix("--").replace("-", "_")
+    is_setting = "." in name or name in RunConfig.model_fields or f"--{name}" in ALIASES
+    if flag.startswith("--") and not is_setting and (hint := did_you_mean(flag, known, cutoff=0.8)):
+        raise UsageError(f"unknown flag '{flag}'.{hint}")
+
+
 def _existing_run(config: RunConfig, *, resume: bool) -> "RunFolder | None":
     """The run to `resume` under `records.name`, None for a new run.
 
@@ -199,5 +208,7 @@ def _parse_settings(source: _Source, arguments: list[str]) -> RunConfig:
         variant = {"variant": source.variant} if source.variant else {}
         plugins = {"plugins": [*values.get("plugins", ()), *source.plugin]} if source.plugin else {}
         values = merge(values, variant | plugins)
+    for argument in arguments:
+        _check_flag(argument.partition("=")[0])
     flags = ["--help" if argument == "--help-all" else argument for argument in arguments]
     return parse_run(flags, make_config(values, source=name), description=_DESCRIPTION)

@@ -165,7 +165,10 @@ def _base(comparison: ComparisonSettings, source: str) -> dict[str, Any]:
     if isinstance(base, str):
         path = Path(source).parent / base
         if base not in preset_names() and not path.is_file():
-            raise ConfigError(f"{source}: base: no file {path}, and no preset of {', '.join(preset_names())}")
+            raise ConfigError(
+                f"{source}: base is {base}, expected a file beside this one, or one of the presets "
+                f"{', '.join(preset_names())}.{did_you_mean(base, preset_names())}"
+            )
         base = read_preset(base) if base in preset_names() else read_config(path) or {}
         if not isinstance(base, Mapping):
             raise ConfigError(f"{source}: base {path}: expected a mapping of settings, got {type(base).__name__}")

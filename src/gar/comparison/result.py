@@ -83,7 +83,7 @@ def finished_results(cells: Sequence[PlannedRun]) -> dict[tuple[str, int], RunRe
     """All results so far, by label and seed.
 
     Raises:
-        RecordError: A result is not what was written.
+        RecordError: A result was changed after it was written.
     """
     return {(result.label, result.seed): result for result in map(finished_result, cells) if result}
 
@@ -197,8 +197,8 @@ def thinned(metrics: Sequence[Mapping[str, Any]], name: str, max_points: int = 6
 def check_paired(results: Results) -> None:
     """Raise an error if results are not comparable, because they were trained or evaluated on different problems.
 
-    Rows that share a seed need the same problem order. The seeds of a row need the same data, compared if the same
-    version of gar hashed it. All need the same evaluation. Unknown values are not compared.
+    Rows that share a seed need the same problem order. The seeds of a row need the same data. Hashes by different
+    versions of gar are not compared. All need the same evaluation. Unknown values are not compared.
 
     Raises:
         RecordError: Names the two runs, and what differs.

@@ -111,6 +111,8 @@ def _parsed(line: bytes, number: int) -> object:
         return json.loads(line.decode("utf-8-sig" if number == 1 else "utf-8"))
     except (ValueError, RecursionError) as error:
         text = f"not readable as JSON: {error}"
+        if isinstance(error, UnicodeDecodeError):
+            text += ". Expected UTF-8 text"
         if isinstance(error, json.JSONDecodeError):
             text = f"not valid JSON: {error.msg} at column {error.colno}"
         hint = "" if line.endswith(b"\n") else " It has no line end: was the file cut off?"

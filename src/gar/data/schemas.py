@@ -204,6 +204,8 @@ def _missing_columns(
         + (f" Name it with {flags[column]}." if column in flags else "")
         for column in lacking
     )
+    if len(columns) == 1 and re.search(r"[;\t|]", next(iter(columns))):
+        advice += " Values of a .csv are separated by commas."
     names = ", ".join(f"{known.name} ({', '.join(known.required)})" for known in _DETECTED)
     return DataError(
         f"{source}:{advice} Found {', '.join(map(repr, columns)) or 'no columns'}. Known schemas: {names}."

@@ -89,11 +89,11 @@ class Method:
             trainers of several phases, each made when the one before has ended. None: `GARTrainer`.
         samples: Every optimizer step has responses, so that runs can be paired by their prompts.
         check: Takes a run's configuration and TRL's `GRPOConfig` before anything is loaded. Raises `ConfigError`.
-        reads: For a method with a trainer: the settings of signal, reward, advantage, watchdog, trl and the method's
-            section that a run with these sections reads, as "section.name". The fields of transformers'
-            `TrainingArguments` are always read and not listed. None: what the fields above imply.
-        cannot_resume: Why a resumed run begins again at its first step, in one sentence. Such a run writes no
-            checkpoints.
+        reads: For a method with a trainer: takes the sections of a run, and returns the settings that the run reads, as
+            "section.name". It lists those of signal, reward, advantage, watchdog, trl and the method's section. The
+            fields of transformers' `TrainingArguments` are always read and not listed. None: what the fields above
+            imply.
+        cannot_resume: Why an interrupted run starts anew, in one sentence. Such a run writes no checkpoints.
     """
 
     name: str

@@ -6,7 +6,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from gar.errors import ModelError, did_you_mean
+from huggingface_hub import constants
+
+from gar.errors import ConfigError, ModelError, did_you_mean
 from gar.models.embedded import model_path
 from gar.models.rope import stretched_context
 
@@ -31,6 +33,23 @@ def check_model_name(name: str) -> None:
         raise _no_model(f"there is no folder '{name}', and this is not the form of a Hub id.{_nearest(name)}")
     elif "/" not in name:
         raise _no_model(f"no folder '{name}', and a Hub id is OWNER/NAME.{_nearest(name)}")
+    elif constants.HF_HUB_OFFLINE and not Path(constants.HF_HUB_CACHE, f"models--{name.replace('/', '--')}").exists():
+        raise _no_model(
+            f"no model '{name}' on this machine: there is no folder of that name, it is not in the cache of the Hub, "
+            "and HF_HUB_OFFLINE is set."
+        )
+
+
+def check_response_length(name: str, length: int, setting: str) -> None:
+    """Raise a `ConfigError` if the longest response fills the context of a model's folder, which holds the prompt too.
+
+    `setting` is the name of `length`.
+    """
+    context = context_before_loading(name)
+    if context is not None and length >= context:
+        raise ConfigError(
+            f"{setting} is {length}, but the context of {name} is {context} tokens, prompt included. Lower it."
+        )
 
 
 def context_before_loading(name: str) -> int | None:

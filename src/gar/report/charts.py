@@ -35,7 +35,7 @@ _PANELS = (
     Panel(
         ZERO_STD_SHAPED,
         "Zero-std groups",
-        "share of groups, dashed by the outcome alone",
+        "share of groups, dashed by outcome only",
         0,
         ZERO_STD_OUTCOME,
     ),

@@ -213,7 +213,7 @@ def _drawing_notes(shown: Sequence[ShownGroup], num_recorded: int, num_samples: 
     num_shown = [sum(len(group.responses) for group in shown if bool(group.moment) == of) for of in (False, True)]
     kinds = ((num_shown[0], num_recorded, "recorded rollouts"), (num_shown[1], num_samples, "samples of evaluations"))
     notes = [
-        f"Drawn: {'all' if count == total else f'{count:,} of'} {total:,} {what}."
+        f"Shown: {'all' if count == total else f'{count:,} of'} {total:,} {what}."
         for count, total, what in kinds
         if total
     ]

@@ -104,7 +104,7 @@ def problem_table(groups: Groups) -> tuple[pd.DataFrame, list[str]]:
             outcomes = [outcome for *_, outcome in found]
             words = [f"{outcomes.count(each):,} {each}" for each in _OUTCOMES if each in outcomes]
             place = f"{label}, {name}" if len(groups) > 1 else name
-            sentences.append(f"{place}: of {len(found):,} problems {', '.join(words)}.")
+            sentences.append(f"{place}, {len(found):,} problems: {', '.join(words)}.")
             rows += [[label, name, *row] for row in found]
     rows = sorted(rows, key=lambda row: _OUTCOMES.index(row[-1]))
     if len(rows) > _MOST:

@@ -17,7 +17,7 @@ from gar.report.runs import Groups
 
 _SCOPES = {
     ("group", "seed"): "This is one run: the test is over its problems and compares this one model before and after. "
-    "Another seed may give another result, and a method is judged by comparing it with another.",
+    "Another seed may give a different result, and a method is judged by comparing it with another.",
     ("group", "seeds"): "The test pairs the seeds of one method, before and after training. It does not "
     "compare this method with another.",
     ("groups", "seed"): "One seed each: the interval covers the choice of problems but not of the seed, which may "

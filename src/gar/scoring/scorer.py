@@ -78,6 +78,8 @@ class GARScorer:
         score_all: bool = False,
     ):
         expect(verifier, ResponseVerifier | None, "verifier", A_VERIFIER)
+        if not hasattr(tokenizer, "decode"):
+            expect(tokenizer, (), "tokenizer", "the model's tokenizer")
         # Method and settings first: a mistake in them needs no look at the model.
         self._verifier = verifier
         sections = {"signal": signal, "reward": reward, "advantage": advantage}

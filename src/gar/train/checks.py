@@ -21,7 +21,7 @@ from gar.integrations.trl.fields import (
     wrong_fields,
 )
 from gar.models.files import check_targets, check_tokenizer_files, check_weight_files, num_tokens
-from gar.models.hub import check_model_name, context_before_loading, is_adapter
+from gar.models.hub import check_model_name, check_response_length, is_adapter
 from gar.records.lock import has_locks
 from gar.rules import faults, raise_all
 from gar.settings import EMBEDDED_TASKS, OUTCOME_METHODS, REGISTERED
@@ -174,13 +174,10 @@ def _check_model(config: RunConfig) -> None:
         check_model_name(model.path)
     except ModelError as error:
         raise ModelError(_with_hint(error, model.path)) from None
-    context = context_before_loading(model.path)
     is_default = "max_completion_length" not in config.trl
-    if context is not None and length >= context and not (is_default and model.path == "embedded"):
-        raise ConfigError(
-            f"trl.max_completion_length is {length}{' by default' if is_default else ''}, but the context of "
-            f"{model.path} is {context} tokens, prompt included. Lower it."
-        )
+    if not (is_default and model.path == "embedded"):
+        setting = "the default of trl.max_completion_length" if is_default else "trl.max_completion_length"
+        check_response_length(model.path, length, setting)
     check_weight_files(model.path)
     check_tokenizer_files(model.path)
     if config.adapter.rank is not None:

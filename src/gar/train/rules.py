@@ -60,6 +60,7 @@ RULES = (
     Rule("trl.scale_rewards", (None, "group", "batch", "none", True, False)),
     Rule("trl.importance_sampling_level", (None, "token", "sequence")),
     Rule("trl.vllm_mode", (None, "colocate", "server")),
+    Rule("trl.fp16", OFF, "trl.bf16 is set, and only one of the two can be", (setting("trl.bf16", True),)),
     Rule("trl.push_to_hub", OFF, "gar train uploads nothing. When the run has ended: hf upload OWNER/NAME RUN/model"),
     Rule("trl.num_train_epochs trl.temperature trl.repetition_penalty", bounds("> 0")),
     Rule(

@@ -204,5 +204,5 @@ def _imported(name: str) -> Grader:
     except Exception as error:
         raise ConfigError(
             f"the verifier {name!r} cannot be imported, {type(error).__name__}: {error}. Expected "
-            "'package.module:function', from an installed package or from a file in the current folder"
+            "'package.module:function', from an installed package or from a file in the current folder (without .py)"
         ) from error

@@ -82,8 +82,11 @@ def _expected(name: str, value: Any) -> str:
     if kinds[0] in _WORDS and isinstance(value, str):
         words = _words(kinds[0])
         return "" if value in words or not words else f"one of {', '.join(words)}.{did_you_mean(value, words)}"
+    if name.endswith("_kwargs"):
+        is_text = isinstance(value, str) and value.startswith("{")
+        return "" if value is None or is_text or isinstance(value, Mapping) else "a mapping"
     if "str" in kinds and isinstance(value, str):
-        return "a mapping" if name.endswith("_kwargs") and not value.startswith("{") else ""
+        return ""
     if not {*kinds} <= _TYPES.keys() or "str" in kinds:
         return ""
     kind: Any = Union[tuple(_TYPES[kind] for kind in kinds)]  # noqa: UP007 (of a tuple)

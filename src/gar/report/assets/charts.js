@@ -76,7 +76,7 @@ function readOff(chart, step) {
     if (i < 0) return null;
     const [low, high] = line.bands[0] ?? [[], []];
     const band = typeof low[i] === 'number' ? ` (${numberText(low[i])} to ${numberText(high[i])})` : '';
-    const name = chart.series.length > 1 ? `${line.label}${line.dashed ? ', outcome alone' : ''} ` : '';
+    const name = chart.series.length > 1 ? `${line.label}${line.dashed ? ', outcome only' : ''} ` : '';
     return `${name}${numberText(line.values[i])}${band}`;
   }).filter(Boolean).join(' · ');
 }
@@ -191,9 +191,9 @@ function chartGroup(charts, { from, to }) {
   ].filter(Boolean);
 }
 
-const CHART_NOTE = 'A line of one run is the centered mean over a tenth of its logged steps; its band reaches from the smallest to the '
-  + 'largest of their values. Of several seeds a line is their mean, up to the last step that all have reached; its band reaches from '
-  + 'the lowest to the highest seed. Evaluations are not averaged. Drag over a chart to zoom; click a step for its rollouts.';
+const CHART_NOTE = 'For one run, a line is the centered mean over a tenth of the logged steps, and its band has the smallest and largest '
+  + 'of these values. For several seeds, a line is their mean, up to the last step that all have reached, and its band has the lowest and '
+  + 'highest seed. Evaluations are not averaged. Drag over a chart to zoom. Click a step to open its rollouts.';
 
 function curvesPanel(params) {
   if (!report.charts.length) return [h('p', { class: 'soft' }, 'No metrics were logged, so there are no curves.')];

@@ -164,7 +164,7 @@ function drawList() {
   const rest = view.found.length - some.length;
   list.replaceChildren(...some.flatMap((item, i) => (item.group === some[i - 1]?.group ? [listItem(item, i)] : [groupHeading(item), listItem(item, i)])));
   if (rest) list.append(h('button', { class: 'plain more', click: () => { view.shown += PAGE_SIZE; drawList(); } }, `${rest.toLocaleString('en')} more`));
-  count.textContent = `${view.found.length.toLocaleString('en')} of ${responses.length.toLocaleString('en')} responses here`;
+  count.textContent = `${view.found.length.toLocaleString('en')} of ${responses.length.toLocaleString('en')} responses`;
   if (some.length) list.setAttribute('aria-activedescendant', `item-${view.at}`);
   else list.removeAttribute('aria-activedescendant');
 }

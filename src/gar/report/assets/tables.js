@@ -124,7 +124,7 @@ function runsPanel(params) {
 function problemsPanel(params) {
   const sentences = report.problem_notes.map((note) => h('p', {}, note));
   if (!report.problems.rows.length) return [h('p', { class: 'soft' }, 'No evaluation counted right samples by problem.')];
-  return [...sentences, ...searchedTable('problems', report.problems, params, 'problem, never solved, lost')];
+  return [...sentences, ...searchedTable('problems', report.problems, params, 'problem or outcome')];
 }
 
 function settingsPanel() {

@@ -11,7 +11,7 @@ import pandas as pd
 from gar.config import dump_yaml
 from gar.errors import ConfigError, RecordError
 from gar.records import Run, canonical_hash, is_run_folder, leaves, open_run
-from gar.report.page import RunFacts
+from gar.report.page import RunOrigin
 
 _NOT_COMPARED = ("seed", "records", "evaluate.eval_steps", "evaluate.eval_on_start")
 """Settings that may differ within one experiment."""
@@ -142,7 +142,7 @@ def _label(run: Run, differing: Sequence[str]) -> str:
     return ", ".join([str(values.get("method", run.name)), *rest[:3]])
 
 
-def run_facts(label: str, run: Run) -> RunFacts:
+def run_origin(label: str, run: Run) -> RunOrigin:
     """The origin of a run, of the group with this label: its `run.json` without settings and results."""
     record = asdict(run.record) if run.record else {}
     facts = {
@@ -150,4 +150,4 @@ def run_facts(label: str, run: Run) -> RunFacts:
         for name, value in leaves(record)
         if (value or value == 0) and not name.startswith(("settings.", "summary."))
     }
-    return RunFacts(name=run.name, label=label, facts=facts, config=dump_yaml(run.settings) if run.settings else "")
+    return RunOrigin(name=run.name, label=label, facts=facts, config=dump_yaml(run.settings) if run.settings else "")

@@ -55,6 +55,7 @@ class Comparison:
         ends there without a result. Without `wait` this ends if only such cells are left. A result trained on different
         problems interrupts the running cells as Ctrl-C does.
         """
+        # A cell that a different process runs stays in the list, and is tried again at each turn.
         waiting = self.to_do()
         try:
             while waiting or pool.running:
@@ -100,6 +101,7 @@ class Comparison:
         """Start a cell, unless it has ended. Returns False if there is no room, or a different process runs it."""
         if not pool.free:
             return False
+        # Under the lock, look again: another process may have finished the cell since.
         try:
             with contextlib.ExitStack() as lock:
                 lock.enter_context(writer_lock(cell.config_path))

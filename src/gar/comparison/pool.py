@@ -122,6 +122,7 @@ class LocalPool:
 
     def ended(self) -> Iterator[tuple[PlannedRun, int, Usage]]:
         """The cells that have ended, each with its exit status. Its lock holds until the next one is asked for."""
+        # `wait4` of each child, since only it gives the processor time and memory of one process with its children.
         for run in tuple(self.running):
             process, status, used = os.wait4(run.process.pid, os.WNOHANG)
             if not process:
@@ -145,6 +146,7 @@ class LocalPool:
 
         Another Ctrl-C kills them.
         """
+        # All get the signal before any is waited for, so that they write their checkpoints at the same time.
         for run in self.running:
             run.process.send_signal(signal.SIGINT)
         try:

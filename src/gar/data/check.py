@@ -158,6 +158,7 @@ def _seen(hashes: set[int], new: int) -> bool:
 
 def _compare(report: DataReport, verifier: Verifier, some: Sequence[_Answers]) -> None:
     """Note what the final answers of some problems are worth. Those that hang use up the time of these, not of all."""
+    # Only what no rule decides goes to the processes that parse.
     rows = [(answer, each.gold) for each in some for answer, outcome in each.graded if outcome is None]
     parsed = iter(verifier.grade_answers([row[0] for row in rows], [row[1] for row in rows], [""] * len(rows)))
     for example, gold, unparsed in some:

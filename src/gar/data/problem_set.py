@@ -102,6 +102,7 @@ class ProblemSet(Sequence[Problem]):
 
     def _check_rows(self) -> None:
         """Check what can be seen of a user's rows without reading them all."""
+        # Hashes first: a set of a million ids is large, and equal ids are rare.
         if may_repeat(self._ids()):
             check_ids((f"row {number}", id) for number, id in enumerate(self._ids(), start=1))
         for name, fault in ((self.schema.prompt, "the prompt is empty"), (self.schema.answer, self.schema.no_answer)):

@@ -83,6 +83,7 @@ def benchmark_table(models: Sequence[Model], *, ks: Sequence[int] = ()) -> tuple
     for name in dict.fromkeys(name for model in models for name in model.evaluations):
         runs = [model.evaluations[name][0] for model in models if name in model.evaluations]
         measures[name] = _columns(ks, min(runs, key=lambda run: _result(run).num_samples))
+    # Scores are shown of all models, tests only of those that were evaluated in the same way.
     alike = [first, *(_tested(model, first, notes) for model in models[1:])]
     tests = contrasts(_counts(alike), against={label: [first.label] for label in labels[1:]}, measures=measures)
     return scores(_counts(models), measures=measures, intervals=True), tests, notes

@@ -141,6 +141,7 @@ def _uncorrected(
 def _difference(rates: NDArray[np.float64], reference: NDArray[np.float64], test_problems: bool) -> tuple[Any, ...]:
     """The columns from `num_seeds` to `p`, from rates [seeds, problems]."""
     differences = rates - reference
+    # Seeds are the pairs if there are several: problems of one seed share its weights, and are not independent.
     one_seed = len(differences) == 1
     values = differences[0] if one_seed and test_problems else differences.mean(axis=1)
     mean, sd = mean_and_sd(values)

@@ -38,6 +38,7 @@ def seal_checkpoint(run: RunFolder, step: int) -> None:
     run.close_rollouts()  # a file ends here, so that a resume removes whole ones
     path, earlier = run.path / checkpoint_name(step), [path for path in marked_checkpoints(run) if _step(path) < step]
     sync_tree(path)
+    # Files of rollouts up to the checkpoint before do not change any more, so their checksums are taken from there.
     known = sealed_sums(run.path, _step(earlier[-1])) if earlier else {}
     sums = {f"../../{METRICS}": beginning(run.path / METRICS, step)[1]}
     sums |= {f"../../{name}": known.get(name) or file_sum(run.path / name) for name in rollout_files(run.path)}
@@ -54,6 +55,7 @@ def rotate_checkpoints(run: RunFolder, keep: int | None) -> None:
 
     A checkpoint of an interrupt is removed once there is a newer one.
     """
+    # A checkpoint of an interrupt is not one that `save_steps` asked for, so it does not push another one out.
     marked = marked_checkpoints(run)
     regular = [path for path in marked if not (path / _INTERRUPT).exists()]
     outdated = [path for path in marked[:-1] if path not in regular]
@@ -93,6 +95,7 @@ def find_checkpoint(run: RunFolder, *, num_ranks: int | None) -> FoundCheckpoint
 
 def checkpoint_fault(run: RunFolder, path: Path, *, num_ranks: int | None) -> str | None:
     """The fault of a marked checkpoint, or of the records up to its step, as a sentence. None if there is none."""
+    # What is there, then what is listed: so a file is found that is missing on either side.
     try:
         sums = sealed_sums(run.path, _step(path))
         own = (f"{checkpoint_name(_step(path))}/{name}" for name in files_below(path))
@@ -126,6 +129,7 @@ def check_saved_model(path: str | Path) -> None:
     So does `model/` of a run that is not finished. Reads every file once, but for an optimizer's. A `RecordError` names
     the first one at fault.
     """
+    # A link may lead into a run folder, or out of one to where the weights are.
     for folder in dict.fromkeys((Path(path).resolve(), Path(os.path.abspath(path)))):
         for run in folder.parents[:2]:
             name = folder.relative_to(run).as_posix()

@@ -172,6 +172,7 @@ def append_rollouts(run: Path, table: pa.Table) -> None:
     """Add the rollouts of a step to the stream, all of them or none."""
     if not table.num_rows:
         return
+    # Only between two steps: a step of several generations lies in one file.
     stream = run / GROWING
     if stream.exists() and stream.stat().st_size >= FILE_BYTES:
         close_rollouts(run, unless_step=table["step"][0].as_py())

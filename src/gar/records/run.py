@@ -203,6 +203,7 @@ def open_run(path: str | Path) -> Run:
     if (path / SET).exists():
         return _open_evaluation(path)
     record = read_record(path)
+    # The end of a run is its `SHA256SUMS`, not its status: a kill may come between the two.
     sums = finished_sums(path)
     if sums:
         _check_finished(path, sums, is_recorded=record.status == "finished")
@@ -245,6 +246,7 @@ def _unfinished_sums(path: Path) -> dict[str, str]:
         if NUMBERS in read_sums(folder)
         for name, digest in check_evaluation(folder).items()
     }
+    # Only the newest checkpoint counts: it lists all files of rollouts before it, too.
     marked = [(step, sealed) for step in RunFolder(path).checkpoint_steps() if (sealed := sealed_sums(path, step))]
     for step, sealed in marked[-1:]:
         sums |= {name: sealed[name] for name in check_records(path, step, sealed)}

@@ -272,6 +272,7 @@ class RunFolder:
 
     def cut(self, step: int) -> None:
         """Go back to the checkpoint of a step, 0 for the start: later records do not count. Can be repeated."""
+        # Checkpoints lose their mark before the records that they list go, so that a kill in between is repaired.
         for later in self.checkpoint_steps():
             if later > step:
                 remove_file(self.path / checkpoint_name(later) / SUMS)

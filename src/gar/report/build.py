@@ -16,7 +16,7 @@ from gar.report.definitions import DEFINITIONS
 from gar.report.page import GENERATOR, MAX_BYTES, Report, ShownGroup, page
 from gar.report.reasons import bonus_sentences
 from gar.report.rollouts import browser_rollouts
-from gar.report.runs import Groups, differing_settings, group_runs, missing, open_runs, run_facts
+from gar.report.runs import Groups, differing_settings, group_runs, missing, open_runs, run_origin
 from gar.report.tables import measured_tables, problem_table, runs_table, setting, status_table, verdict_counts
 from gar.report.verdicts import changes, contests, contrast_table, headline, scope
 
@@ -73,7 +73,7 @@ def make_report(runs: Sequence[Run], options: ReportOptions, faults: Sequence[st
         problems=problems,
         problem_notes=problem_notes,
         charts=charts(groups),
-        runs=[run_facts(label, run) for label, members in groups.items() for run in members],
+        runs=[run_origin(label, run) for label, members in groups.items() for run in members],
         differing=differing_settings(runs),
         definitions=DEFINITIONS,
     )

@@ -113,6 +113,7 @@ def _alignment_spread(groups: Groups) -> Chart:
         table: Any = run.rollouts(["step", "eligible", "alignment"]).to_pandas() if run.num_rows else pd.DataFrame()
         if not len(table) or not (right := table["eligible"] & table["alignment"].notna()).any():
             continue
+        # Windows of steps, since the quantiles of a single step are of few responses.
         windows = np.array_split([*run.num_rows], min(len(run.num_rows), _MOST_WINDOWS))
         last = np.array([window[-1] for window in windows])
         scored = table[right]["alignment"].groupby(last[np.searchsorted(last, table[right]["step"])])

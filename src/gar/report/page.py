@@ -90,7 +90,7 @@ class ShownGroup:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class RunFacts:
+class RunOrigin:
     """Where the numbers of a run come from: its group, the facts in run.json, and its settings as text."""
 
     name: str
@@ -121,7 +121,7 @@ class Report:
     problems: pd.DataFrame
     problem_notes: Sequence[str]
     charts: Sequence[Chart]
-    runs: Sequence[RunFacts]
+    runs: Sequence[RunOrigin]
     differing: pd.DataFrame
     definitions: Mapping[str, str]
     groups: Sequence[ShownGroup] = field(default_factory=list)

@@ -11,7 +11,7 @@ import pandas as pd
 from gar.config import dump_yaml
 from gar.errors import ConfigError, RecordError
 from gar.records import Run, canonical_hash, is_run_folder, leaves, open_run
-from gar.report.page import RunFacts
+from gar.report.page import RunOrigin
 
 _NOT_COMPARED = ("seed", "records", "evaluate.eval_steps", "evaluate.eval_on_start")
 """Settings that may differ within one experiment."""
@@ -94,12 +94,14 @@ def group_runs(runs: Sequence[Run]) -> dict[str, list[Run]]:
 
     A run without settings forms a separate group. So does a run with a seed that its group already has.
     """
+    # Equal settings make a group. A second run of one seed is no further seed, so it starts a group of its own.
     groups: dict[str, list[Run]] = {}
     for run in runs:
         key = canonical_hash(_compared(run)) if run.settings else str(run.path)
         while any(run.seed == other.seed for other in groups.get(key, [])):
             key += " again"
         groups.setdefault(key, []).append(run)
+    # A label names only what differs between the groups.
     differing = differing_settings(runs)["setting"].tolist()
     labels = [_label(members[0], differing) for members in groups.values()]
     named: dict[str, list[Run]] = {}
@@ -140,7 +142,7 @@ def _label(run: Run, differing: Sequence[str]) -> str:
     return ", ".join([str(values.get("method", run.name)), *rest[:3]])
 
 
-def run_facts(label: str, run: Run) -> RunFacts:
+def run_origin(label: str, run: Run) -> RunOrigin:
     """The origin of a run, of the group with this label: its `run.json` without settings and results."""
     record = asdict(run.record) if run.record else {}
     facts = {
@@ -148,4 +150,4 @@ def run_facts(label: str, run: Run) -> RunFacts:
         for name, value in leaves(record)
         if (value or value == 0) and not name.startswith(("settings.", "summary."))
     }
-    return RunFacts(name=run.name, label=label, facts=facts, config=dump_yaml(run.settings) if run.settings else "")
+    return RunOrigin(name=run.name, label=label, facts=facts, config=dump_yaml(run.settings) if run.settings else "")

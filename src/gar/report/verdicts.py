@@ -38,6 +38,7 @@ def contests(groups: Groups, notes: list[str]) -> pd.DataFrame:
 
     What could not be compared, and why, goes to `notes`.
     """
+    # Runs pair only if they saw the same problems: else a difference may be one of the data.
     (first, references), *others = groups.items()
     against: dict[str, list[str]] = {}
     for label, runs in others:

@@ -88,7 +88,7 @@ BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
     "pickled": (lambda folder: pickled(folder / WEIGHTS, "pytorch_model.bin"), "cannot-load"),
     "empty weights": (lambda folder: (folder / WEIGHTS).write_bytes(b""), "cannot-load"),
     "cut": (lambda folder: (folder / WEIGHTS).write_bytes((folder / WEIGHTS).read_bytes()[:-100]), "cannot-load"),
-    "other shapes": (lambda folder: edit(folder / CONFIG, intermediate_size=24), "cannot-load"),
+    "other shapes": (lambda folder: edit(folder / CONFIG, intermediate_size=24), "mismatched-weights"),
     "missing layer": (lambda folder: edit(folder / CONFIG, **LAYERS), "missing-weights"),
     "no language model": (lambda folder: edit(folder / CONFIG, model_type="clip"), "cannot-load"),
     "half a configuration": (lambda folder: (folder / CONFIG).write_text("{"), "cannot-load"),

@@ -159,6 +159,7 @@ MISTAKES = {
     "train --trl.fp16 true --trl.bf16 true": "trl.fp16 is True, expected False: trl.bf16 is set, and only one of the ",
     "train --plugin nix.py": "plugin nix.py cannot be imported: [Errno 2] No such file or directory: '{here}/nix.py'.",
     "eval run embedded --benchmark arithmetic --max-new-tokens 600": "--max-new-tokens is 600, but the context of ",
+    "train --preset demo --data.split tset": "the arithmetic task has no split 'tset', expected one of train, test, ",
     "train --evaluate.sources nix": "nix: no such file or folder, and a data set on the Hub is OWNER/NAME.",
     "train --preset demo --data.max_problems 1": "a batch of 64 responses in groups of 8 needs 8 problems, got 1 in ",
     "train --model.path embeded": "no folder 'embeded', and a Hub id is OWNER/NAME. Did you mean 'embedded'?",

@@ -120,9 +120,17 @@ def _load_model(settings: ModelSettings, name: str, revision: str | None) -> Any
             attn_implementation=settings.attention,
             use_safetensors=True,
             output_loading_info=True,
+            ignore_mismatched_sizes=True,  # they are an error below, with their shapes
             trust_remote_code=False,
         )
     model, report = loaded
+    if report["mismatched_keys"]:
+        weight, stored, expected = min(report["mismatched_keys"], key=lambda each: each[0])
+        raise ModelError(
+            f"the checkpoint of '{name}' does not fit its config.json: {weight} is {list(stored)}, expected "
+            f"{list(expected)}. Is config.json that of a different model?",
+            code="mismatched-weights",
+        )
     if report["missing_keys"]:  # transformers fills them with random numbers
         missing = sorted(report["missing_keys"])
         raise ModelError(

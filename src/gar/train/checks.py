@@ -112,7 +112,7 @@ def _check_sources(config: RunConfig) -> None:
             raise DataError(_with_hint(error, source)) from None
         if Path(source).is_file() and settings is config.data:
             _check_training_file(config, batch, group)
-        elif Path(source).is_file():
+        elif Path(source).is_file() or source in EMBEDDED_TASKS:
             next(iter(Reading(source, settings)))
 
 

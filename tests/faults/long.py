@@ -23,7 +23,7 @@ from pathlib import Path
 import psutil
 
 from tests.faults.judge import contents, differences
-from tests.support.processes import running
+from tests.support.processes import SECONDS, running
 
 SETTINGS = [
     "--preset", "demo", "--preflight.mode", "off", "--trl.save_steps", "50", "--trl.learning_rate", "2e-5",
@@ -35,6 +35,7 @@ PERIOD = 100
 """Steps between two lines about memory."""
 MARGIN = 20
 """Steps at the end without a stop, so that no run ends before its signal."""
+DAY = 86_400.0
 MIB = 2**20
 
 
@@ -79,7 +80,7 @@ def train(folder: Path, steps: int, stops: list[Stop]) -> Path:
                     _send(process, stop.signal)
                     print(f"{name}: {stop.signal.name} after step {step}", flush=True)
                     break
-            process.wait()
+            process.wait(timeout=SECONDS)
         if (stop is None) != (process.returncode == 0):
             raise RuntimeError(f"{name}: exit status {process.returncode} for {stop}. See {printed}.")
     return folder / "run"
@@ -155,7 +156,7 @@ def main() -> int:
     with ThreadPoolExecutor(2) as threads:
         whole = threads.submit(train, options.folder / "whole", options.steps, [])
         stopped = threads.submit(train, options.folder / "stopped", options.steps, stops)
-        runs = [whole.result(), stopped.result()]
+        runs = [whole.result(timeout=DAY), stopped.result(timeout=DAY)]
     expected, there = (contents(run) for run in runs)
     for difference in (found := differences(expected, there)):
         print(difference)

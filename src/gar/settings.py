@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Self, get_args
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from gar.errors import ConfigError, did_you_mean
-from gar.types import ResponseFormat, Tags
+from gar.types import PromptTemplate, ResponseFormat, Tags
 
 MethodName = Literal[
     "grpo", "dr-grpo", "dapo", "reinforce-plus-plus", "reinforce-plus-plus-baseline", "maspo",
@@ -170,7 +170,7 @@ class DataSettings(SourceSettings):
 
     source: str = "arithmetic"
     """A .jsonl, .parquet, .csv or .json file, a Hub id, or arithmetic, the task that the package generates."""
-    template: Literal["auto", "plain", "chat", "think-answer", "boxed"] = "auto"
+    template: Literal["auto", PromptTemplate] = "auto"
     """How prompts are changed: plain leaves it, chat makes it a message, the others add an instruction on the format.
     With auto it is plain for embedded models and tasks and for verify.format none, else as verify.format."""
     max_prompt_tokens: Annotated[int, Field(ge=1)] | None = None

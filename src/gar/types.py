@@ -9,11 +9,19 @@ from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from enum import StrEnum
 from itertools import permutations
-from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, get_args, runtime_checkable
 
 Message = dict[str, str]
 Prompt = str | list[Message]
-ResponseFormat = Literal["think-answer", "boxed", "none"]
+AnswerFormat = Literal["think-answer", "boxed"]
+"""Where a response has its answer. A prompt can ask for each by the template of the same name."""
+ResponseFormat = Literal[AnswerFormat, "none"]
+PromptTemplate = Literal["plain", "chat", AnswerFormat]
+
+
+def answer_format(name: str) -> AnswerFormat:
+    """The format that a template asks for, or that is checked. think-answer if it is none."""
+    return name if name in get_args(AnswerFormat) else "think-answer"  # pyright: ignore[reportReturnType]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -14,11 +14,10 @@ from gar.cli.console import show, show_table
 from gar.cli.outcomes import DEGENERATE, DONE, REFUSED
 from gar.data.check import DataReport, Usability, check_problems
 from gar.data.prepare import draw_subset, write_json_lines, write_problems
-from gar.data.prompts import PromptTemplate
 from gar.data.rows import check_source, check_suffix
 from gar.errors import ConfigError
 from gar.settings import SourceSettings
-from gar.types import Problem, Status, Tags
+from gar.types import Problem, PromptTemplate, Status, Tags
 
 _NUM_EXAMPLES = 5
 _STATUSES: dict[Usability, int] = {"usable": DONE, "usable for GRPO only": DEGENERATE, "not usable": REFUSED}

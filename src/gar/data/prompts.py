@@ -6,12 +6,10 @@ Only prompts pass through a chat template. An expert solution never does: templa
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from gar.errors import DataError, ModelError
-from gar.types import Message, Problem, Prompt, Tags, problem_text
-
-PromptTemplate = Literal["plain", "chat", "think-answer", "boxed"]
+from gar.types import Message, Problem, Prompt, PromptTemplate, Tags, problem_text
 
 
 def format_instruction(template: PromptTemplate, tags: Tags | None = None) -> str:

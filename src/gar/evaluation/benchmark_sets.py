@@ -20,7 +20,7 @@ from gar.evaluation.job import GenerateJob
 from gar.evaluation.metrics import check_ks
 from gar.records.files import canonical_hash
 from gar.settings import DEFAULT_SOURCE, SourceSettings
-from gar.types import Problem
+from gar.types import Problem, answer_format
 from gar.verify.choices import LETTERS
 
 _CLOSE = 0.8
@@ -92,7 +92,7 @@ def _evaluation_set(job: GenerateJob, loaded: LoadedBenchmark) -> EvaluationSet:
         },
         "prompt": {
             "template": template,
-            "format": "boxed" if template == "boxed" else "think-answer",
+            "format": answer_format(template),
             "prompts_sha256": canonical_hash([render_prompt(each.prompt, template, chat=False) for each in problems]),
         },
         "sampling": sampling,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gar.data.prompts import PromptTemplate
+from gar.types import PromptTemplate
 
 _IMO_LOWER_BOUND = (
     "The official grader of IMO-AnswerBench is a language model. Here rules compare the answers, which gives a lower "

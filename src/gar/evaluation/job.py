@@ -5,9 +5,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from gar.data.prompts import PromptTemplate
 from gar.settings import ModelSettings, Settings
-from gar.types import ResponseFormat
+from gar.types import PromptTemplate, ResponseFormat
 
 
 class ScoreSettings(Settings):

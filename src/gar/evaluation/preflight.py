@@ -24,7 +24,7 @@ from gar.evaluation.metrics import mean
 from gar.models.generate import Sampling
 from gar.response import Response
 from gar.settings import PreflightSettings
-from gar.types import Problem, ResponseVerifier, Status, prompt_text
+from gar.types import Problem, ResponseVerifier, Status, answer_format, prompt_text
 
 MOST = 0.5
 """Above this fraction a failure is the rule: truncation, timeouts and errors then stop the run."""
@@ -189,7 +189,7 @@ def _findings(
 def _advice(problems: Sequence[Problem], tokenizer: Any, verifier: ResponseVerifier) -> dict[str, str]:
     """Sentences on prompts and format. What is in force already is left out."""
     prompt, format, tags = problems[0].prompt, verifier.format, verifier.tags
-    wanted = "boxed" if format == "boxed" else "think-answer"
+    wanted = answer_format(format)
     asks = format_instruction(wanted, tags) in prompt_text(prompt)
     thinks = format == "think-answer"
     sentences = {

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from gar.data.prompts import PromptTemplate, as_messages, render_prompt
+from gar.data.prompts import as_messages, render_prompt
 from gar.errors import DataError
 from gar.methods.gar import shuffled_partners
 from gar.records.files import write_parquet
-from gar.types import Problem, Prompt, Tags, problem_text
+from gar.types import Problem, Prompt, PromptTemplate, Tags, problem_text
 
 _MESSAGES = pa.list_(pa.struct({"role": pa.string(), "content": pa.string()}))
 _EXTRA_INFO = {"index": pa.int64(), "id": pa.string(), "problem": pa.string(), "anchors": pa.list_(pa.string())}

@@ -1,9 +1,11 @@
 """What does not go together in a run of `gar train`, before anything is loaded. This module imports no torch."""
 
 from dataclasses import dataclass
+from typing import get_args
 
 from gar.extras import install_command
 from gar.rules import OFF, Condition, Facts, Rule, When, bounds, setting
+from gar.types import AnswerFormat
 
 PACKAGES = {
     "trl.use_vllm": ("vllm", install_command("vllm")),
@@ -100,7 +102,7 @@ RULES = (
         "data.template",
         _SAME_FORMAT,
         "prompts would ask for a format that is not checked",
-        (setting("verify.format", "think-answer", "boxed"),),
+        (setting("verify.format", *get_args(AnswerFormat)),),
     ),
     Rule("evaluate.pass_at_k", _ENOUGH_SAMPLES, "pass@k needs k responses per problem", (_EVALUATES,)),
 )

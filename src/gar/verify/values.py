@@ -12,7 +12,6 @@ from gar.verify.tree import Node, NotRead, transformed
 
 _REGIONS = {"interval", "union", "intersection", "without", "builder", "numbers"}
 _INDEX = re.compile(r"_[0-9]+\Z")
-_LISTED = "the answer lists several values, and the gold answer is one"
 
 
 def same(answer: Node, gold: Node) -> bool:
@@ -43,7 +42,7 @@ def _same_value(answer: Node, gold: Node) -> bool:
     if answer.op == "list" or has(answer, "pm"):
         first, *others = [_stated(item) for item in _expanded(answer)]
         if others and not all(_same_value(item, first) for item in others):
-            raise NotRead(_LISTED)
+            raise NotRead("the answer lists several values, and the gold answer is one")
         answer = first
     return equal(answer, gold)
 

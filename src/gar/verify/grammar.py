@@ -284,8 +284,6 @@ class _Parser:
 
     def _set(self) -> Node:
         self.take()
-        if self.accept(r"\}"):
-            return Node("set")
         self._bars += 1
         first = self.items()
         self._bars -= 1

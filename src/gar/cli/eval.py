@@ -115,7 +115,9 @@ def _score_folders(folders: "list[EvaluationFolder]", settings: ScoreSettings) -
     from gar.evaluation.text_tables import NUMBER_HEADINGS, number_rows
 
     faults = []
-    for folder in folders:
+    for place, folder in enumerate(folders):
+        if place:
+            show("")
         numbers, identity = grade_folder(folder, settings), folder.identity()
         total = sum(numbers.status_counts.values())
         assert numbers.format is not None  # these are known of what was graded
@@ -135,5 +137,5 @@ def _score_folders(folders: "list[EvaluationFolder]", settings: ScoreSettings) -
         show_table(title, rows, NUMBER_HEADINGS)
         for note in identity["benchmark"]["notes"]:
             show(f"Note: {note}", style="yellow")
-        show(f"Results  {folder.path}\n")
+        show(f"Results  {folder.path}")
     return DEGENERATE if faults and not settings.allow_degenerate else DONE

@@ -174,15 +174,15 @@ def _check_model(config: RunConfig) -> None:
         check_model_name(model.path)
     except ModelError as error:
         raise ModelError(_with_hint(error, model.path)) from None
-    is_default = "max_completion_length" not in config.trl
-    if not (is_default and model.path == "embedded"):
-        setting = "the default of trl.max_completion_length" if is_default else "trl.max_completion_length"
-        check_response_length(model.path, length, setting)
     check_weight_files(model.path)
     check_tokenizer_files(model.path)
     if config.adapter.rank is not None:
         check_targets(model.path, config.adapter.target_modules)
     _check_instruction(config)
+    is_default = "max_completion_length" not in config.trl
+    if not (is_default and model.path == "embedded"):
+        setting = "the default of trl.max_completion_length" if is_default else "trl.max_completion_length"
+        check_response_length(model.path, length, setting)
 
 
 def _check_instruction(config: RunConfig) -> None:

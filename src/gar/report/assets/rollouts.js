@@ -126,7 +126,7 @@ function filters() {
     choice('verdict', term('Verdict', 'verdict of a response'), [all, ...verdicts.map((verdict) => [verdict, verdict])]),
     field('low', term('Alignment from', 'alignment'), { type: 'number', step: 0.05, min: -1, max: 1 }),
     field('high', 'to', { type: 'number', step: 0.05, min: -1, max: 1 }),
-    field('query', 'Text', { type: 'search', placeholder: 'prompt, response, answer' }),
+    field('query', 'Text', { type: 'search', placeholder: 'prompt or response' }),
     choice('order', 'Order', Object.entries(ORDERS).map(([key, [words]]) => [key, words])));
 }
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import transformers
 import trl
+from trl import GRPOConfig
 
 from gar.errors import ConfigError
 
@@ -107,7 +108,7 @@ def changed_signatures() -> Iterator[str]:
 
 def missing_fields() -> Iterator[str]:
     """Fields of `FIELDS` that the configuration lacks: "no GRPOConfig.num_generations"."""
-    known = trl.GRPOConfig.__dataclass_fields__
+    known = GRPOConfig.__dataclass_fields__
     yield from (f"no GRPOConfig.{name}" for name in FIELDS if name not in known)
 
 

@@ -72,7 +72,7 @@ SITUATIONS = [
               rows=_of("signals-whose-voice", *_FULL)),
     Situation(title="a rate that suits plain GRPO", task="chain", steps=60, rate="1e-3", command="main",
               rows=_of("main", "grpo", "gar-grpo")),
-    Situation(title="a leaky verifier, every step written", task="chain", steps=100, rate="5e-4", command=".leaky",
+    Situation(title="a leaky verifier, every step", task="chain", steps=100, rate="5e-4", command=".leaky",
               rows=_of("leaky-one-bit", BEST_GRPO, "gar-full", "sft-full", "sft-grpo-full")),
     Situation(title="a leaky verifier, results skipped", task="chain", steps=100, rate="5e-4", command=".leaky",
               rows=_of("leaky-one-bit", BEST_GRPO, "gar-shorthand", "sft-shorthand", "sft-grpo-shorthand")),

@@ -156,7 +156,10 @@ def _check_resume(source: _Source, rest: list[str]) -> None:
 
 
 def _check_flag(flag: str) -> None:
-    """Raise a `UsageError` for a misspelled flag about where the settings come from. tyro judges those of settings."""
+    """Raise a `UsageError` for a misspelled flag about where the settings come from.
+
+    The parser checks the flags of settings.
+    """
     known = [f"--{field.name.replace('_', '-')}" for field in fields(_Source)]
     name = flag.removeprefix("--").replace("-", "_")
     is_setting = "." in name or name in RunConfig.model_fields or f"--{name}" in ALIASES

@@ -38,7 +38,7 @@ class ScoredBatch:
         verified: The verifier accepts the answer.
         well_formatted: The response keeps the format.
         group_index: Which problem it answers.
-        num_tokens: Its tokens, trailing special ones and those of tools included.
+        num_tokens: How many tokens it has, with trailing special tokens and tokens of tools.
         alignment: Similarity to the anchor, float64: the cosine of their vectors, or the method's substitute. NaN if
             not scored: it has no anchor, or one of the two has no usable vector.
         vectors: [responses, hidden], unit rows, for a method that compares responses with each other.

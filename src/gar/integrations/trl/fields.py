@@ -145,7 +145,7 @@ def check_batch_size(config: RunConfig) -> None:
 
 
 def generation_batch(config: RunConfig) -> tuple[int, int, str]:
-    """The responses of a generation batch, those of a group, and the settings that give the first.
+    """How many responses a generation batch and a group have, and the settings that give the first.
 
     Both numbers are 0 for a method with its own trainer. The second is 0 if TRL rejects its value.
     """

@@ -32,8 +32,8 @@ class _Compare(Settings):
     source: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="CONFIG.yaml")]
     """A comparison file, or the name of one that ships with gar."""
     workers: Annotated[int, Field(ge=1)] | None = None
-    """Number of runs at the same time. By default one per GPU or core. With --executor: number of jobs, by default
-    one per run."""
+    """Number of runs at the same time. By default one per GPU or core.
+    With --executor: number of jobs, by default one per run."""
     gpus: Annotated[int, Field(ge=1)] | None = None
     """GPUs to share among the workers. By default all visible ones."""
     launch: Annotated[str, tyro.conf.arg(metavar="COMMAND")] = ""
@@ -41,8 +41,8 @@ class _Compare(Settings):
     executor: Literal["slurm", "local", "debug"] | None = None
     """Submit jobs that share the runs, through submitit (extra 'cluster')."""
     slurm: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME=VALUE ...", help_behavior_hint="")] = ()
-    """Parameters of the jobs, for example slurm_partition=gpu gpus_per_node=8 timeout_min=600. The time limit is a day
-    by default."""
+    """Parameters of the jobs, for example slurm_partition=gpu gpus_per_node=8 timeout_min=600.
+    The time limit is a day by default."""
     format: Annotated[Literal["text", "markdown"], tyro.conf.arg(metavar="FMT")] = "text"
     """text prints tables for a terminal, markdown prints Markdown. Files and pipes always get Markdown."""
     report: bool = False

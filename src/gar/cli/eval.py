@@ -25,7 +25,7 @@ class _Model(ModelSettings):
 
 
 class _Run(GenerateJob):
-    __doc__ = f"""Sample responses to every problem of some benchmarks, and grade them.
+    __doc__ = f"""Sample responses to the problems of benchmarks, and grade them.
 
       gar eval run MODEL --benchmark NAME[,NAME] [--SETTING VALUE ...]
 

@@ -1,4 +1,4 @@
-"""What the files of a model's folder say, without torch: its weights, its modules, its tokenizer."""
+"""Read the files of a model's folder without torch: its weights, its modules, its tokenizer."""
 
 import json
 from collections.abc import Iterable, Sequence

@@ -19,7 +19,7 @@ _FILES = ("config.json", "adapter_config.json", "tokenizer_config.json")
 def check_model_name(name: str) -> None:
     """Reject a name (`ModelSettings.path`) that is no packaged model, folder with a model, or Hub id.
 
-    Asks no network: loading says what the Hub lacks.
+    Asks no network: loading reports what the Hub lacks.
     """
     folder = Path(model_path(name))
     if folder.is_dir():

@@ -12,8 +12,8 @@ from gar.cli.outcomes import DEGENERATE, DONE, degenerate
 from gar.errors import ConfigError, UsageError
 from gar.evaluation.benchmarks import BENCHMARKS
 from gar.evaluation.job import GenerateJob, ScoreSettings
-from gar.models.files import check_tokenizer_files, check_weight_files
-from gar.models.hub import check_model_name, check_response_length
+from gar.models.files import check_model
+from gar.models.hub import check_response_length
 from gar.settings import ModelSettings, Settings
 
 if TYPE_CHECKING:
@@ -42,14 +42,15 @@ class _Run(GenerateJob):
     def run(self) -> int:
         from gar.evaluation.benchmark_sets import load_sets
 
-        check_model_name(self.model.path)
-        check_weight_files(self.model.path)
-        check_tokenizer_files(self.model.path)
+        check_model(self.model)
         check_response_length(self.model.path, self.max_new_tokens or 0, "--max-new-tokens")
         sets = load_sets(self, largest_k=max(self.score.pass_at_k, default=1))
         for note in (note for each in sets for note in each.identity["benchmark"]["notes"]):
             announce(f"Note: {note}")
         announce("loading torch and transformers ...")
+        from gar.models.device import choose_device
+
+        choose_device(self.device)  # before transformers is loaded, which takes longer than torch
         from gar.evaluation.generate import generate
         from gar.models.load import quiet_libraries
 

@@ -10,7 +10,7 @@ from gar.config import RunConfig, with_template
 from gar.data.problems import Reading, evaluation_data, no_experts
 from gar.data.prompts import edited, format_instruction
 from gar.data.rows import check_source, source_name, unreachable
-from gar.errors import ConfigError, DataError, GarError, ModelError, RecordError
+from gar.errors import ConfigError, DataError, GarError, RecordError
 from gar.integrations.trl.fields import (
     check_batch_size,
     check_enough_problems,
@@ -20,8 +20,8 @@ from gar.integrations.trl.fields import (
     trl_number,
     wrong_fields,
 )
-from gar.models.files import check_targets, check_tokenizer_files, check_weight_files, num_tokens
-from gar.models.hub import check_model_name, check_response_length, is_adapter
+from gar.models.files import check_model, check_targets, num_tokens
+from gar.models.hub import check_response_length, is_adapter
 from gar.records.lock import has_locks
 from gar.rules import faults, raise_all
 from gar.settings import EMBEDDED_TASKS, OUTCOME_METHODS, REGISTERED
@@ -170,12 +170,7 @@ def _check_output(config: RunConfig) -> None:
 
 def _check_model(config: RunConfig) -> None:
     model, length = config.model, trl_number(config, "max_completion_length")
-    try:
-        check_model_name(model.path)
-    except ModelError as error:
-        raise ModelError(_with_hint(error, model.path)) from None
-    check_weight_files(model.path)
-    check_tokenizer_files(model.path)
+    check_model(model)
     if config.adapter.rank is not None:
         check_targets(model.path, config.adapter.target_modules)
     _check_instruction(config)

@@ -160,7 +160,7 @@ def ends_in_thinking_tag(prompt_ids: Sequence[int], pieces: TokenPieces, tags: T
 def encode_prompt(
     tokenizer: Any, prompt: Prompt, *, chat_template_kwargs: Mapping[str, Any] | None = None
 ) -> list[int]:
-    """Token ids of a prompt, equal to those that TRL 1.16 trains on.
+    """Token ids of a prompt, equal to those that TRL trains on.
 
     Args:
         tokenizer: The policy's tokenizer.

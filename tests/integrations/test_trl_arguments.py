@@ -13,7 +13,7 @@ from gar.config import make_config
 from gar.errors import ConfigError
 from gar.integrations.trl.arguments import DEFAULTS, TRL, grpo_arguments, in_folder, trl_flags, with_method
 from gar.integrations.trl.callbacks import RunCallback
-from gar.integrations.trl.fields import wrong_fields
+from gar.integrations.trl.fields import TESTED, wrong_fields
 from gar.methods import METHODS
 from gar.records import open_run
 from gar.step import plan_shaping
@@ -77,6 +77,13 @@ def test_what_trl_would_reject_late_or_not_at_all_is_an_error_of_its_setting(tmp
     accepted = {"save_steps": 0.5, "bf16": None, "scale_rewards": True, "report_to": "none"}
     assert wrong_fields(accepted) == []
     from_command_line(tmp_path, "gar-grpo", **accepted)
+
+
+def test_an_unknown_field_names_an_untested_release(monkeypatch: pytest.MonkeyPatch):
+    for installed, named in ((f"{TESTED}.7", False), ("1.99.0", True)):
+        monkeypatch.setattr("importlib.metadata.version", lambda package, version=installed: version)
+        ((_, text),) = wrong_fields({"lerning_rate": 1})
+        assert (f"TRL {installed} is installed. gar and its presets are tested with {TESTED}." in text) == named
 
 
 def test_the_embedded_models_have_room_for_prompt_and_response(tmp_path: Path):

@@ -12,7 +12,7 @@ from gar.cli.outcomes import DEGENERATE, DONE, degenerate
 from gar.errors import ConfigError, UsageError
 from gar.evaluation.benchmarks import BENCHMARKS
 from gar.evaluation.job import GenerateJob, ScoreSettings
-from gar.models.files import check_tokenizer_files, check_weight_files
+from gar.models.files import check_tokenizer_files
 from gar.models.hub import check_model_name, check_response_length
 from gar.settings import ModelSettings, Settings
 
@@ -43,7 +43,6 @@ class _Run(GenerateJob):
         from gar.evaluation.benchmark_sets import load_sets
 
         check_model_name(self.model.path)
-        check_weight_files(self.model.path)
         check_tokenizer_files(self.model.path)
         check_response_length(self.model.path, self.max_new_tokens or 0, "--max-new-tokens")
         sets = load_sets(self, largest_k=max(self.score.pass_at_k, default=1))

@@ -20,7 +20,7 @@ from gar.integrations.trl.fields import (
     trl_number,
     wrong_fields,
 )
-from gar.models.files import check_targets, check_tokenizer_files, check_weight_files, num_tokens
+from gar.models.files import check_targets, check_tokenizer_files, num_tokens
 from gar.models.hub import check_model_name, check_response_length, is_adapter
 from gar.records.lock import has_locks
 from gar.rules import faults, raise_all
@@ -175,7 +175,6 @@ def _check_model(config: RunConfig) -> None:
         check_model_name(model.path)
     except ModelError as error:
         raise ModelError(_with_hint(error, model.path)) from None
-    check_weight_files(model.path)
     check_tokenizer_files(model.path)
     if config.adapter.rank is not None:
         check_targets(model.path, config.adapter.target_modules)

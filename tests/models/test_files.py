@@ -7,12 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from gar.errors import ConfigError, ModelError
-from gar.models.device import choose_device
 from gar.models.embedded import embedded_path
 from gar.models.files import attention_names, causal_model_types, check_model
 from gar.settings import ModelSettings
@@ -63,10 +61,3 @@ def test_what_a_plugin_may_have_registered_is_left_to_loading(tmp_path, monkeypa
 def test_the_names_in_the_text_of_transformers_are_those_it_has():
     assert set(causal_model_types()) == set(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES)
     assert set(attention_names()) == {"eager", *ALL_ATTENTION_FUNCTIONS}
-
-
-@pytest.mark.parametrize("name", ["cuda:99", "nonsense", "cpu:x"])
-def test_a_device_that_is_not_there_is_rejected(name):
-    with raises(ConfigError, "device"):
-        choose_device(name)
-    assert choose_device("cpu") == torch.device("cpu")

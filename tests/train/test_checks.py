@@ -326,22 +326,6 @@ def test_trl_s_default_of_the_longest_response_must_fit_into_the_context(folder)
     assert "the default of trl.max_completion_length is 512, but the context of " in text
 
 
-def test_weights_that_are_missing_or_cut_off_are_named(folder):
-    file = folder / "model.safetensors"
-    whole = file.read_bytes()
-    file.write_bytes(whole[:-1])
-    assert f"cut off, {len(whole) - 1:,} of {len(whole):,} bytes" in mistakes(local(folder), "missing-weights")
-    file.write_bytes(b"x" * 100)
-    assert "not a file of safetensors" in mistakes(local(folder), "missing-weights")
-    file.write_bytes(whole)
-    index = folder / "model.safetensors.index.json"
-    index.write_text(json.dumps({"weight_map": {"a": file.name, "b": "model-2.safetensors"}}))
-    assert "lists model-2.safetensors, which is missing" in mistakes(local(folder), "missing-weights")
-    index.unlink()
-    file.unlink()
-    assert "no weights (*.safetensors)" in mistakes(local(folder), "missing-weights")
-
-
 def test_an_instruction_longer_than_the_longest_prompt_is_refused(folder):
     values = local(folder) | {"data": {"template": "boxed", "max_prompt_tokens": 4}, "verify": {"format": "boxed"}}
     assert "has 10 tokens" in mistakes(values, "data.max_prompt_tokens")

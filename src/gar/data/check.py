@@ -18,7 +18,7 @@ from gar.settings import DEFAULT_SOURCE, SourceSettings
 from gar.types import Problem, Status
 from gar.verify import Verifier, grade_without_parser, parse_response
 from gar.verify.boxes import boxed_contents
-from gar.verify.format import DEFAULT_TAGS
+from gar.verify.formats import DEFAULT_TAGS
 from gar.verify.grades import Graded
 
 _BATCH = 512

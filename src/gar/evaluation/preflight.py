@@ -15,7 +15,6 @@ from rich.table import Table
 from rich.text import Text
 from transformers import PreTrainedModel
 
-from gar.data.prompts import format_instruction
 from gar.data.traps import is_guessable
 from gar.errors import PreflightError
 from gar.evaluation.engines import TransformersEngine, sample
@@ -25,6 +24,7 @@ from gar.models.generate import Sampling
 from gar.response import Response
 from gar.settings import PreflightSettings
 from gar.types import Problem, ResponseVerifier, Status, answer_format, prompt_text
+from gar.verify.formats import FORMATS
 
 MOST = 0.5
 """Above this fraction a failure is the rule: truncation, timeouts and errors then stop the run."""
@@ -67,7 +67,7 @@ _FAULTS: Mapping[str, tuple[float, str]] = {
     BAD_FORMAT: (
         MOST,
         "of responses are not in the format {format!r}. If they are cut off, raise --trl.max_completion_length first."
-        "{as_chat}{ask}{prefilled}{markers} To accept answers anywhere: --verify.format none.",
+        "{as_chat}{ask}{advice} To accept answers anywhere: --verify.format none.",
     ),
     UNREADABLE: (
         SOME,
@@ -190,8 +190,8 @@ def _advice(problems: Sequence[Problem], tokenizer: Any, verifier: ResponseVerif
     """Sentences on prompts and format. What is in force already is left out."""
     prompt, format, tags = problems[0].prompt, verifier.format, verifier.tags
     wanted = answer_format(format)
-    asks = format_instruction(wanted, tags) in prompt_text(prompt)
-    thinks = format == "think-answer"
+    asks = FORMATS[wanted].instruction(tags) in prompt_text(prompt)
+    advice = FORMATS[format].advice(tags)
     sentences = {
         "as_chat": (
             isinstance(prompt, str) and bool(tokenizer.chat_template),
@@ -199,12 +199,7 @@ def _advice(problems: Sequence[Problem], tokenizer: Any, verifier: ResponseVerif
             f"--data.template {wanted}.",
         ),
         "ask": (not asks, f"If the prompt does not ask for this format, ask for it with --data.template {wanted}."),
-        "prefilled": (
-            thinks,
-            f"If the prompt ends in {tags.think_open}, a response must not open that again: choose --verify.format "
-            "boxed, or a chat template that does not open the thinking part.",
-        ),
-        "markers": (thinks, "For other markers: --verify.tags.think_open and its kin."),
+        "advice": (bool(advice), advice),
     }
     return {name: f" {sentence}" if holds else "" for name, (holds, sentence) in sentences.items()}
 

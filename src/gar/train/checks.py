@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gar.config import RunConfig, with_template
 from gar.data.problems import Reading, evaluation_data, no_experts
-from gar.data.prompts import edited, format_instruction
+from gar.data.prompts import edited
 from gar.data.rows import check_source, source_name, unreachable
 from gar.errors import ConfigError, DataError, GarError, RecordError
 from gar.integrations.trl.fields import (
@@ -26,6 +26,7 @@ from gar.records.lock import has_locks
 from gar.rules import faults, raise_all
 from gar.settings import EMBEDDED_TASKS, OUTCOME_METHODS, REGISTERED
 from gar.train.rules import PACKAGES, RULES, TrainFacts
+from gar.verify.formats import FORMATS
 from gar.verify.verifier import custom_grader
 
 
@@ -185,7 +186,7 @@ def _check_instruction(config: RunConfig) -> None:
     data = with_template(config).data
     if data.max_prompt_tokens is None or data.template in ("plain", "chat", "auto"):
         return
-    needed = num_tokens(config.model.path, format_instruction(data.template, config.verify.tags))
+    needed = num_tokens(config.model.path, FORMATS[data.template].instruction(config.verify.tags))
     if needed is not None and needed > data.max_prompt_tokens:
         raise ConfigError(
             f"data.max_prompt_tokens is {data.max_prompt_tokens}, and the instruction of data.template {data.template} "

@@ -45,9 +45,6 @@ WARM_UP = ((r"\sqrt{12}+\pi", r"2\sqrt{3}"),)
 _WHOLE = rewrites("whole", re.IGNORECASE)
 _THOUSANDS = re.compile(r"(?<![0-9,.])[0-9]{1,3}(?:,[0-9]{3})+(?![0-9,])")
 _PERCENT = re.compile(r"%|\bper ?cent|\brate\b", re.IGNORECASE)
-_COMPARISON = re.compile(
-    r"\b(?:than|more|less|fewer|farther|further|longer|older|taller|higher)\b[^.?]*\?", re.IGNORECASE
-)
 _CLOCK = re.compile(r"\b0?([0-9]{1,2})(?::00|(:[0-9]{2}))? *([ap])\.? ?m\b\.?", re.IGNORECASE)
 
 
@@ -178,8 +175,7 @@ def _read_value(answer: str, gold: Gold, prompt: str) -> Graded | Quantity:
 
 def _quantity(answer: str, gold: Gold, prompt: str) -> Quantity:
     sentences = not (gold.letters or gold.name)  # the equation of a sentence has an own left side
-    compares = _COMPARISON.search(prompt) is not None
-    quantity = read_answer(answer, _nouns(prompt), letters=gold.letters, sentences=sentences, compares=compares)
+    quantity = read_answer(answer, _nouns(prompt), letters=gold.letters, sentences=sentences)
     value = quantity.value
     if "," in value and (gold.number is not None or "," not in gold.value):
         value = _THOUSANDS.sub(lambda number: number[0].replace(",", ""), value)

@@ -36,7 +36,6 @@ from gar.verify.sentences import read_answer
 from gar.verify.tree import Node, NotRead
 from gar.verify.undone import is_copy, number, undone
 from gar.verify.values import same, stated_value
-from gar.verify.words import NEVER
 
 MAX_NESTING = 30
 WARM_UP = ((r"\sqrt{12}+\pi", r"2\sqrt{3}"),)
@@ -101,8 +100,7 @@ def read_gold(gold: str) -> Gold:
     letters = _has_letters(text)
     for of_letters in dict.fromkeys((False, letters)):  # `78 h` has a unit, `2 h + 1` has letters
         with contextlib.suppress(Unread):
-            nouns = frozenset[str]() if of_letters else None  # beside letters an unknown word is no unit
-            read = read_quantity(text, nouns, letters=of_letters)
+            read = read_quantity(text, letters=of_letters, gold=not of_letters)
             if of_letters or not _has_letters(read.value):
                 quantity, words = read, []
                 break
@@ -175,7 +173,7 @@ def _read_value(answer: str, gold: Gold, prompt: str) -> Graded | Quantity:
 
 def _quantity(answer: str, gold: Gold, prompt: str) -> Quantity:
     sentences = not (gold.letters or gold.name)  # the equation of a sentence has an own left side
-    quantity = read_answer(answer, _nouns(prompt), letters=gold.letters, sentences=sentences)
+    quantity = read_answer(answer, letters=gold.letters, sentences=sentences)
     value = quantity.value
     if "," in value and (gold.number is not None or "," not in gold.value):
         value = _THOUSANDS.sub(lambda number: number[0].replace(",", ""), value)
@@ -187,12 +185,6 @@ def _quantity(answer: str, gold: Gold, prompt: str) -> Quantity:
     if quantity.percent and not gold.percent and prompt and not _PERCENT.search(prompt):
         return replace(quantity, value=rf"{value}\%", percent=False)  # 17% is 0.17, not 17
     return replace(quantity, value=value)
-
-
-@lru_cache(maxsize=256)
-def _nouns(prompt: str) -> frozenset[str]:
-    """The words of a problem, which may be beside a value."""
-    return frozenset(re.findall("[a-z]{3,}", prompt.lower())) - NEVER
 
 
 def _grade_number(answer: Quantity, gold: Gold) -> Graded | None:

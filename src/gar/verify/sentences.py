@@ -32,16 +32,16 @@ _GOES_BACK = re.compile(
 )
 
 
-def read_answer(text: str, nouns: frozenset[str], *, letters: bool, sentences: bool) -> Quantity:
+def read_answer(text: str, *, letters: bool, sentences: bool) -> Quantity:
     """The value and unit of an answer, which may be a sentence. `Unread` if it does not state one value."""
     text = _REASON.sub("", text)
     try:
-        return read_quantity(text, nouns, letters=letters)
+        return read_quantity(text, letters=letters)
     except Unread as error:
         stated = sentence_value(text) if sentences else None
         if stated is None:
             raise error
-        return read_quantity(stated, nouns, letters=letters)
+        return read_quantity(stated, letters=letters)
 
 
 def sentence_value(text: str) -> str | None:

@@ -28,7 +28,6 @@ from paper.analyses.unseen_answers import Pair, by_hand, labeled, near_misses, s
 
 NEVER = re.compile("(?!)" + 9 * "()")  # with groups that replacements name
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "answers._prose_words": lambda _: [],
     "answers.choice_text": lambda _: "",
     "answers.compare_notations": lambda *_: None,
     "answers.is_copy": lambda *_, **__: False,

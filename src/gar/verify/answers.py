@@ -24,7 +24,6 @@ from gar.verify.notations import compare_notations, compare_words
 from gar.verify.numbers import equal_values, plain_number
 from gar.verify.quantities import (
     Quantity,
-    Unread,
     is_prose,
     read_quantity,
     without_lead,
@@ -83,11 +82,11 @@ def grade_without_parser(answer: str, gold: str, prompt: str = "") -> Graded | N
 
 @dataclass(frozen=True, kw_only=True)
 class Gold(Quantity):
-    """A gold answer as it is read once. `words` is empty, except for a gold answer in words, such as `odd n`."""
+    """A gold answer as it is read once. `in_words`: it is a text such as `odd n`."""
 
     text: str
     choice: bool
-    words: list[str]
+    in_words: bool
     letters: bool
     number: Fraction | None
 
@@ -96,13 +95,13 @@ class Gold(Quantity):
 def read_gold(gold: str) -> Gold:
     """What a gold answer consists of."""
     text = _in_symbols(_tidy(gold))
-    quantity, words = Quantity(text), [word.lower() for word in _prose_words(text)]
+    quantity, in_words = Quantity(text), any(is_prose(word[0]) for word in words_in(text))
     letters = _has_letters(text)
     for of_letters in dict.fromkeys((False, letters)):  # `78 h` has a unit, `2 h + 1` has letters
-        with contextlib.suppress(Unread):
+        with contextlib.suppress(NotRead):
             read = read_quantity(text, letters=of_letters, gold=not of_letters)
             if of_letters or not _has_letters(read.value):
-                quantity, words = read, []
+                quantity, in_words = read, False
                 break
     return Gold(
         value=quantity.value,
@@ -111,7 +110,7 @@ def read_gold(gold: str) -> Gold:
         name=quantity.name,
         text=text,
         choice=is_choice(text),
-        words=words,
+        in_words=in_words,
         letters=_has_letters(quantity.value),
         number=plain_number(quantity.value),
     )
@@ -155,11 +154,11 @@ def _value_or_grade(answer: str, gold: str, prompt: str) -> Graded | Quantity:
 
 def _read_value(answer: str, gold: Gold, prompt: str) -> Graded | Quantity:
     """The verdict on the value that an answer states, or why it states none, or the value."""
-    if gold.words:
+    if gold.in_words:
         return compare_words(answer, gold.text)
     try:
         quantity = _quantity(answer, gold, prompt)
-    except Unread as error:
+    except NotRead as error:
         return unparsed(str(error))
     if quantity.name and gold.name and quantity.name != gold.name:
         return wrong("another name than the gold answer has")
@@ -180,7 +179,7 @@ def _quantity(answer: str, gold: Gold, prompt: str) -> Quantity:
     exact, rounded, _ = value.partition(r"\approx")
     if rounded and "." not in gold.value:
         if not re.search(r"[0-9]|\\[A-Za-z]", exact):
-            raise Unread("an approximation alone")
+            raise NotRead("an approximation alone")
         value = exact.strip()
     if quantity.percent and not gold.percent and prompt and not _PERCENT.search(prompt):
         return replace(quantity, value=rf"{value}\%", percent=False)  # 17% is 0.17, not 17
@@ -253,9 +252,3 @@ def _is_right(tree: Node, gold: Node, percent: tuple[bool, bool]) -> bool:
 def _has_letters(text: str) -> bool:
     """Whether a text has letters outside the names of LaTeX commands."""
     return re.search("[A-Za-z]", re.sub(r"\\[A-Za-z]+|(?<=[0-9.])[eE](?=[-+]?[0-9])", "", text)) is not None
-
-
-def _prose_words(text: str) -> list[str]:
-    """The words of a text that is prose. Letters with a vowel and not in alphabetical order are not a product `abc`."""
-    words = [match[0] for match in words_in(text)]
-    return words if any(map(is_prose, words)) else []

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from gar.verify.numbers import plain_number
+from gar.verify.tree import NotRead
 from gar.verify.words import DOUBTS, NEVER, NUMBER_WORDS, SCALES, WORDS, Unit, read_unit, unit_named
 
 _MATH = re.compile(r"\$\$([^$]+)\$\$|\$([^$]+)\$(?![0-9])|\\\((.+?)\\\)|\\\[(.+?)\\\]", re.DOTALL)
@@ -51,10 +52,6 @@ class Quantity:
     unit: Unit = field(default_factory=dict)
     percent: bool = False
     name: str = ""
-
-
-class Unread(ValueError):
-    """A text that does not state one value, with the reason."""
 
 
 def without_marks(text: str) -> str:
@@ -111,7 +108,7 @@ def read_quantity(text: str, *, letters: bool = False, gold: bool = False) -> Qu
         gold: It is a gold answer, in which any words that change nothing may follow a number.
 
     Raises:
-        Unread: It does not state one value.
+        NotRead: It does not state one value.
     """
     text, name = _without_words_before(text, letters=letters)
     end = next((word.start() for word in words_in(text, letters=letters) if word[0].lower() not in _JOINING), len(text))
@@ -125,7 +122,7 @@ def read_quantity(text: str, *, letters: bool = False, gold: bool = False) -> Qu
         value = f"{currency['sign'].strip()}{currency['late']}{value[currency.end() :]}"
         unit = unit_named(currency["currency"]) or {}
     if not CONTENT.search(value) and not (letters and value):
-        raise Unread("the answer holds no number")
+        raise NotRead("the answer holds no number")
     plain = plain_number(value) is not None
     if plain and (scale := SCALE.match(after)):
         value, after = f"{value}e{SCALES[scale[1].lower()]}", after[scale.end() :]
@@ -134,16 +131,16 @@ def read_quantity(text: str, *, letters: bool = False, gold: bool = False) -> Qu
     if things:
         rate = all(power < 0 for power in after_value.values())  # 60 words per minute
         if not rate or not (gold or (plain and _is_plural(things[-1]))):
-            raise Unread(f"the answer does not state one value: {things[0]!r}")
+            raise NotRead(f"the answer does not state one value: {things[0]!r}")
         unit = unit or {things[-1].removesuffix("s"): 1}
     percent = unit.pop("percent", 0)
     if percent not in (0, 1) or value.count("{") != value.count("}"):  # words within a formula
-        raise Unread("the answer does not state one value")
+        raise NotRead("the answer does not state one value")
     return Quantity(value.strip(), unit, percent == 1, name)
 
 
 def _without_words_before(text: str, *, letters: bool) -> tuple[str, str]:
-    """A text without the words and the name before its value, and the name. `Unread` if they may change the value."""
+    """A text without the words and the name before its value, and the name. `NotRead` if they may change the value."""
     named = ""
     while True:
         text = text.lstrip(" ,:;*")
@@ -151,7 +148,7 @@ def _without_words_before(text: str, *, letters: bool) -> tuple[str, str]:
             text, named = text[name.end() :], named or name[1].replace(" ", "")
         elif (word := next(words_in(text, letters=letters), None)) and not word.start():
             if word[0].lower() not in WORDS["neutral"]:
-                raise Unread(f"the answer does not state one value: {word[0]!r}")
+                raise NotRead(f"the answer does not state one value: {word[0]!r}")
             text = text[word.end() :].lstrip(" =")
         else:
             return text, named
@@ -170,7 +167,7 @@ def unit_start(value: str, *, spaced: bool) -> int:
 
 
 def _unit_after(rest: str, *, letters: bool) -> tuple[Unit, list[str]]:
-    """The unit in what follows a value, and other words. `Unread` if there is anything that may change the value."""
+    """The unit in what follows a value, and other words. `NotRead` if there is anything that may change the value."""
     unit: Unit = {}
     things: list[str] = []
     place = 0
@@ -179,13 +176,13 @@ def _unit_after(rest: str, *, letters: bool) -> tuple[Unit, list[str]]:
             unit, place = read_unit(rest, place)
         match = next(words_in(rest, place, letters=letters), None)
         if _MATHS_SIGN.search(rest[place : len(rest) if match is None else match.start()]):
-            raise Unread("the answer does not state one value")
+            raise NotRead("the answer does not state one value")
         if match is None:
             return unit, things
         word = match[0].lower()
         if word not in WORDS["neutral"] and unit_named(word) is None:
             if word in _NO_THINGS or match[0].isupper():
-                raise Unread(f"the answer does not state one value: {word!r}")
+                raise NotRead(f"the answer does not state one value: {word!r}")
             things.append(word)
         place = match.end()
 

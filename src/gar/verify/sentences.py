@@ -9,13 +9,13 @@ from gar.verify.quantities import (
     CONTENT,
     SCALE,
     Quantity,
-    Unread,
     read_quantity,
     unit_start,
     without_mark_at_end,
     without_marks_after,
     words_in,
 )
+from gar.verify.tree import NotRead
 from gar.verify.words import DOUBTS, NEVER, NUMBER_WORDS, SCALES, WORDS, lower_words, read_unit
 
 _EQUALS = re.compile(r"(?<![<>!=\\])=(?!=)|\b(?:is|are) equal to\b|\bequals\b(?: to)?|\\Rightarrow|\u21d2")
@@ -33,11 +33,11 @@ _GOES_BACK = re.compile(
 
 
 def read_answer(text: str, *, letters: bool, sentences: bool) -> Quantity:
-    """The value and unit of an answer, which may be a sentence. `Unread` if it does not state one value."""
+    """The value and unit of an answer, which may be a sentence. `NotRead` if it does not state one value."""
     text = _REASON.sub("", text)
     try:
         return read_quantity(text, letters=letters)
-    except Unread as error:
+    except NotRead as error:
         stated = sentence_value(text) if sentences else None
         if stated is None:
             raise error

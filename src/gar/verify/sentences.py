@@ -27,9 +27,10 @@ _UNSURE = NEVER | DOUBTS | SCALES.keys() | NUMBER_WORDS.keys()
 """Words that keep a sentence without an equation from being read, wherever they stand."""
 _CHANGES = (NEVER | SCALES.keys() | {"point"}) - WORDS["compares"]
 _GOES_BACK = re.compile(
-    r"\b(?:but|however)\b|, (?:now|then)\b|\bbefore *\.?\Z"
-    r"|\b(?:which|that) (?:is|are|was|rounds?|equals?|makes)\b[^.]*[0-9]"
+    r"\A *(?:to|choose|in base|to the power)? *[0-9]|\b(?:but|however|at most|ago|a half)\b|, (?:now|then)\b"
+    r"|\bbefore *\.?\Z|\b(?:which|that) (?:is|are|was|rounds?|equals?|makes)\b[^.]*[0-9]"
 )
+_MULTIPLE = re.compile(r"(?<![0-9A-Za-z])(?:-|[0-9]+) *[a-z] *\$? *\Z")  # 2x = 7
 
 
 def read_answer(text: str, *, letters: bool, sentences: bool) -> Quantity:
@@ -57,14 +58,15 @@ def _chain_value(first: str, *sides: str) -> str | None:
     words = [word for word in lower_words(re.sub(r"\\[a-z]+", " ", first)) if len(word) > 1]
     if WORDS["guesses"].intersection(words) or (DOUBTS | {"no"}).intersection(words[-1:]):
         return None
-    if any(map(_BREAK.search, sides[:-1])):
+    if any(map(_BREAK.search, sides[:-1])) or (len(sides) == 1 and _MULTIPLE.search(first)):
         return None
     last = sides[-1].strip()
     span = value_span(last)
     if span is None or span[0] > 1:
         return None
     stated, after = _with_unit(last, span[1])
-    changed = _CHANGES.intersection(lower_words(after)[:1]) or _GOES_BACK.search(after)
+    words = lower_words(after)
+    changed = _CHANGES.intersection(words[:1]) or WORDS["guesses"].intersection(words) or _GOES_BACK.search(after)
     return None if changed else stated
 
 

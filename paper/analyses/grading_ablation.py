@@ -63,7 +63,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "values._named_values": lambda *_: {},
     "values._names_a_graph": lambda *_: False,
     "values._scaled": lambda node: node,
-    "values._stated": lambda node: node,
+    "values.stated_value": lambda node, **_: node,
     "values._with_parameters_of": lambda answer, _: answer,
     "values.is_region": lambda *_: False,
 }

@@ -76,12 +76,12 @@ def _check_embeddings(name: str) -> None:
     folder = Path(model_path(name))
     config = read_config(folder)
     expected = [config.get("vocab_size"), config.get("hidden_size")]
-    stored = _weight_shapes(folder).get(_EMBEDDINGS, expected)
-    if all(expected) and stored != expected:
+    stored = _weight_shapes(folder).get(_EMBEDDINGS)
+    if all(expected) and stored is not None and stored != expected:
         raise mismatched(name, _EMBEDDINGS, stored, expected)
 
 
-def mismatched(name: str, weight: str, stored: Sequence[int], expected: Sequence[int]) -> ModelError:
+def mismatched(name: str, weight: str, stored: Sequence[int], expected: Sequence[int | None]) -> ModelError:
     """The error about a weight whose shape is not that of the configuration."""
     return ModelError(
         f"the checkpoint of '{name}' does not fit its config.json: {weight} is {list(stored)}, expected "

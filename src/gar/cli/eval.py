@@ -12,6 +12,7 @@ from gar.cli.outcomes import DEGENERATE, DONE, degenerate
 from gar.errors import ConfigError, UsageError
 from gar.evaluation.benchmarks import BENCHMARKS
 from gar.evaluation.job import GenerateJob, ScoreSettings
+from gar.extras import require_extra
 from gar.models.files import check_model
 from gar.models.hub import check_response_length
 from gar.settings import ModelSettings, Settings
@@ -42,6 +43,8 @@ class _Run(GenerateJob):
     def run(self) -> int:
         from gar.evaluation.benchmark_sets import load_sets
 
+        if self.backend == "vllm":
+            require_extra("vllm", "--backend vllm")
         check_model(self.model)
         check_response_length(self.model.path, self.max_new_tokens or 0, "--max-new-tokens")
         sets = load_sets(self, largest_k=max(self.score.pass_at_k, default=1))

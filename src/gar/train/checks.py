@@ -74,6 +74,7 @@ def train_facts(config: RunConfig) -> TrainFacts:
         settings=settings | {f"trl.{name}": value for name, value in config.trl.items()},
         evaluates=bool(config.evaluate.sources),
         loses_updates=_loses_updates(config),
+        is_launched=int(os.environ.get("WORLD_SIZE", 1)) > 1,
         missing=frozenset(module for module in modules if importlib.util.find_spec(module) is None),
     )
 

@@ -172,6 +172,8 @@ MISTAKES = {
     "eval run embedded --benchmark arithmetic --backend vllm": "--backend vllm needs vllm, not installed. ",
     "eval run embedded --benchmark arithmetic --samples 4 --pass-at-k 8": "pass@8 needs 8 samples per problem",
     "report runs --out nix/page.html": "nix: no such folder",
+    "train --data.source chat.jsonl": "the prompt of problem 'chat-1' is given as chat messages, and the tokenizer has ",
+    "train --preset demo --data.template chat": "the template chat needs a tokenizer with a chat template, and this ",
     "train --data.source empty.jsonl": "empty.jsonl: no rows.",
     "train --data.source columns.jsonl": "columns.jsonl: no column 'prompt'. Name it with prompt_field (--prompt-",
     "train --data.source one.jsonl --prompt-field Question": "one.jsonl: no column 'Question'.",
@@ -194,6 +196,7 @@ ROW = {"prompt": "1+1=", "answer": "2", "expert_solution": "1+1=2"}
 COMPARISON = "name: x\nbase: demo\nseeds: [0]\nruns: "
 FILES = {
     "empty.jsonl": "",
+    "chat.jsonl": json.dumps(ROW | {"prompt": [{"role": "user", "content": "1+1="}]}),
     "columns.jsonl": json.dumps({"Question": "1+1=", "Answer": "2"}),
     "one.jsonl": json.dumps(ROW),
     "broken/config.json": "{",

@@ -5,10 +5,11 @@ import os
 import tempfile
 from itertools import chain, islice
 from pathlib import Path
+from types import SimpleNamespace
 
 from gar.config import RunConfig, with_template
 from gar.data.problems import Reading, evaluation_data, no_experts
-from gar.data.prompts import edited
+from gar.data.prompts import Renderer, edited
 from gar.data.rows import check_source, source_name, unreachable
 from gar.errors import ConfigError, DataError, GarError, RecordError
 from gar.integrations.trl.fields import (
@@ -20,7 +21,7 @@ from gar.integrations.trl.fields import (
     trl_number,
     wrong_fields,
 )
-from gar.models.files import check_model, check_targets, num_tokens
+from gar.models.files import check_model, check_targets, has_chat_template, num_tokens
 from gar.models.hub import check_response_length, is_adapter
 from gar.records.lock import has_locks
 from gar.rules import faults, raise_all
@@ -138,8 +139,13 @@ def _check_training_file(config: RunConfig, batch: int, group: int) -> None:
     first = list(islice(problems, batch // group if group else 1))
     if group:
         check_enough_problems(batch, group, len(first))
-    if with_template(config).data.template != "plain":
+    template = with_template(config).data.template
+    if template != "plain":
         edited(first[0].prompt, str)  # raises if no message is the user's
+    chat = has_chat_template(config.model.path)
+    if chat is not None and template != "auto":
+        messages = None if isinstance(first[0].prompt, str) else first[0].id
+        Renderer.of(template, SimpleNamespace(chat_template=chat), None, with_messages=messages)
     if config.method in OUTCOME_METHODS or config.method in REGISTERED:
         return
     number = 0

@@ -1,5 +1,6 @@
 """`gar eval`: measure models on benchmarks. A stopped command resumes."""
 
+import importlib.util
 import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,7 +13,7 @@ from gar.cli.outcomes import DEGENERATE, DONE, degenerate
 from gar.errors import ConfigError, UsageError
 from gar.evaluation.benchmarks import BENCHMARKS
 from gar.evaluation.job import GenerateJob, ScoreSettings
-from gar.extras import require_extra
+from gar.extras import install_command
 from gar.models.files import check_model
 from gar.models.hub import check_response_length
 from gar.settings import ModelSettings, Settings
@@ -43,8 +44,8 @@ class _Run(GenerateJob):
     def run(self) -> int:
         from gar.evaluation.benchmark_sets import load_sets
 
-        if self.backend == "vllm":
-            require_extra("vllm", "--backend vllm")
+        if self.backend == "vllm" and importlib.util.find_spec("vllm") is None:
+            raise ConfigError(f"--backend vllm needs vLLM: {install_command('vllm')}")
         check_model(self.model)
         check_response_length(self.model.path, self.max_new_tokens or 0, "--max-new-tokens")
         sets = load_sets(self, largest_k=max(self.score.pass_at_k, default=1))

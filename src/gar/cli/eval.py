@@ -3,7 +3,7 @@
 import importlib.util
 import textwrap
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
@@ -78,7 +78,7 @@ class _Score(ScoreSettings):
 class _Table(Settings):
     """Show benchmarks and models in one table, with intervals and tests.
 
-      gar eval table A [B ...]
+      gar eval table A [B ...] [--format markdown]
 
     A and B are folders that `gar eval run` wrote. LABEL=FOLDER names a model.
 
@@ -89,6 +89,8 @@ class _Table(Settings):
 
     models: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="A [B ...]", help_behavior_hint="")]
     """The reference model first. A dash marks a benchmark that a model lacks."""
+    format: Annotated[Literal["text", "markdown"], tyro.conf.arg(metavar="FMT")] = "text"
+    """text prints tables for a terminal, markdown prints Markdown. Files and pipes always get Markdown."""
     pass_at_k: Annotated[tuple[int, ...], tyro.conf.arg(metavar="K")] = ()
     """pass@k and maj@k for these k. By default pass@1, pass@n/2 and maj@n."""
 
@@ -99,7 +101,7 @@ class _Table(Settings):
         from gar.evaluation.text_tables import print_tables
 
         *numbers, notes = benchmark_table([load_model(model) for model in self.models], ks=self.pass_at_k)
-        print_tables(text_tables(*numbers), notes)
+        print_tables(text_tables(*numbers), notes, markdown=self.format == "markdown")
         return DONE
 
 

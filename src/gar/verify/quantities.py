@@ -25,7 +25,8 @@ _ANGLE_OF = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)")
 _CURRENCY = re.compile(
     r"(?:.*[^<>!=]= *)?(?P<sign>[-+]? *)(?:US *)?\\?(?P<currency>[$€£¥]) *(?P<late>[-+]?)(?=[0-9.\\])"
 )
-_MATHS_SIGN = re.compile(r"(?<![A-Za-z'])[b-zB-Z](?![A-Za-z'])|\.\.|[=<>?~+*^_/|0-9]|\\[a-zA-Z]")
+_GAP = re.compile(r"(?:[\s,;:!\"'()\[\]{}-]|\.(?!\.))*")
+"""What may be between the words after a value."""
 _LEAD = re.compile(
     r"(?:(?:so|thus|hence|therefore|then|finally)\b,? *|\\therefore *)*(?:"
     r"(?:(?:(?:the|my|our|its|a|this|that) )?(?:(?:final|correct|right|exact|numerical|required|desired|combined) )*"
@@ -126,7 +127,7 @@ def read_quantity(text: str, *, letters: bool = False, gold: bool = False) -> Qu
     plain = plain_number(value) is not None
     if plain and (scale := SCALE.match(after)):
         value, after = f"{value}e{SCALES[scale[1].lower()]}", after[scale.end() :]
-    after_value, things = _unit_after(after, letters=letters)
+    after_value, things = _unit_after(after)
     unit = unit | after_value
     if things:
         rate = all(power < 0 for power in after_value.values())  # 60 words per minute
@@ -166,7 +167,7 @@ def unit_start(value: str, *, spaced: bool) -> int:
     return len(value)
 
 
-def _unit_after(rest: str, *, letters: bool) -> tuple[Unit, list[str]]:
+def _unit_after(rest: str) -> tuple[Unit, list[str]]:
     """The unit in what follows a value, and other words. `NotRead` if there is anything that may change the value."""
     unit: Unit = {}
     things: list[str] = []
@@ -174,8 +175,8 @@ def _unit_after(rest: str, *, letters: bool) -> tuple[Unit, list[str]]:
     while True:
         if not unit:
             unit, place = read_unit(rest, place)
-        match = next(words_in(rest, place, letters=letters), None)
-        if _MATHS_SIGN.search(rest[place : len(rest) if match is None else match.start()]):
+        match = next(words_in(rest, place), None)
+        if not _GAP.fullmatch(rest, place, len(rest) if match is None else match.start()):
             raise NotRead("the answer does not state one value")
         if match is None:
             return unit, things

@@ -127,13 +127,7 @@ def read_quantity(text: str, *, letters: bool = False, gold: bool = False) -> Qu
     plain = plain_number(value) is not None
     if plain and (scale := SCALE.match(after)):
         value, after = f"{value}e{SCALES[scale[1].lower()]}", after[scale.end() :]
-    after_value, things = _unit_after(after)
-    unit = unit | after_value
-    if things:
-        rate = all(power < 0 for power in after_value.values())  # 60 words per minute
-        if not rate or not (gold or (plain and _is_plural(things[-1]))):
-            raise NotRead(f"the answer does not state one value: {things[0]!r}")
-        unit = unit or {things[-1].removesuffix("s"): 1}
+    unit = unit | _unit_after(after, counts=plain, gold=gold)
     percent = unit.pop("percent", 0)
     if percent not in (0, 1) or value.count("{") != value.count("}"):  # words within a formula
         raise NotRead("the answer does not state one value")
@@ -167,8 +161,17 @@ def unit_start(value: str, *, spaced: bool) -> int:
     return len(value)
 
 
-def _unit_after(rest: str) -> tuple[Unit, list[str]]:
-    """The unit in what follows a value, and other words. `NotRead` if there is anything that may change the value."""
+def _unit_after(rest: str, *, counts: bool, gold: bool) -> Unit:
+    """The unit after a value, or the things that it counts, up to a plural. `NotRead` if more follows."""
+    unit, things = _words_after(rest)
+    rate = all(power < 0 for power in unit.values())  # 60 words per minute
+    if things and not (rate and (gold or (counts and _is_plural(things[-1])))):
+        raise NotRead(f"the answer does not state one value: {things[0]!r}")
+    return {things[-1].removesuffix("s"): 1} if things and not unit else unit
+
+
+def _words_after(rest: str) -> tuple[Unit, list[str]]:
+    """The unit in what follows a value, and words that are not neutral. `NotRead` if any may change the value."""
     unit: Unit = {}
     things: list[str] = []
     place = 0

@@ -39,7 +39,7 @@ _LEAD = re.compile(
 _EXCLAMATION = re.compile(r"(?<=[0-9])(\**)!+(\**)\Z")
 _NAME = re.compile(r"((?:[A-Z]{2,4}|[A-Za-z])(?:_(?:\{[^{}]*\}|[A-Za-z0-9]))?'*) *=(?!=) *")  # x =, AB =, a_n =
 _NO_THINGS = NEVER | WORDS["states"] | {"choose", *NUMBER_WORDS, *(f"{word}s" for word in NUMBER_WORDS)}
-"""Words that are nothing that a number counts."""
+"""Words that name nothing that a number could count."""
 _JOINING = {"or", "and", "mod"}
 _LITTLE = {"or", "and", "no", "if", "is"}
 SCALE = re.compile(rf"[ -]*({'|'.join(SCALES)})\b", re.IGNORECASE)

@@ -76,8 +76,9 @@ def _only_value(text: str) -> str | None:
     if span is None or not _is_stated(text[: span[0]]):
         return None
     stated, after = _with_unit(text[span[0] :], span[1] - span[0])
-    unsure = not _UNSURE.isdisjoint(lower_words(f"{text[: span[0]]} {after}"))
-    return None if unsure or value_span(after) or re.search(r"[0-9] *[*×+] *[0-9]", stated) else stated
+    if value_span(after) or re.search(r"[0-9] *[*×+] *[0-9]", stated):
+        return None
+    return stated if _UNSURE.isdisjoint(lower_words(f"{text[: span[0]]} {after}")) else None
 
 
 def value_span(text: str) -> tuple[int, int] | None:

@@ -23,7 +23,7 @@ _BREAK = re.compile(r"[;,](?! *[0-9]{3}(?![0-9]))|\b(?:and|so|or|but|then|becaus
 _REASON = re.compile(r"(?<=[0-9}$)])(?: [a-z]+)?,? \(?(?:since|because)\b *[^ .].*", re.DOTALL)
 _BEFORE_VALUE = re.compile(r"\A(?:[\s,;:!\"'*)\]]|\.(?![0-9]))*")
 _VERB = re.compile(r"[a-z]{2,}(?:ed|[^siu]s)")
-_UNSURE = (NEVER | DOUBTS | SCALES.keys() | NUMBER_WORDS.keys()) - {"every", "over"}  # over the weekend
+_UNSURE = (NEVER | DOUBTS | SCALES.keys() | NUMBER_WORDS.keys()) - {"every", "last", "one", "over"}  # last week
 """Words that keep a sentence without an equation from being read, wherever they stand."""
 _CHANGES = (NEVER | SCALES.keys() | {"point"}) - WORDS["compares"]
 _GOES_BACK = re.compile(

@@ -50,9 +50,8 @@ class Policy:
 
     @property
     def signal(self) -> SignalSettings:
-        """The run's signal settings, under the policy as it is, with the span that the response format implies."""
-        span = self.config.signal.span or ("think" if self.config.verify.format == "think-answer" else "response")
-        return self.config.signal.model_copy(update={"span": span, "policy": "current"})
+        """The run's signal settings, under the policy as it is."""
+        return self.config.signal.model_copy(update={"policy": "current"})
 
     @property
     def span_rule(self) -> SpanRule:

@@ -14,6 +14,7 @@ from gar.errors import DataError, ModelError
 from gar.response import NO_ANCHORS, Anchors, Response, ScoringFault, SignalStatus, TokenSequence
 from gar.settings import MAX_TOKENS, SignalSettings, VerifySettings
 from gar.types import Problem, Prompt, ResponseVerifier, Tags, problem_text
+from gar.verify.formats import FORMATS
 
 TokenPieces = Callable[[Sequence[int]], list[str]]
 Checks = VerifySettings | ResponseVerifier | None
@@ -64,7 +65,7 @@ class SpanRule:
     def from_settings(cls, settings: SignalSettings, checks: Checks, tokenizer: Any) -> "SpanRule":
         """The rule of a run. An unset `span` follows the format that `checks` requires. None requires no format."""
         format, tags = ("none", Tags()) if checks is None else (checks.format, checks.tags)
-        span = settings.span or ("think" if format == "think-answer" else "response")
+        span = settings.span or FORMATS[format].span
         return cls(
             thinking=span == "think",
             max_tokens=MAX_TOKENS if settings.max_tokens == "auto" else settings.max_tokens,
@@ -159,7 +160,7 @@ def ends_in_thinking_tag(prompt_ids: Sequence[int], pieces: TokenPieces, tags: T
 def encode_prompt(
     tokenizer: Any, prompt: Prompt, *, chat_template_kwargs: Mapping[str, Any] | None = None
 ) -> list[int]:
-    """Token ids of a prompt, equal to those that TRL 1.16 trains on.
+    """Token ids of a prompt, equal to those that TRL trains on.
 
     Args:
         tokenizer: The policy's tokenizer.
@@ -210,7 +211,7 @@ class Reader:
 
     @classmethod
     def from_settings(cls, tokenizer: Any, signal: SignalSettings, checks: Checks, **limits: Any) -> "Reader":
-        """The reader of a run (`SpanRule.from_settings`). `limits` are the further arguments of the class."""
+        """The reader of a run (`SpanRule.from_settings`). `limits` are the class's other arguments."""
         return cls(tokenizer, SpanRule.from_settings(signal, checks, tokenizer), **limits)
 
     def encode(self, prompt: Prompt) -> list[int]:

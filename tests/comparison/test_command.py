@@ -7,7 +7,7 @@ import torch
 
 from gar.cli.main import main
 from gar.comparison import compare, pool
-from gar.comparison.compare import Comparison, Job
+from gar.comparison.compare import Comparison
 from gar.comparison.pool import LocalPool
 from tests.comparison.finished import result
 
@@ -40,33 +40,19 @@ def test_compare_runs_what_has_no_result_and_ends_with_1_until_all_have(started,
 
 
 @pytest.mark.usefixtures("started")
-def test_compare_flags_reach_the_pool_and_the_cluster(monkeypatch, capsys):
+def test_compare_flags_reach_the_pool(monkeypatch):
     made = []
     monkeypatch.setattr("gar.comparison.pool.LocalPool", lambda *values: made.append(values) or LocalPool([None]))
-    monkeypatch.setattr(
-        "gar.comparison.compare.submit_jobs", lambda *values, **named: made.append((values, named)) or ["7", "8"]
-    )
     assert main(["compare", "tiny.yaml", "--workers", "2", "--launch", "env x"]) == 1
     assert made.pop() == ([None, None], ["env", "x"])
-    flags = ["--executor", "slurm", "--slurm", "slurm_partition=gpu", "gpus_per_node=8"]
-    for given, number in (([], 4), (["--workers", "2"], 2), (["--workers", "9"], 4)):
-        assert main(["compare", "tiny.yaml", *flags, *given]) == 0
-        values, named = made.pop()
-        assert values == (Job(source="tiny.yaml", launch=""), number)
-    parameters = {"slurm_partition": "gpu", "gpus_per_node": 8}
-    assert named == {"executor": "slurm", "parameters": parameters, "folder": Path("runs/compare/jobs")}
-    assert "Jobs: 7, 8. Tables: gar compare tiny.yaml --report" in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("started")
 def test_compare_rejects_wrong_usage(capsys):
     for flags, status, text in (
-        (["--executor", "slurm", "--slurm", "gpu"], 1, "expected NAME=VALUE"),
         (["--launch", "torchrun 'a"], 1, "is no command"),
         (["--launch", "nowhere"], 1, "there is no command 'nowhere'"),
-        (["--slurm", "partition=gpu"], 2, "add --executor slurm"),
         (["--gpus", "9"], 1, "--gpus 9: "),
-        (["--executor", "slurm", "--gpus", "8"], 2, "--slurm gpus_per_node=N"),
         (["--report", "--dry-run"], 2, "choose one of --report and --dry-run."),
         (["--workers", "0"], 2, "workers"),
     ):

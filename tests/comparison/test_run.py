@@ -11,12 +11,11 @@ import pytest
 
 from gar.cli.main import main
 from gar.comparison import compare, pool
-from gar.comparison.compare import Comparison, Job, submit_jobs
+from gar.comparison.compare import Comparison
 from gar.comparison.pool import LocalPool
 from gar.comparison.result import finished_result, finished_results
-from gar.errors import ConfigError, RecordError
+from gar.errors import RecordError
 from gar.interrupts import end_with_parent
-from gar.records.lock import writer_lock
 from tests.comparison import stand_in
 from tests.comparison.finished import prepare, result, write_run
 from tests.support.damage import flip
@@ -196,33 +195,3 @@ def test_a_full_disk_under_the_result_fails_its_cell_and_the_next_command_goes_o
     said = run_here(capsys)
     assert [*finished_results(planned)] == [("grpo", 0), ("gar-grpo", 0)]
     assert len(started()) == 2  # neither is trained again
-
-
-def submit(folder: Path, executor: str = "debug", **parameters: object) -> list[str]:
-    job = Job(source="tiny.yaml", launch="")
-    return submit_jobs(job, 2, executor=executor, parameters=parameters, folder=folder)
-
-
-@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # submitit's logs
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_a_job_runs_the_cells_that_nobody_runs(plan, tmp_path, capsys):
-    _, planned = plan(seeds=[0], runs=["grpo", "gar-grpo"])
-    prepare(planned)
-    with writer_lock(planned[0].config_path):
-        assert Job(source="tiny.yaml", launch="")() is False
-    assert "grpo, seed 0: left to another process. " in capsys.readouterr().out
-    assert [*finished_results(planned)] == [("gar-grpo", 0)]
-    assert len(submit(tmp_path / "jobs")) == 2
-
-
-def test_a_cluster_that_is_not_there_or_asked_for_too_much_is_explained(tmp_path, monkeypatch):
-    for executor, parameters, text in (
-        ("slurm", {}, "srun"),
-        ("local", {"partion": "gpu"}, "Parameter 'partion' need"),
-        ("local", {"timeout_min": "ten"}, 'Parameter "timeout_min" expected type'),
-    ):
-        with raises(ConfigError, None, f"--executor {executor}: ", text):
-            submit(tmp_path, executor, **parameters)
-    monkeypatch.setitem(sys.modules, "submitit", None)
-    with raises(ConfigError, None, "pip install '.[cluster]'"):
-        submit(tmp_path)

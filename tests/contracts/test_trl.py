@@ -21,7 +21,7 @@ from trl.trainer import grpo_trainer
 from trl.trainer.utils import RepeatSampler, nanstd
 
 import gar
-from gar.config import RunConfig
+from gar.config import RunConfig, preset_names, read_preset
 from gar.data import encode_prompt
 from gar.errors import ConfigError
 from gar.integrations.trl import contract, fields
@@ -173,6 +173,11 @@ def test_fields_are_those_of_the_class(monkeypatch):
     assert NAMED - {"trl.reward_funcs", "trl.dynamic_sampling"} <= {f"trl.{name}" for name in FIELDS}
 
 
+def test_presets_name_fields_that_there_are():
+    for name in preset_names():
+        assert wrong_fields(read_preset(name).get("trl", {})) == [], name
+
+
 def test_trackers_are_those_of_transformers():
     assert {*TRACKERS} == INTEGRATION_TO_CALLBACK.keys()
 
@@ -188,7 +193,7 @@ def test_renamed_fields_get_the_name_that_replaced_them():
         name = new.split(",")[0].split()[0]
         assert old not in FIELDS
         assert name == "data.max_prompt_tokens" or name.removeprefix("trl.") in FIELDS
-        assert wrong_fields({old: 1})[0][1].endswith(f"Use {new}.")
+        assert wrong_fields({old: 1})[0][1].partition(" Use ")[2].startswith(f"{new}.")
 
 
 def test_words_are_those_that_are_compared_with():

@@ -5,9 +5,10 @@ import re
 import pytest
 from tokenizers import processors
 
-from gar.data.prompts import format_instruction, render_problems, render_prompt
+from gar.data.prompts import render_problems, render_prompt
 from gar.errors import DataError, ModelError
 from gar.types import Anchor, Problem, Tags
+from gar.verify.formats import FORMATS
 from tests.support.errors import raises
 from tests.support.tiny import word_tokenizer
 
@@ -45,7 +46,7 @@ def test_render_prompt_adds_the_instruction_to_text_or_to_the_last_user_message(
         text = render_prompt(prompt, "boxed", chat=False)
         assert text == "3+4=\n\nShow your working, then give the final answer inside \\boxed{}.\n\n"
     rendered = render_prompt("3+4=", "think-answer", chat=True)
-    assert rendered == [{"role": "user", "content": f"3+4=\n\n{format_instruction('think-answer')}"}]
+    assert rendered == [{"role": "user", "content": f"3+4=\n\n{FORMATS['think-answer'].instruction(Tags())}"}]
     messages = [
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": "1+1="},
@@ -58,8 +59,8 @@ def test_render_prompt_adds_the_instruction_to_text_or_to_the_last_user_message(
     assert messages[3]["content"] == "3+4="  # the input is left
 
 
-def test_format_instruction_shows_one_well_formed_example_with_the_tags_of_the_run():
-    instruction = format_instruction("think-answer", Tags(think_open="<|think|>", think_close="<|/think|>"))
+def test_instruction_shows_one_well_formed_example_with_the_tags_of_the_run():
+    instruction = FORMATS["think-answer"].instruction(Tags(think_open="<|think|>", think_close="<|/think|>"))
     pattern = r"<\|think\|>[^<]+<\|/think\|> <answer>[^<]+</answer>"
     assert re.fullmatch(pattern, instruction.splitlines()[-1])
     assert "<think>" not in instruction

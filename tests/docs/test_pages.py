@@ -10,6 +10,7 @@ import pytest
 
 from gar import metrics
 from gar.integrations.trl.callbacks import PARTS
+from gar.integrations.trl.fields import TESTED
 from tests.docs.pages import DOCS, PAGES, ROOT, outputs_of
 from tests.support.processes import completed
 
@@ -61,6 +62,19 @@ def test_equations_name_modules_that_there_are():
     assert len(named) > 10
     for name in named:
         assert any((ROOT / folder / name).is_file() for folder in ("src/gar/core", "src/gar", ".")), name
+
+
+def test_pages_and_constraints_name_the_tested_release_of_trl():
+    for name, text in (
+        ("README.md", f"TRL {TESTED}"),
+        ("docs/engine-facts.md", f"TRL {TESTED}"),
+        ("docs/installation.md", f"{TESTED}.0"),
+        ("docs/integrations/trl.md", f"GRPOTrainer ({TESTED}"),
+        ("docs/which-engine.md", f"TRL {TESTED}"),
+        ("constraints/main.txt", f"trl=={TESTED}"),
+        ("constraints/vllm.txt", f"trl=={TESTED}"),
+    ):
+        assert text in (ROOT / name).read_text(), name
 
 
 def test_the_site_shows_every_page_once():

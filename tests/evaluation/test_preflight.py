@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from gar.data.prompts import format_instruction
 from gar.errors import PreflightError
 from gar.evaluation.preflight import CORRECT, CUT_OFF, preflight, render
 from gar.models.generate import Sampling
 from gar.settings import PreflightSettings
 from gar.types import ResponseFormat, Status, Tags, Verdict
+from gar.verify.formats import FORMATS
 from tests.support.errors import raises
 
 MIXED = {"<answer>": {"7": 0.5, "3": 0.5}}
@@ -98,7 +98,7 @@ def test_preflight_explains_a_prompt_that_opens_the_thinking_part(look, problems
 def test_preflight_names_no_template_that_is_in_force(look, problems, tokenizer, monkeypatch):
     monkeypatch.setattr(tokenizer, "chat_template", "{% for each in messages %}{{ each['content'] }}{% endfor %} =")
     assert "--data.template chat" in finding_of(look(EMPTY), "of responses are empty")
-    asked = [{"role": "user", "content": f"3+4 {format_instruction('think-answer')}"}]
+    asked = [{"role": "user", "content": f"3+4 {FORMATS['think-answer'].instruction(Tags())}"}]
     report = look(EMPTY, [replace(problem, prompt=asked) for problem in problems])
     assert "--data.template" not in "".join(report.findings)
     assert "empty 100%" in shown(report).replace("│ ", "")

@@ -13,7 +13,7 @@ from gar.config import make_config
 from gar.errors import ConfigError
 from gar.integrations.trl.arguments import DEFAULTS, TRL, grpo_arguments, in_folder, trl_flags, with_method
 from gar.integrations.trl.callbacks import RunCallback
-from gar.integrations.trl.fields import wrong_fields
+from gar.integrations.trl.fields import TESTED, wrong_fields
 from gar.methods import METHODS
 from gar.records import open_run
 from gar.step import plan_shaping
@@ -79,6 +79,13 @@ def test_what_trl_would_reject_late_or_not_at_all_is_an_error_of_its_setting(tmp
     from_command_line(tmp_path, "gar-grpo", **accepted)
 
 
+def test_an_unknown_field_names_an_untested_release(monkeypatch: pytest.MonkeyPatch):
+    for installed, named in ((f"{TESTED}.7", False), ("1.99.0", True)):
+        monkeypatch.setattr("importlib.metadata.version", lambda package, version=installed: version)
+        ((_, text),) = wrong_fields({"lerning_rate": 1})
+        assert (f"TRL {installed} is installed. gar and its presets are tested with {TESTED}." in text) == named
+
+
 def test_the_embedded_models_have_room_for_prompt_and_response(tmp_path: Path):
     for changes, expected in (
         ({}, 64),
@@ -95,7 +102,8 @@ def test_an_evaluation_goes_to_the_run_folder_and_to_report_to(tmp_path: Path):
         on_log=lambda args, state, control, *, logs, **_: rows.append((state.global_step, logs)),
     )
     folder = begun_run(tmp_path)
-    ours = RunCallback(folder, evaluate=lambda step: {"pass@1": step / 8}, evaluate_every=2)
+    rates = iter((0.25, 0.5))
+    ours = RunCallback(folder, evaluate=lambda trainer: {"pass@1": next(rates)}, evaluate_every=2)
     handler: Any = CallbackHandler([ours, reporter], SimpleNamespace(), None, None, None)
     ours.trainer = SimpleNamespace(callback_handler=handler)
     args = SimpleNamespace(logging_strategy="steps")

@@ -36,8 +36,8 @@ def small_config(folder: Path, **values: Any) -> RunConfig:
 def trained(folder: Path) -> None:
     save = run._Run._save_model
 
-    def save_and_spoil(self: Any, folder: RunFolder) -> None:
-        save(self, folder)
+    def save_and_spoil(self: Any, folder: RunFolder, trainer: Any) -> None:
+        save(self, folder, trainer)
         with torch.no_grad():
             for parameter in self.inputs.model.parameters():
                 parameter.zero_()

@@ -74,7 +74,7 @@ def assert_equal_runs(found: RunFolder, expected: RunFolder) -> None:
     assert runs[0].rollouts().equals(runs[1].rollouts())
     assert runs[0].evaluations == runs[1].evaluations
     for part in (Path(), Path("checkpoints")):
-        names = [sorted(path.name for path in (run.path / part).iterdir()) for run in (found, expected)]
+        names = [sorted(path.name for path in (run.path / part).glob("*")) for run in (found, expected)]
         assert names[0] == names[1]
     for file in (path.relative_to(expected.path) for path in expected.path.rglob("*.safetensors")):
         weights = [load_file(run.path / file) for run in (found, expected)]

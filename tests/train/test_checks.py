@@ -114,9 +114,10 @@ def test_check_before_loading_accepts_16_bit_weights_that_move(monkeypatch, tmp_
         {"model": {"dtype": "bfloat16", "path": str(adapter)}},
         IN_16_BITS | {"trl": AT_RANDOM},
         IN_16_BITS | {"trl": {"optim": "adamw_torch_4bit", "optim_args": "bf16_stochastic_round=1"}},
-        IN_16_BITS | {"trl": {"fsdp": True}},
     ):
         check_before_loading(make_config(values))
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    check_before_loading(make_config(IN_16_BITS | {"trl": {"fsdp": True}}))
     for launcher in ("ACCELERATE_USE_DEEPSPEED", "ACCELERATE_USE_FSDP"):
         with monkeypatch.context() as patch:
             patch.setenv(launcher, "true")
@@ -166,8 +167,13 @@ MISTAKES = {
     "train --resume nix": "nix: no such folder.",
     "train --trl.max_completion_length 1000": "trl.max_completion_length is 1000, but the context of embedded is 512 ",
     "train --trl.deepspeed zero3.json": "trl.deepspeed is zero3.json, ",
+    "train --preset demo --trl.fsdp full_shard": "trl.fsdp is full_shard, expected False: shards need several proc",
+    "train --preset demo --model.attention sdpa2": "model.attention: transformers has no attention 'sdpa2'. ",
+    "eval run embedded --benchmark arithmetic --backend vllm": "--backend vllm needs vLLM: pip install ",
     "eval run embedded --benchmark arithmetic --samples 4 --pass-at-k 8": "pass@8 needs 8 samples per problem",
     "report runs --out nix/page.html": "nix: no such folder",
+    "train --data.source chat.jsonl": "the prompt of problem 'chat-1' is given as chat messages, and the tokenizer ",
+    "train --data.source one.jsonl --data.template chat": "the template chat needs a tokenizer with a chat template, ",
     "train --data.source empty.jsonl": "empty.jsonl: no rows.",
     "train --data.source columns.jsonl": "columns.jsonl: no column 'prompt'. Name it with prompt_field (--prompt-",
     "train --data.source one.jsonl --prompt-field Question": "one.jsonl: no column 'Question'.",
@@ -190,6 +196,7 @@ ROW = {"prompt": "1+1=", "answer": "2", "expert_solution": "1+1=2"}
 COMPARISON = "name: x\nbase: demo\nseeds: [0]\nruns: "
 FILES = {
     "empty.jsonl": "",
+    "chat.jsonl": json.dumps(ROW | {"prompt": [{"role": "user", "content": "1+1="}]}),
     "columns.jsonl": json.dumps({"Question": "1+1=", "Answer": "2"}),
     "one.jsonl": json.dumps(ROW),
     "broken/config.json": "{",
@@ -324,22 +331,6 @@ def test_a_folder_without_a_tokenizer_is_refused(folder):
 def test_trl_s_default_of_the_longest_response_must_fit_into_the_context(folder):
     text = mistakes({"model": {"path": str(folder)}})
     assert "the default of trl.max_completion_length is 512, but the context of " in text
-
-
-def test_weights_that_are_missing_or_cut_off_are_named(folder):
-    file = folder / "model.safetensors"
-    whole = file.read_bytes()
-    file.write_bytes(whole[:-1])
-    assert f"cut off, {len(whole) - 1:,} of {len(whole):,} bytes" in mistakes(local(folder), "missing-weights")
-    file.write_bytes(b"x" * 100)
-    assert "not a file of safetensors" in mistakes(local(folder), "missing-weights")
-    file.write_bytes(whole)
-    index = folder / "model.safetensors.index.json"
-    index.write_text(json.dumps({"weight_map": {"a": file.name, "b": "model-2.safetensors"}}))
-    assert "lists model-2.safetensors, which is missing" in mistakes(local(folder), "missing-weights")
-    index.unlink()
-    file.unlink()
-    assert "no weights (*.safetensors)" in mistakes(local(folder), "missing-weights")
 
 
 def test_an_instruction_longer_than_the_longest_prompt_is_refused(folder):

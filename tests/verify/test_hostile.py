@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gar.types import Status
 from gar.verify import Verifier
 from gar.verify.answers import grade_without_parser
-from gar.verify.format import parse_response
+from gar.verify.formats import parse_response
 from tests.support.processes import SECONDS, completed
 
 # Each would verify against some gold number if a part of it, a name for it or a set around it were enough.

@@ -1,18 +1,14 @@
 """`gar compare`: several methods over several seeds under equal conditions, with tables, tests and curves."""
 
 import signal
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated
 
 import tyro
 from pydantic import Field
 
 from gar.cli.arguments import parse
-from gar.cli.console import show
-from gar.errors import ConfigError, UsageError
+from gar.errors import UsageError
 from gar.settings import Settings
-
-if TYPE_CHECKING:
-    from gar.comparison.compare import Comparison
 
 
 class _Compare(Settings):
@@ -32,19 +28,11 @@ class _Compare(Settings):
     source: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="CONFIG.yaml")]
     """A comparison file, or the name of one that ships with gar."""
     workers: Annotated[int, Field(ge=1)] | None = None
-    """Number of runs at the same time. By default one per GPU or core. With --executor: number of jobs, by default
-    one per run."""
+    """Number of runs at the same time. By default one per GPU or core."""
     gpus: Annotated[int, Field(ge=1)] | None = None
     """GPUs to share among the workers. By default all visible ones."""
     launch: Annotated[str, tyro.conf.arg(metavar="COMMAND")] = ""
     """Start each run on several ranks, on all GPUs: 'accelerate launch --num_processes 8'."""
-    executor: Literal["slurm", "local", "debug"] | None = None
-    """Submit jobs that share the runs, through submitit (extra 'cluster')."""
-    slurm: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME=VALUE ...", help_behavior_hint="")] = ()
-    """Parameters of the jobs, for example slurm_partition=gpu gpus_per_node=8 timeout_min=600. The time limit is a day
-    by default."""
-    format: Annotated[Literal["text", "markdown"], tyro.conf.arg(metavar="FMT")] = "text"
-    """text prints tables for a terminal, markdown prints Markdown. Files and pipes always get Markdown."""
     report: bool = False
     """Train nothing. Write tables and curves of the results so far."""
     dry_run: bool = False
@@ -52,32 +40,26 @@ class _Compare(Settings):
 
 
 def main(arguments: list[str]) -> int:
-    """Run `gar compare`. The exit status is 0 if every run has a result or jobs were submitted, else 1.
+    """Run `gar compare`. The exit status is 0 if every run has a result, else 1.
 
     A report ends with 1 only if a folder is damaged.
     """
     options = parse(_Compare, arguments, prog="gar compare")
     if options.report and options.dry_run:
         raise UsageError("choose one of --report and --dry-run.")
-    if options.slurm and not options.executor:
-        raise UsageError("--slurm is for jobs: add --executor slurm.")
-    if options.gpus and options.executor:
-        raise UsageError("--gpus is for this machine. Jobs ask for their own: --slurm gpus_per_node=N.")
     from gar.comparison.plan import planned_runs, read_comparison
 
     planned_runs(read_comparison(options.source), options.source)  # a mistake ends here, before the slow imports
     from gar.comparison.compare import Comparison
     from gar.comparison.pool import LocalPool, launcher_words, local_devices
 
-    comparison = Comparison(options.source, markdown=options.format == "markdown")
+    comparison = Comparison(options.source)
     launcher = launcher_words(options.launch)
     if options.report:
         comparison.report()
         return 1 if comparison.failed else 0
     if options.dry_run:
         comparison.show_plan()
-    elif options.executor:
-        _submit(options, comparison)
     else:
         devices = local_devices(options.workers, options.gpus, launch=bool(launcher))
         earlier = signal.signal(signal.SIGTERM, signal.default_int_handler)  # a scheduler's end is a Ctrl-C
@@ -86,21 +68,3 @@ def main(arguments: list[str]) -> int:
         finally:
             signal.signal(signal.SIGTERM, earlier)
     return 0
-
-
-def _submit(options: _Compare, comparison: "Comparison") -> None:
-    from gar.comparison.compare import Job, submit_jobs
-    from gar.config import parse_yaml
-
-    parameters = {}
-    for parameter in options.slurm:
-        name, equals, value = parameter.partition("=")
-        if not equals:
-            raise ConfigError(f"--slurm {parameter}: expected NAME=VALUE, for example slurm_partition=gpu.")
-        parameters[name] = parse_yaml(value, f"--slurm {name}")
-    job, folder = Job(source=options.source, launch=options.launch), comparison.cells[0].folder.parent / "jobs"
-    number = len(comparison.to_do())
-    number = min(options.workers or number, number)
-    assert options.executor is not None
-    names = submit_jobs(job, number, executor=options.executor, parameters=parameters, folder=folder)
-    show(f"Jobs: {', '.join(names) or 'none, every run has a result'}. Tables: gar compare {options.source} --report")

@@ -20,7 +20,7 @@ from gar.extras import extra_requirements, install_command, installed_version
 
 _STYLES = {"ok": "green", "missing": "yellow", "wrong": "bold red"}
 _ABSENT = "not installed"
-_OPTIONAL = ("peft>=0.18", "torchao", "vllm", "verl==0.9.1", "slime>=0.3.0", "submitit")
+_OPTIONAL = ("peft>=0.18", "torchao", "vllm", "verl==0.9.1", "slime>=0.3.0")
 
 Row = tuple[Literal["ok", "missing", "wrong"], str, str]
 """Status, name and what was found. Without the right version a required item is "wrong", an optional one "missing"."""

@@ -1,8 +1,9 @@
 """`gar eval`: measure models on benchmarks. A stopped command resumes."""
 
+import importlib.util
 import textwrap
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
@@ -12,8 +13,9 @@ from gar.cli.outcomes import DEGENERATE, DONE, degenerate
 from gar.errors import ConfigError, UsageError
 from gar.evaluation.benchmarks import BENCHMARKS
 from gar.evaluation.job import GenerateJob, ScoreSettings
-from gar.models.files import check_tokenizer_files, check_weight_files
-from gar.models.hub import check_model_name, check_response_length
+from gar.extras import install_command
+from gar.models.files import check_model
+from gar.models.hub import check_response_length
 from gar.settings import ModelSettings, Settings
 
 if TYPE_CHECKING:
@@ -25,7 +27,7 @@ class _Model(ModelSettings):
 
 
 class _Run(GenerateJob):
-    __doc__ = f"""Sample responses to every problem of some benchmarks, and grade them.
+    __doc__ = f"""Sample responses to the problems of benchmarks, and grade them.
 
       gar eval run MODEL --benchmark NAME[,NAME] [--SETTING VALUE ...]
 
@@ -42,9 +44,9 @@ class _Run(GenerateJob):
     def run(self) -> int:
         from gar.evaluation.benchmark_sets import load_sets
 
-        check_model_name(self.model.path)
-        check_weight_files(self.model.path)
-        check_tokenizer_files(self.model.path)
+        if self.backend == "vllm" and importlib.util.find_spec("vllm") is None:
+            raise ConfigError(f"--backend vllm needs vLLM: {install_command('vllm')}")
+        check_model(self.model)
         check_response_length(self.model.path, self.max_new_tokens or 0, "--max-new-tokens")
         sets = load_sets(self, largest_k=max(self.score.pass_at_k, default=1))
         for note in (note for each in sets for note in each.identity["benchmark"]["notes"]):
@@ -76,7 +78,7 @@ class _Score(ScoreSettings):
 class _Table(Settings):
     """Show benchmarks and models in one table, with intervals and tests.
 
-      gar eval table A [B ...] [--format markdown]
+      gar eval table A [B ...]
 
     A and B are folders that `gar eval run` wrote. LABEL=FOLDER names a model.
 
@@ -87,8 +89,6 @@ class _Table(Settings):
 
     models: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="A [B ...]", help_behavior_hint="")]
     """The reference model first. A dash marks a benchmark that a model lacks."""
-    format: Annotated[Literal["text", "markdown"], tyro.conf.arg(metavar="FMT")] = "text"
-    """text prints tables for a terminal, markdown prints Markdown. Files and pipes always get Markdown."""
     pass_at_k: Annotated[tuple[int, ...], tyro.conf.arg(metavar="K")] = ()
     """pass@k and maj@k for these k. By default pass@1, pass@n/2 and maj@n."""
 
@@ -99,7 +99,7 @@ class _Table(Settings):
         from gar.evaluation.text_tables import print_tables
 
         *numbers, notes = benchmark_table([load_model(model) for model in self.models], ks=self.pass_at_k)
-        print_tables(text_tables(*numbers), notes, markdown=self.format == "markdown")
+        print_tables(text_tables(*numbers), notes)
         return DONE
 
 

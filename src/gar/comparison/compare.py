@@ -1,28 +1,24 @@
-"""`gar compare`: run the cells that are not finished, here or as jobs of a cluster, then write the tables."""
+"""`gar compare`: run the cells that are not finished, then write the tables."""
 
 import contextlib
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from gar.analysis.style import save_figure
 from gar.comparison.plan import PlannedRun, planned_runs, read_comparison
-from gar.comparison.pool import LocalPool, Usage, launcher_words, local_devices
+from gar.comparison.pool import LocalPool, Usage
 from gar.comparison.result import Results, RunResult, check_paired, collected_result, finished_result
 from gar.comparison.tables import comparison_tables, result_notes, row_curves
-from gar.errors import ConfigError, GarError, LockedError, printable
+from gar.errors import GarError, LockedError, printable
 from gar.evaluation.text_tables import markdown_text, print_tables
-from gar.extras import install_command
 from gar.records import write_atomic
 from gar.records.lock import writer_lock
 
 _REPORT_SECONDS = 120.0  # longest wait while another `gar compare` writes the same report
 _POLL_SECONDS = 0.5
 _SHOWN_LINES = 3
-_DAY_MINUTES = 24 * 60
 
 
 def _say(text: str) -> None:
@@ -32,8 +28,7 @@ def _say(text: str) -> None:
 class Comparison:
     """A comparison and its cells, from a file or by name. Its tables are printed as Markdown, or for a terminal."""
 
-    def __init__(self, source: str, *, markdown: bool = False):
-        self._markdown = markdown
+    def __init__(self, source: str):
         self.settings = read_comparison(source)
         self.cells = planned_runs(self.settings, source)
         self._results: Results = {}
@@ -48,20 +43,17 @@ class Comparison:
         check_paired(self._results)
         return [cell for cell, result in found if result is None and cell.title not in self.failed]
 
-    def run(self, pool: LocalPool, *, wait: bool = True) -> bool:
+    def run(self, pool: LocalPool) -> bool:
         """Run the unfinished cells, then write the report. Returns whether every cell has a result.
 
         Cells run in order, as many at a time as the pool has room for. A cell of a different process starts here if it
-        ends there without a result. Without `wait` this ends if only such cells are left. A result trained on different
-        problems interrupts the running cells as Ctrl-C does.
+        ends there without a result. A result trained on different problems interrupts the running cells as Ctrl-C does.
         """
         # A cell that a different process runs stays in the list, and is tried again at each turn.
         waiting = self.to_do()
         try:
             while waiting or pool.running:
                 waiting = [cell for cell in waiting if not self._start(cell, pool)]
-                if not (wait or pool.running):
-                    break
                 time.sleep(_POLL_SECONDS)
                 for cell, status, usage in pool.ended():
                     if not self._collect(cell, usage):
@@ -88,7 +80,7 @@ class Comparison:
         with writer_lock(path, wait_seconds=_REPORT_SECONDS):
             write_atomic(path, markdown_text(tables, notes, heading))
             pictures = save_figure(row_curves(results), path.with_name("curves")) if results else []
-        print_tables(tables, notes, heading, markdown=self._markdown)
+        print_tables(tables, notes, heading)
         _say("\n".join(map(str, [path, *pictures])))
         return len(results) == len(self.cells)
 
@@ -157,40 +149,3 @@ def _reason(cell: PlannedRun, status: int) -> str:
     log = cell.log_path.read_text(encoding="utf-8", errors="replace")
     lines = [line.rstrip() for line in log.splitlines() if line.strip()][-_SHOWN_LINES:]
     return "\n    ".join([reason, *lines])
-
-
-@dataclass(frozen=True, kw_only=True)
-class Job:
-    """One job. If preempted or out of time, it returns to the queue, and its run resumes from its checkpoint."""
-
-    source: str
-    launch: str
-
-    def __call__(self) -> bool:
-        """Run cells one after the other on all devices of the job. Returns whether all cells have a result."""
-        comparison, launcher = Comparison(self.source), launcher_words(self.launch)
-        return comparison.run(LocalPool(local_devices(1, launch=bool(launcher)), launcher), wait=False)
-
-    def checkpoint(self) -> Any:
-        """Return the job that submitit queues again."""
-        from submitit.helpers import DelayedSubmission
-
-        return DelayedSubmission(self)
-
-
-def submit_jobs(job: Job, number: int, *, executor: str, parameters: Mapping[str, Any], folder: Path) -> list[str]:
-    """Submit `number` copies of a job. Returns their ids.
-
-    `executor` is slurm or, to try it out, local (processes of this machine) or debug (this process). `parameters` go to
-    submitit's `AutoExecutor.update_parameters`. Logs go to `folder`. A `ConfigError` if submitit rejects something.
-    """
-    try:
-        import submitit
-    except ImportError as error:
-        raise ConfigError(f"--executor needs submitit: {install_command('cluster')}") from error
-    try:
-        jobs = submitit.AutoExecutor(folder=folder / "%j", cluster=executor)
-        jobs.update_parameters(**{"name": "gar-compare", "timeout_min": _DAY_MINUTES} | dict(parameters))
-    except (RuntimeError, NameError, ValueError, AssertionError) as error:
-        raise ConfigError(f"--executor {executor}: {str(error).partition(chr(10))[0]}") from error
-    return [str(jobs.submit(job).job_id) for _ in range(number)]

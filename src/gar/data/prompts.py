@@ -10,23 +10,7 @@ from typing import Any, Self
 
 from gar.errors import DataError, ModelError
 from gar.types import Message, Problem, Prompt, PromptTemplate, Tags, problem_text
-
-
-def format_instruction(template: PromptTemplate, tags: Tags | None = None) -> str:
-    """The sentence that asks for a response format. "" for plain and chat. The wording is ours, the paper prints none.
-
-    "think-answer" is the strict format of the GAR paper (appendix C.5): one thinking part, then one answer part,
-    nothing else. "boxed" asks for a last `\\boxed{}`.
-    """
-    tags = tags or Tags()
-    if template == "think-answer":
-        return (
-            f"First work the problem out between {tags.think_open} and {tags.think_close}. Then give the final answer "
-            f"alone between {tags.answer_open} and {tags.answer_close}. Write nothing else:\n"
-            f"{tags.think_open} your working {tags.think_close} "
-            f"{tags.answer_open} final answer {tags.answer_close}"
-        )
-    return "Show your working, then give the final answer inside \\boxed{}." if template == "boxed" else ""
+from gar.verify.formats import DEFAULT_TAGS, FORMATS
 
 
 def render_prompt(prompt: Prompt, template: PromptTemplate, *, chat: bool, tags: Tags | None = None) -> Prompt:
@@ -39,7 +23,7 @@ def render_prompt(prompt: Prompt, template: PromptTemplate, *, chat: bool, tags:
         return prompt
     if template == "chat":
         return as_messages(prompt) if chat else prompt
-    instruction = format_instruction(template, tags)
+    instruction = FORMATS[template].instruction(tags or DEFAULT_TAGS)
     if isinstance(prompt, str):
         text = f"{prompt.strip()}\n\n{instruction}"
         return as_messages(text) if chat else f"{text}\n\n"

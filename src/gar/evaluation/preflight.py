@@ -15,7 +15,6 @@ from rich.table import Table
 from rich.text import Text
 from transformers import PreTrainedModel
 
-from gar.data.prompts import format_instruction
 from gar.data.traps import is_guessable
 from gar.errors import PreflightError
 from gar.evaluation.engines import TransformersEngine, sample
@@ -25,13 +24,12 @@ from gar.models.generate import Sampling
 from gar.response import Response
 from gar.settings import PreflightSettings
 from gar.types import Problem, ResponseVerifier, Status, answer_format, prompt_text
+from gar.verify.formats import FORMATS
 
 MOST = 0.5
 """Above this fraction a failure is the rule: truncation, timeouts and errors then stop the run."""
 SOME = 0.1
 """Above this fraction a failure is worth a warning."""
-_PART = 2
-"""Problems sampled at one time if sampling is slow."""
 _BELOW_ALL = math.nextafter(1, 0)
 _EXAMPLE_CHARACTERS = 160
 
@@ -67,7 +65,7 @@ _FAULTS: Mapping[str, tuple[float, str]] = {
     BAD_FORMAT: (
         MOST,
         "of responses are not in the format {format!r}. If they are cut off, raise --trl.max_completion_length first."
-        "{as_chat}{ask}{prefilled}{markers} To accept answers anywhere: --verify.format none.",
+        "{as_chat}{ask}{advice} To accept answers anywhere: --verify.format none.",
     ),
     UNREADABLE: (
         SOME,
@@ -105,8 +103,6 @@ class PreflightReport:
     shares: Mapping[str, float]
     findings: tuple[str, ...]
     stops: bool
-    interrupt: KeyboardInterrupt | None = None
-    """What ended the sampling early."""
 
     def raise_if_stop(self) -> None:
         """Raise a `PreflightError` with all findings, if one of them stops the run."""
@@ -126,13 +122,10 @@ def preflight(
     verifier: ResponseVerifier,
     settings: PreflightSettings,
     sampling: Sampling,
-    on_part: Callable[[int], None] | None = None,
 ) -> PreflightReport:
     """Sample a few groups as training will, and find their faults. The caller acts on `settings.mode`.
 
-    `settings.num_problems` are drawn with `sampling.seed`, and sampled as training samples them. With `on_part` two
-    problems at a time: it is told how many are done, and a Ctrl-C after the first part leaves a report of what there
-    is, with its `interrupt`.
+    `settings.num_problems` are drawn with `sampling.seed`, and sampled as training samples them.
 
     Raises:
         DataError: There are no problems, or a prompt does not fit into the context.
@@ -141,20 +134,10 @@ def preflight(
     # 1. Draw problems from the whole data set: the first ones may be the easiest.
     drawn = random.Random(sampling.seed).sample(range(len(problems)), min(settings.num_problems, len(problems)))
     few = [problems[i] for i in sorted(drawn)]
-    # 2. Sample and judge. Ctrl-C keeps the parts that are done, since on a CPU this may take minutes.
-    groups, interrupt = list[Sequence[Response]](), None
+    # 2. Sample and judge.
+    how = replace(sampling, num_samples=settings.num_samples)
     engine = TransformersEngine(model, tokenizer, verifier.tags)
-    try:
-        while not groups or len(groups) < len(few):  # of no problems sampling makes an error
-            part = few[len(groups) :][: _PART if on_part else None]
-            how = replace(sampling, seed=sampling.seed + len(groups), num_samples=settings.num_samples)
-            groups += judged_groups(verifier, part, sample(engine, part, how, progress="preflight"))
-            if on_part:
-                on_part(len(groups))
-    except KeyboardInterrupt as stop:
-        if not groups:
-            raise
-        few, interrupt = few[: len(groups)], stop
+    groups = judged_groups(verifier, few, sample(engine, few, how, progress="preflight"))
     # 3. Find what is wrong. If most responses are cut off or not graded, or none is right, nothing would be learned.
     shares = _shares(groups) | {GUESSABLE: mean(is_guessable(problem.answer) for problem in few)}
     facts = {
@@ -165,7 +148,7 @@ def preflight(
     }
     stops = max(shares[CUT_OFF], shares[UNCHECKED]) > MOST or shares[CORRECT] == 0
     found = tuple(_findings(few, groups, shares, facts))
-    return PreflightReport(problems=few, groups=groups, shares=shares, findings=found, stops=stops, interrupt=interrupt)
+    return PreflightReport(problems=few, groups=groups, shares=shares, findings=found, stops=stops)
 
 
 def _findings(
@@ -190,8 +173,8 @@ def _advice(problems: Sequence[Problem], tokenizer: Any, verifier: ResponseVerif
     """Sentences on prompts and format. What is in force already is left out."""
     prompt, format, tags = problems[0].prompt, verifier.format, verifier.tags
     wanted = answer_format(format)
-    asks = format_instruction(wanted, tags) in prompt_text(prompt)
-    thinks = format == "think-answer"
+    asks = FORMATS[wanted].instruction(tags) in prompt_text(prompt)
+    advice = FORMATS[format].advice(tags)
     sentences = {
         "as_chat": (
             isinstance(prompt, str) and bool(tokenizer.chat_template),
@@ -199,12 +182,7 @@ def _advice(problems: Sequence[Problem], tokenizer: Any, verifier: ResponseVerif
             f"--data.template {wanted}.",
         ),
         "ask": (not asks, f"If the prompt does not ask for this format, ask for it with --data.template {wanted}."),
-        "prefilled": (
-            thinks,
-            f"If the prompt ends in {tags.think_open}, a response must not open that again: choose --verify.format "
-            "boxed, or a chat template that does not open the thinking part.",
-        ),
-        "markers": (thinks, "For other markers: --verify.tags.think_open and its kin."),
+        "advice": (bool(advice), advice),
     }
     return {name: f" {sentence}" if holds else "" for name, (holds, sentence) in sentences.items()}
 

@@ -18,7 +18,7 @@ from torch.nn.utils.rnn import pad_sequence
 from tqdm.auto import tqdm
 from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList, PreTrainedModel
 
-from gar.errors import DataError, ModelError
+from gar.errors import DataError, ModelError, first_line
 from gar.models.families import evaluation_mode
 from gar.models.rope import context_of
 from gar.reader import special_ids, without_trailing_special
@@ -84,7 +84,7 @@ def generate_responses(
     Raises:
         ValueError: An argument is out of its range.
         DataError: A prompt has no tokens, or does not fit into the model's context with its response.
-        ModelError: The tokenizer has no end token, or the model's logits are NaN.
+        ModelError: The tokenizer has no end token, the model's logits are NaN, or the device's memory is too small.
     """
     least = min(sampling.num_samples, sampling.max_new_tokens, sampling.batch_size)
     if least < 1 or not sampling.temperature > 0 or not 0 < sampling.top_p <= 1:
@@ -238,11 +238,12 @@ def _generate_batch(
             synced_gpus=False,  # other ranks make no passes, whatever DeepSpeed is set to
         )
     except torch.OutOfMemoryError as error:
-        error.add_note(
-            f"while generating {len(prompts)} responses of up to {config.max_new_tokens} tokens at one time: "
-            "lower the batch size (--evaluate.batch_size) or the length."
-        )
-        raise
+        raise ModelError(
+            f"the device's memory is too small for {len(prompts)} responses of up to {config.max_new_tokens} tokens at "
+            f"one time: {first_line(error)}. Lower the batch size (gar eval: --batch-size, gar train: "
+            "--evaluate.batch_size) or the length.",
+            code="memory",
+        ) from error
     return output[:, input_ids.shape[1] :]
 
 

@@ -44,8 +44,8 @@ class RopeLengths:
 
     Attributes:
         switches: From these numbers on LongRoPE (Phi-3-128k) takes its second set.
-        grows_from: From this number on each length has frequencies of its own (dynamic NTK). The model keeps them until
-            a shorter pass. None: it does not.
+        grows_from: From this number on each length has its own frequencies (dynamic NTK). The model keeps them until a
+            shorter pass. None: it does not.
     """
 
     switches: tuple[int, ...] = ()

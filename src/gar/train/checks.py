@@ -5,12 +5,13 @@ import os
 import tempfile
 from itertools import chain, islice
 from pathlib import Path
+from types import SimpleNamespace
 
 from gar.config import RunConfig, with_template
 from gar.data.problems import Reading, evaluation_data, no_experts
-from gar.data.prompts import edited, format_instruction
+from gar.data.prompts import Renderer, edited
 from gar.data.rows import check_source, source_name, unreachable
-from gar.errors import ConfigError, DataError, GarError, ModelError, RecordError
+from gar.errors import ConfigError, DataError, GarError, RecordError
 from gar.integrations.trl.fields import (
     check_batch_size,
     check_enough_problems,
@@ -20,12 +21,13 @@ from gar.integrations.trl.fields import (
     trl_number,
     wrong_fields,
 )
-from gar.models.files import check_targets, check_tokenizer_files, check_weight_files, num_tokens
-from gar.models.hub import check_model_name, check_response_length, is_adapter
+from gar.models.files import check_model, check_targets, has_chat_template, num_tokens
+from gar.models.hub import check_response_length, is_adapter
 from gar.records.lock import has_locks
 from gar.rules import faults, raise_all
 from gar.settings import EMBEDDED_TASKS, OUTCOME_METHODS, REGISTERED
 from gar.train.rules import PACKAGES, RULES, TrainFacts
+from gar.verify.formats import FORMATS
 from gar.verify.verifier import custom_grader
 
 
@@ -73,6 +75,7 @@ def train_facts(config: RunConfig) -> TrainFacts:
         settings=settings | {f"trl.{name}": value for name, value in config.trl.items()},
         evaluates=bool(config.evaluate.sources),
         loses_updates=_loses_updates(config),
+        is_launched=int(os.environ.get("WORLD_SIZE", 1)) > 1,
         missing=frozenset(module for module in modules if importlib.util.find_spec(module) is None),
     )
 
@@ -136,8 +139,13 @@ def _check_training_file(config: RunConfig, batch: int, group: int) -> None:
     first = list(islice(problems, batch // group if group else 1))
     if group:
         check_enough_problems(batch, group, len(first))
-    if with_template(config).data.template != "plain":
+    template = with_template(config).data.template
+    if template != "plain":
         edited(first[0].prompt, str)  # raises if no message is the user's
+    chat = has_chat_template(config.model.path)
+    if chat is not None and template != "auto":
+        messages = None if isinstance(first[0].prompt, str) else first[0].id
+        Renderer.of(template, SimpleNamespace(chat_template=chat), None, with_messages=messages)
     if config.method in OUTCOME_METHODS or config.method in REGISTERED:
         return
     number = 0
@@ -170,12 +178,7 @@ def _check_output(config: RunConfig) -> None:
 
 def _check_model(config: RunConfig) -> None:
     model, length = config.model, trl_number(config, "max_completion_length")
-    try:
-        check_model_name(model.path)
-    except ModelError as error:
-        raise ModelError(_with_hint(error, model.path)) from None
-    check_weight_files(model.path)
-    check_tokenizer_files(model.path)
+    check_model(model)
     if config.adapter.rank is not None:
         check_targets(model.path, config.adapter.target_modules)
     _check_instruction(config)
@@ -190,7 +193,7 @@ def _check_instruction(config: RunConfig) -> None:
     data = with_template(config).data
     if data.max_prompt_tokens is None or data.template in ("plain", "chat", "auto"):
         return
-    needed = num_tokens(config.model.path, format_instruction(data.template, config.verify.tags))
+    needed = num_tokens(config.model.path, FORMATS[data.template].instruction(config.verify.tags))
     if needed is not None and needed > data.max_prompt_tokens:
         raise ConfigError(
             f"data.max_prompt_tokens is {data.max_prompt_tokens}, and the instruction of data.template {data.template} "

@@ -6,7 +6,6 @@ The preflight and the evaluations need only these inputs and are here too. `gar.
 import contextlib
 import os
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -133,7 +132,7 @@ class RunInputs:
 
         `seen` gets the responses that vLLM writes, if it does.
         """
-        # A large model on a CPU takes minutes: it writes fewer responses, and the time left is printed.
+        # A large model on a CPU takes minutes: it writes fewer responses.
         model, settings = self._policy_on_device(), self.config.preflight
         slow = model.device.type == "cpu" and model.num_parameters() > _LARGE_ON_CPU
         settings = _fewer(settings) if slow else settings
@@ -153,31 +152,17 @@ class RunInputs:
                 chat_template_kwargs=self._template,
                 generation_kwargs=sampling_of(self._arguments),
             ),
-            self._say_left(number) if slow else None,
         )
         # Findings that stop the run are its error, and not printed twice.
         stops = self.config.preflight.mode == "stop"
-        self.say(render(report, with_findings=not (stops and report.stops) or bool(report.interrupt)))
+        self.say(render(report, with_findings=not (stops and report.stops)))
         if seen and self._arguments.vllm_importance_sampling_correction and not is_sharded(model):
             ratio = mean_ratio(model, seen, self._arguments)
             self.say(f"Mean importance sampling ratio of the policy to vLLM: {ratio:.4f}")
             if fault := ratio_fault(ratio):
                 self._warn(f"WARN: {fault}")
-        if report.interrupt:
-            raise report.interrupt
         if stops:
             report.raise_if_stop()
-
-    def _say_left(self, number: int) -> Callable[[int], None]:
-        start = time.perf_counter()
-
-        def say_part(done: int) -> None:
-            seconds = (time.perf_counter() - start) / done
-            left = f"about {seconds * (number - done):.0f} s left. Ctrl-C shows what there is."
-            if done < number:
-                self.say(f"Preflight: {done} of {number} problems after {seconds * done:.0f} s, {left}")
-
-        return say_part
 
     def evaluate(self, folder: RunFolder, moment: str, *, step: int) -> None:
         """Evaluate the policy on each set, and write `evaluation/MOMENT/SET`, unless the same evaluation is there."""

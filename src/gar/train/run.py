@@ -4,10 +4,8 @@ All ranks train. The main process runs the preflight, evaluates and writes, whil
 """
 
 import contextlib
-import dataclasses
-import itertools
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -40,7 +38,7 @@ from gar.methods.parts import RunParts
 from gar.models.adapters import is_adapted, save_adapter, save_merged
 from gar.models.load import load_policy, quiet_libraries
 from gar.output import lasting_output
-from gar.records import RolloutRecord, RunFolder, open_run, write_atomic
+from gar.records import RunFolder, open_run, write_atomic
 from gar.records.checkpoints import FoundCheckpoint
 from gar.records.lock import writer_lock
 from gar.records.run_folder import check_free
@@ -81,7 +79,16 @@ def train(
         Interrupted: After a request to end.
     """
     with lost_rank_named():
-        return _Run(config, say, interrupts, checked=checked).start(command)
+        run = _Run(config, say, interrupts, checked=checked)
+        records = config.records
+        if records.name:
+            on_main(lambda: check_free(Path(records.output_dir, records.name or "")))
+        trainer = next(run.trainers)
+        run.preflight(trainer)
+        folder = run.new_folder()
+        with _writer_lock(folder):
+            on_main(lambda: run.record_start(folder, command))
+            return run.finish(folder, trainer)
 
 
 @lasting_output()
@@ -112,18 +119,29 @@ def resume(
     folder = unfinished_run(path)
     config = resumed_config(folder, allow_config_change=allow_config_change)
     with lost_rank_named():
-        return _Run(config, say, interrupts).resume(folder, allow_config_change=allow_config_change)
+        run = _Run(config, say, interrupts)
+        with _writer_lock(folder):
+            found = run.resume_point(folder, allow_config_change=allow_config_change)
+            run.say(f"Resuming {folder.path} after step {found.step}.")
+            return run.finish(folder, next(run.trainers), found)
 
 
 def dry_run(config: RunConfig, *, say: Say = show, checked: bool = False) -> None:
     """Show the resolved configuration and the preflight, and stop before anything is written. Arguments as `train`."""
     run = _Run(config, say, checked=checked)
     run.say(dump_yaml(run.config.model_dump(mode="json")).rstrip())
-    run.preflight()
+    run.preflight(next(run.trainers))
 
 
 class _Run:
-    """The steps of one run, in order."""
+    """A loaded run, and its stages.
+
+    Attributes:
+        trainers: The trainer of each phase of the method. Each takes over `inputs.model`, which may get an adapter.
+        callback: Writes to the run folder. Missing until `finish` has one.
+    """
+
+    callback: RunCallback
 
     def __init__(self, config: RunConfig, say: Say, interrupts: Interrupts | None = None, *, checked: bool = False):
         quiet_libraries()
@@ -145,112 +163,89 @@ class _Run:
         self._interrupts = interrupts or Interrupts()
         # `RunCallback` rotates checkpoints: the Trainer would remove an old one before the new one is whole.
         self._keep_checkpoints, self.arguments.save_total_limit = self.arguments.save_total_limit, None
-        self._worthless = ""  # on the main process: why nothing was learned
-        self._phases = self._trainers()
-        self._trainer: Any = None  # the one made last
-        self._is_training = False  # a trainer has wrapped the model, and may have sharded it
-        self._receive: Callable[[int, list[RolloutRecord]], None] = lambda step, rows: None
+        self.trainers = self._trainers()
 
-    def start(self, command: Sequence[str]) -> RunFolder:
-        """Run from the preflight to the summary, in a new folder."""
-        records = self.config.records
-        if records.name:
-            on_main(lambda: check_free(Path(records.output_dir, records.name or "")))
-        self.preflight()
-        folder = RunFolder(on_main(self._new_folder))
+    def preflight(self, trainer: Any) -> None:
+        """Run the preflight, if it is on. `trainer` is the first."""
+        if self.config.preflight.mode != "off":
+            seen: list[VllmSample] = []
+            vllm = self._vllm_before_training(trainer)
+            sample_on_main(lambda: self.inputs.run_preflight(seen), self.inputs.model, vllm, seen)
+
+    def new_folder(self) -> RunFolder:
+        """The run's folder, made by the main process."""
+        config, records = self.config, self.config.records
+        name = f"{config.method}-{source_name(config.data.source)}-{time.strftime('%Y%m%d-%H%M%S')}"
+        make = partial(RunFolder.create, records.output_dir, records.name or name, numbered=not records.name)
+        folder = RunFolder(on_main(lambda: make().path))
         if not folder.path.is_dir():
             raise RecordError(
                 f"{folder.path}: the main process made this run folder, but another process does not see it. Ranks on "
                 "several machines need records.output_dir on a file system that they share."
             )
         self.say(f"Run folder: {folder.path}")
-        with _writer_lock(folder):
-            on_main(lambda: self._record_start(folder, command))
-            return self._run(folder, None)
+        return folder
 
-    def resume(self, folder: RunFolder, *, allow_config_change: bool) -> RunFolder:
-        """Run from the last whole checkpoint of an interrupted run."""
-        config, data_hash = self.config.model_dump(mode="json"), self.inputs.problems.data_hash
-        num_ranks = PartialState().num_processes
-        find = partial(resume_point, data_hash=data_hash, num_ranks=num_ranks, allow_config_change=allow_config_change)
-        with _writer_lock(folder):
-            found, changes = on_main(lambda: find(folder, self.config))
-            for note in found.notes:
-                self.say(f"[yellow]{escape(note)}[/]")
-            if reason := METHODS[self.config.method].cannot_resume:
-                self.say(f"[yellow]A run of {self.config.method} begins again: {escape(reason)}[/]")
-            if changes:  # before anything is written under the new settings
-                on_main(lambda: folder.record_override(changes, step=found.step, config=config, data_hash=data_hash))
-            self.say(f"Resuming {folder.path} after step {found.step}.")
-            return self._run(folder, found)
-
-    def preflight(self) -> None:
-        """Run the preflight, if it is on."""
-        if self.config.preflight.mode != "off":
-            seen: list[VllmSample] = []
-            self._sample(lambda: self.inputs.run_preflight(seen), seen)
-
-    def _sample(self, work: Callable[[], Any], seen: list[VllmSample] | None = None) -> Any:
-        """The result of `work`, which samples from the policy, on all ranks.
-
-        With the trainer's vLLM, if it has one. Its responses are added to `seen`.
-        """
-        if self.arguments.use_vllm and self._trainer is None:
-            self._phases = itertools.chain([next(self._phases)], self._phases)  # its first trainer starts vLLM
-        before_fsdp = not self._is_training and shards_by(self.arguments) == "FSDP"
-        vllm = None if before_fsdp else colocated_vllm(self._trainer)  # it takes weights from the wrapped model
-        return sample_on_main(work, self.inputs.model, vllm, seen)
-
-    def _new_folder(self) -> Path:
-        config, records = self.config, self.config.records
-        name = f"{config.method}-{source_name(config.data.source)}-{time.strftime('%Y%m%d-%H%M%S')}"
-        return RunFolder.create(records.output_dir, records.name or name, numbered=not records.name).path
-
-    def _record_start(self, folder: RunFolder, command: Sequence[str]) -> None:
+    def record_start(self, folder: RunFolder, command: Sequence[str]) -> None:
+        """Write `run.json` and `config.yaml`."""
         check_free(folder.path)  # another process may have been faster
         config, data_hash = self.config.model_dump(mode="json"), self.inputs.problems.data_hash
         folder.write_run(seed=self.config.seed, command=command, config=config, data_hash=data_hash)
 
-    def _run(self, folder: RunFolder, found: FoundCheckpoint | None) -> RunFolder:
+    def resume_point(self, folder: RunFolder, *, allow_config_change: bool) -> FoundCheckpoint:
+        """The checkpoint to resume from. Notes about it are printed, and accepted changes are recorded."""
+        config, data_hash = self.config.model_dump(mode="json"), self.inputs.problems.data_hash
+        num_ranks = PartialState().num_processes
+        find = partial(resume_point, data_hash=data_hash, num_ranks=num_ranks, allow_config_change=allow_config_change)
+        found, changes = on_main(lambda: find(folder, self.config))
+        for note in found.notes:
+            self.say(f"[yellow]{escape(note)}[/]")
+        if reason := METHODS[self.config.method].cannot_resume:
+            self.say(f"[yellow]A run of {self.config.method} begins again: {escape(reason)}[/]")
+        if changes:  # before anything is written under the new settings
+            on_main(lambda: folder.record_override(changes, step=found.step, config=config, data_hash=data_hash))
+        return found
+
+    def finish(self, folder: RunFolder, trainer: Any, found: FoundCheckpoint | None = None) -> RunFolder:
+        """Evaluate, train from the checkpoint that was found, save, evaluate again, and summarize."""
         status = status_of(folder, self.say) if is_main() else contextlib.nullcontext()
         with status, lost_rank_named(), self.inputs.verifier:
-            in_folder(self.arguments, self.config, folder.path)
+            # 1. Evaluate before training.
             if self.config.evaluate.eval_on_start:
-                self._sample(lambda: self.inputs.evaluate(folder, "before", step=0))
-            callback = self._callback(folder, found)
-            self._receive = self._on_rollouts(folder, callback)
-            self._train(folder, callback, found and found.path)
+                vllm = self._vllm_before_training(trainer)
+                sample_on_main(lambda: self.inputs.evaluate(folder, "before", step=0), self.inputs.model, vllm)
+            # 2. Train, phase by phase.
+            self.callback = self._make_callback(folder, found)
+            trainer = self._train(folder, trainer, found and found.path)
+            # 3. Save. If the model is in shards, the saved one is measured, or vLLM gets the weights.
+            vllm = colocated_vllm(trainer)
             if not is_adapted(self.inputs.model):
-                self._save_model(folder)
-                if shards_by(self.arguments) and colocated_vllm(self._trainer) is None:
+                self._save_model(folder, trainer)
+                if shards_by(self.arguments) and vllm is None:
                     self._load_saved_model(folder)
-            summary = self._sample(lambda: self._finish(folder, step=callback.steps_before))
+            # 4. Evaluate after training, and summarize.
+            step = self.callback.steps_before
+            summary, worthless = sample_on_main(lambda: self._finish(folder, step=step), self.inputs.model, vllm)
         if is_main():
-            self._say_end(folder, summary)  # the run is finished, whatever printing does
+            self._say_end(folder, summary, worthless)  # the run is finished, whatever printing does
         return folder
 
-    def _train(self, folder: RunFolder, callback: RunCallback, checkpoint: Path | None) -> None:
-        """Train with the method's trainers, one after the other. Afterwards `_trainer` is the last one."""
-        for trainer in self._phases:
-            callback.trainer = trainer
-            in_folder(trainer.args, self.config, folder.path)  # it may have been made before the folder
+    def _vllm_before_training(self, trainer: Any) -> Any:
+        """The trainer's vLLM. None under FSDP: it takes weights from the wrapped model, which training makes."""
+        return None if shards_by(self.arguments) == "FSDP" else colocated_vllm(trainer)
+
+    def _train(self, folder: RunFolder, trainer: Any, checkpoint: Path | None) -> Any:
+        """Train with this trainer, and with those of later phases. Return the last one."""
+        callback, last = self.callback, trainer
+        while trainer is not None:
+            callback.trainer = last = trainer
+            in_folder(trainer.args, self.config, folder.path)
             trainer.add_callback(callback)
-            self._is_training = True
             with checkpoint_errors(checkpoint, lambda: callback.loaded), lost_rank_named():
                 trainer.train(resume_from_checkpoint=checkpoint and str(checkpoint))
             callback.steps_before += trainer.state.global_step
-            checkpoint = None
-
-    def _prepared(self, trainer: Any) -> Any:
-        """A trainer that has just been made. The run takes over its model, which may have an adapter now."""
-        check_saves_whole_model(trainer.accelerator)
-        for printing in (PrinterCallback, ProgressCallback):  # `RunCallback` prints progress
-            trainer.remove_callback(printing)
-        self._trainer, self.inputs.model = trainer, trainer.accelerator.unwrap_model(trainer.model)
-        if is_adapted(self.inputs.model):
-            trained, total = self.inputs.model.get_nb_trainable_parameters()
-            self.say(f"Adapter: {trained:,} of {total:,} parameters are trained ({trained / total:.1%}).")
-        return trainer
+            checkpoint, trainer = None, next(self.trainers, None)
+        return last
 
     def _trainers(self) -> Iterator[Any]:
         """Yield the trainer of each phase of the method, made when the phase before has ended."""
@@ -268,39 +263,30 @@ class _Run:
             shaping=self._shaping,
             adapter=inputs.adapter,
             arguments=self.arguments,
-            on_rollouts=lambda step, rows: self._receive(step, rows),
+            on_rollouts=lambda step, rows: self.callback.receive(step, rows),
         )
         made: Any = GARTrainer.from_parts(parts) if method.trainer is None else method.trainer(parts)
-        yield from map(self._prepared, [made] if hasattr(made, "train") else made)
-        if self._trainer is None:
+        trainer = None
+        for trainer in [made] if hasattr(made, "train") else made:
+            self._take_over(trainer)
+            yield trainer
+        if trainer is None:
             raise ConfigError(f"the trainer of method '{self.config.method}' returned no phase. Expected at least one.")
 
-    def _save_model(self, folder: RunFolder) -> None:
-        """Write the final model on all ranks. Whenever the run is killed, its folder is complete or absent."""
-        with contextlib.ExitStack() as stack:
-            staged = on_main(lambda: stack.enter_context(folder.new_folder("model")))
-            self._trainer.save_model(str(staged))
-            PartialState().wait_for_everyone()
+    def _take_over(self, trainer: Any) -> None:
+        """Take the model of a trainer that has just been made. It may have an adapter now."""
+        check_saves_whole_model(trainer.accelerator)
+        for printing in (PrinterCallback, ProgressCallback):  # `RunCallback` prints progress
+            trainer.remove_callback(printing)
+        self.inputs.model = trainer.accelerator.unwrap_model(trainer.model)
+        if is_adapted(self.inputs.model):
+            trained, total = self.inputs.model.get_nb_trainable_parameters()
+            self.say(f"Adapter: {trained:,} of {total:,} parameters are trained ({trained / total:.1%}).")
 
-    def _load_saved_model(self, folder: RunFolder) -> None:
-        """Take the saved model for the evaluation after training: the one in memory is in shards."""
-        PartialState().wait_for_everyone()  # the main process gives the folder its name
-        settings = self.config.model.model_copy(update={"path": str(folder.path / "model"), "revision": None})
-        self.inputs.model, _ = load_policy(settings)
+    def _make_callback(self, folder: RunFolder, found: FoundCheckpoint | None) -> RunCallback:
+        def evaluate(trainer: Any) -> dict[str, float]:
+            return sample_on_main(self.inputs.evaluation_metrics, self.inputs.model, colocated_vllm(trainer))
 
-    def _finish(self, folder: RunFolder, *, step: int) -> dict[str, Any]:
-        """After training: adapter and merged model, if there is an adapter, evaluation, and the summary."""
-        model, tokenizer = self.inputs.model, self.inputs.tokenizer
-        if is_adapted(model):
-            with folder.new_folder("adapter") as staged:
-                save_adapter(model, tokenizer, staged)
-        self.inputs.evaluate(folder, "after", step=step)
-        if is_adapted(model):
-            with folder.new_folder("model") as staged:
-                save_merged(model, tokenizer, staged)
-        return self._summarize(folder)
-
-    def _callback(self, folder: RunFolder, found: FoundCheckpoint | None) -> RunCallback:
         def drop_later_records() -> None:
             folder.update_run(status="running")  # first: if the disk has no room for it, nothing is cut
             folder.cut(found.step if found else 0)
@@ -309,45 +295,54 @@ class _Run:
         can_resume = saves and not METHODS[self.config.method].cannot_resume
         return RunCallback(
             folder,
-            evaluate=lambda step: self._sample(self.inputs.evaluation_metrics),
+            evaluate=evaluate,
             evaluate_every=self.config.evaluate.eval_steps if self.inputs.evaluation_sets else 0,
             keep_checkpoints=self._keep_checkpoints,
             on_loaded=drop_later_records if found else None,
             interrupts=self._interrupts if can_resume else Interrupts(),
+            watchdog=Watchdog(self.config.watchdog, lambda text: self.say(f"[bold yellow]WATCHDOG: {escape(text)}[/]")),
         )
 
-    def _on_rollouts(self, folder: RunFolder, callback: RunCallback) -> Callable[[int, list[RolloutRecord]], None]:
-        """A function that writes each generation and watches for a collapse of the policy, on the main process."""
+    def _save_model(self, folder: RunFolder, trainer: Any) -> None:
+        """Write the final model on all ranks. Whenever the run is killed, its folder is complete or absent."""
+        with contextlib.ExitStack() as stack:
+            staged = on_main(lambda: stack.enter_context(folder.new_folder("model")))
+            trainer.save_model(str(staged))
+            PartialState().wait_for_everyone()
 
-        watchdog = Watchdog(self.config.watchdog, lambda text: self.say(f"[bold yellow]WATCHDOG: {escape(text)}[/]"))
+    def _load_saved_model(self, folder: RunFolder) -> None:
+        """Take the saved model for the evaluation after training: the one in memory is in shards."""
+        PartialState().wait_for_everyone()  # the main process gives the folder its name
+        settings = self.config.model.model_copy(update={"path": str(folder.path / "model"), "revision": None})
+        self.inputs.model, _ = load_policy(settings)
 
-        def receive(step: int, rows: list[RolloutRecord]) -> None:
-            if callback.steps_before:  # of earlier phases
-                step += callback.steps_before
-                rows = [dataclasses.replace(row, step=step) for row in rows]
-            folder.write_rollouts(rows)
-            watchdog.watch_records(step, rows)
-
-        return receive
-
-    def _summarize(self, folder: RunFolder) -> dict[str, Any]:
+    def _finish(self, folder: RunFolder, *, step: int) -> tuple[dict[str, Any], str]:
+        """Adapter and merged model, if there is an adapter, evaluation, and summary. Then why nothing was learned."""
         from gar.analysis import learning_curve_figure, save_figure
         from gar.analysis.card import model_card
         from gar.analysis.summary import nothing_learned, summarize
 
+        model, tokenizer = self.inputs.model, self.inputs.tokenizer
+        if is_adapted(model):
+            with folder.new_folder("adapter") as staged:
+                save_adapter(model, tokenizer, staged)
+        self.inputs.evaluate(folder, "after", step=step)
+        if is_adapted(model):
+            with folder.new_folder("model") as staged:
+                save_merged(model, tokenizer, staged)
         run = open_run(folder.path)
-        summary, self._worthless = summarize(run), nothing_learned(run)
+        summary = summarize(run)
         save_figure(learning_curve_figure(run), folder.path / _CURVE)
         write_atomic(folder.path / "model" / "README.md", model_card(self.config, run, summary))
         folder.update_run(status="finished", summary=summary)
-        return summary
+        return summary, nothing_learned(run)
 
-    def _say_end(self, folder: RunFolder, summary: dict[str, Any]) -> None:
+    def _say_end(self, folder: RunFolder, summary: dict[str, Any], worthless: str) -> None:
         from gar.analysis.summary import render_summary
 
         self.say(render_summary(summary))
-        if self._worthless:
-            self.say(f"[bold yellow]{escape(self._worthless)}[/]")
+        if worthless:
+            self.say(f"[bold yellow]{escape(worthless)}[/]")
         self.say(f"Run folder      {folder.path}")
         self.say(f"Final model     {folder.path / 'model'}")
         if is_adapted(self.inputs.model):

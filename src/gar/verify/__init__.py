@@ -7,7 +7,8 @@ from gar.lazy import lazy_names
 if TYPE_CHECKING:
     from gar.verify.answers import grade_answer, grade_without_parser
     from gar.verify.boxes import last_boxed
-    from gar.verify.format import ParsedResponse, ResponseFormat, answer_line, parse_response
+    from gar.verify.formats import ParsedResponse, ResponseFormat, parse_response
+    from gar.verify.free import answer_line
     from gar.verify.grades import Graded
     from gar.verify.verifier import Verifier
     from gar.verify.workers import WorkerError

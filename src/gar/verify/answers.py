@@ -14,9 +14,9 @@ from functools import lru_cache
 from itertools import accumulate
 
 from gar.types import Status
+from gar.verify.boxes import MAX_ANSWER_CHARS
 from gar.verify.choices import choice_text, chosen_letter, is_choice
 from gar.verify.evaluate import UndefinedError, has, letters_in
-from gar.verify.format import MAX_ANSWER_CHARS
 from gar.verify.grades import Graded, failed, right_if, unparsed, wrong
 from gar.verify.grammar import parse
 from gar.verify.latex import plain_latex, rewrites

@@ -11,7 +11,7 @@ from gar.errors import ConfigError, DataError, expect_members
 from gar.plugins import search_current_folder
 from gar.types import Status, Tags, Verdict
 from gar.verify.answers import WARM_UP, grade_answer, grade_without_parser
-from gar.verify.format import DEFAULT_TAGS, ResponseFormat, parse_response
+from gar.verify.formats import DEFAULT_TAGS, ResponseFormat, parse_response
 from gar.verify.grades import Graded
 from gar.verify.keeper import Setup
 from gar.verify.workers import WorkerPool

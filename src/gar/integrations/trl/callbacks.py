@@ -5,7 +5,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, cast
 
 import torch
@@ -16,9 +16,10 @@ from tqdm import tqdm
 from transformers import TrainerCallback
 
 from gar.errors import printable
+from gar.integrations.watchdog import Watchdog
 from gar.interrupts import Interrupted, Interrupts
 from gar.metrics import ALIGNMENT, ELIGIBLE, REWARD, seconds_of
-from gar.records import RunFolder
+from gar.records import RolloutRecord, RunFolder
 from gar.records.checkpoints import mark_interrupt, rotate_checkpoints, seal_checkpoint
 
 _SHOWN = {REWARD: "reward", ELIGIBLE: "correct", ALIGNMENT: "alignment"}
@@ -29,7 +30,7 @@ PARTS = ("generation", "verification", "gar")
 
 
 class StepTimer(TrainerCallback):
-    """Adds the seconds of each optimizer step to the trainer's `metrics`: `PARTS`, and the rest, the update."""
+    """Adds the seconds of each optimizer step to the trainer's `metrics`: `PARTS`, and the update as the rest."""
 
     def __init__(self, metrics: dict[str, list[float]]):
         self._metrics = metrics
@@ -66,8 +67,8 @@ class RunCallback(TrainerCallback):
 
     folder: RunFolder
     _: KW_ONLY
-    evaluate: Callable[[int], dict[str, float]] | None = None
-    """Measures the policy and returns metrics. Called every `evaluate_every` steps, on all ranks."""
+    evaluate: Callable[[Any], dict[str, float]] | None = None
+    """Measures the policy of `trainer` and returns metrics. Called every `evaluate_every` steps, on all ranks."""
     evaluate_every: int = 0
     """0 for never."""
     keep_checkpoints: int | None = None
@@ -76,6 +77,8 @@ class RunCallback(TrainerCallback):
     """Called once, after the checkpoint is restored, before the first step."""
     interrupts: Interrupts = field(default_factory=Interrupts)
     """A request to end, which the end of a step follows with a checkpoint."""
+    watchdog: Watchdog | None = None
+    """Looks for a collapse of the policy."""
     trainer: Any = None
     """The trainer that calls. Its other callbacks (`trl.report_to`) receive the evaluations too."""
     steps_before: int = 0
@@ -88,6 +91,15 @@ class RunCallback(TrainerCallback):
         self._saves_regularly = False
         self._bar: tqdm | None = None
         self._start, self._first_step = 0.0, 0
+
+    def receive(self, step: int, rows: list[RolloutRecord]) -> None:
+        """Write the responses of a generation, on the main process. `step` is the trainer's."""
+        if self.steps_before:
+            step += self.steps_before
+            rows = [replace(row, step=step) for row in rows]
+        self.folder.write_rollouts(rows)
+        if self.watchdog is not None:
+            self.watchdog.watch_records(step, rows)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Start the bar at the run's step. Without a terminal there is a line for each logged step."""
@@ -104,7 +116,7 @@ class RunCallback(TrainerCallback):
         """Evaluate when it is time, move the bar, log the last step, and save after a request to end."""
         control.should_log |= state.global_step >= state.max_steps
         if self.evaluate is not None and self.evaluate_every and state.global_step % self.evaluate_every == 0:
-            metrics = self.evaluate(state.global_step)
+            metrics = self.evaluate(self.trainer)
             self.trainer.callback_handler.call_event("on_log", args, state, control, logs=metrics)
         if self._bar is not None:
             self._bar.update(state.global_step - self._bar.n)

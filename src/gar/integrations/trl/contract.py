@@ -1,6 +1,6 @@
 """What `gar` relies on in private methods of TRL and transformers, checked on those that are installed.
 
-Read in TRL 1.16 and transformers 5.23. A release that keeps this runs without a word.
+Read in the tested release (`TESTED`). Another one that keeps this runs without a word.
 """
 
 import inspect
@@ -16,6 +16,7 @@ import trl
 from trl import GRPOConfig
 
 from gar.errors import ConfigError
+from gar.integrations.trl.fields import TESTED
 
 _GRPO = "trl.trainer.grpo_trainer:GRPOTrainer."
 _SAMPLER = "trl.trainer.utils:RepeatSampler.__iter__"
@@ -87,7 +88,7 @@ def check_contract() -> None:
         ConfigError: A method that `gar` overrides or calls is missing or has other parameters, or a field is missing.
     """
     installed = f"TRL {trl.__version__} with transformers {transformers.__version__}"
-    advice = "gar is tested with TRL 1.16: pip install 'trl==1.16.*'"
+    advice = f"gar is tested with TRL {TESTED}: pip install 'trl=={TESTED}.*'"
     if changed := [*changed_signatures(), *missing_fields()]:
         raise ConfigError(f"{installed} does not fit gar: {'; '.join(changed)}. {advice}", code="trl-version")
     if changed := list(changed_bodies()):

@@ -1,6 +1,7 @@
 """The fields of `trl.GRPOConfig`, read from its source text: importing TRL takes seconds."""
 
 import ast
+import importlib.metadata
 import importlib.util
 import os
 import re
@@ -17,6 +18,8 @@ from gar.errors import ConfigError, DataError, UsageError, did_you_mean
 from gar.extras import install_command
 from gar.settings import REGISTERED
 
+TESTED = "1.16"
+"""The release of TRL that `gar` is developed with. RELEASING.md shows how to follow a newer one."""
 _CLASSES = (
     ("transformers", "training_args.py", "TrainingArguments"),
     ("trl", "trainer/base_config.py", "_BaseConfig"),
@@ -70,7 +73,8 @@ def wrong_fields(values: Mapping[str, Any]) -> list[tuple[str, str]]:
     names, wrong = known_fields(), list[tuple[str, str]]()
     for name, value in values.items():
         if name not in names and name != "reward_funcs":  # which a rule explains
-            wrong.append((f"trl.{name}", f"unknown key 'trl.{name}': trl.GRPOConfig has no such field.{_hint(name)}"))
+            text = f"unknown key 'trl.{name}': trl.GRPOConfig has no such field.{_hint(name)}{_other_release()}"
+            wrong.append((f"trl.{name}", text))
         elif name in names and (expected := _expected(name, value)):
             wrong.append((f"trl.{name}", f"trl.{name} is {value!r}, expected {expected}"))
     return wrong
@@ -120,8 +124,15 @@ def _hint(name: str) -> str:
     return f" Use {RENAMED[name]}." if name in RENAMED else did_you_mean(name, known_fields(), "trl.")
 
 
+def _other_release() -> str:
+    """A sentence, if another release of TRL than the tested one is installed."""
+    installed = importlib.metadata.version("trl")
+    is_tested = installed.startswith(f"{TESTED}.")
+    return "" if is_tested else f" TRL {installed} is installed. gar and its presets are tested with {TESTED}."
+
+
 def check_optimizer(config: RunConfig) -> None:
-    """Raise a `ConfigError` for an optimizer whose package is not installed. Transformers would import it last."""
+    """Raise a `ConfigError` if the optimizer's package is not installed. Transformers would import it last."""
     name = str(config.trl.get("optim", ""))
     for pattern, package in _OPTIMIZERS.items():
         command = install_command("lowbit") if package == "torchao" else f"pip install {package.replace('_', '-')}"

@@ -226,7 +226,7 @@ def _checked(output: Any) -> Written:
 def mean_ratio(model: Any, seen: Sequence[VllmSample], arguments: GRPOConfig) -> float:
     """TRL's metric `SAMPLING_RATIO` for these responses, from the whole policy `model`.
 
-    Source: `GRPOTrainer._generate_and_score_completions` of TRL 1.16.
+    Source: `GRPOTrainer._generate_and_score_completions`.
     """
     level, bound = arguments.vllm_importance_sampling_mode.split("_")
     low, high = arguments.vllm_importance_sampling_clip_min, arguments.vllm_importance_sampling_clip_max

@@ -336,7 +336,7 @@ class GARTrainer(ResumableTrainer):
         return result
 
     def _needs_hidden(self, batch: RolloutBatch, model: Any) -> bool:
-        """Whether TRL is about to make the pass whose hidden states become the vectors of the batch."""
+        """Whether TRL's next pass gives the hidden states for the vectors of the batch."""
         is_first = not batch.num_passed and not torch.is_grad_enabled()
         return is_first and self._states.come_from_pass(model) and batch.step.needs_vectors
 

@@ -1,12 +1,13 @@
 """`parse_response`: the form of a response, and its final answer, are two separate facts."""
 
 import time
+from typing import get_args
 
 import pytest
 
-from gar.types import Tags
+from gar.types import AnswerFormat, ResponseFormat, Tags
 from gar.verify.boxes import last_boxed
-from gar.verify.format import parse_response
+from gar.verify.formats import FORMATS, parse_response
 
 GOOD = "<think> 3 + 4 = 7 </think> <answer> 7 </answer>"
 RELEASED = Tags(think_open="<|think|>", think_close="<|/think|>")
@@ -87,6 +88,11 @@ def test_parse_response_boxed_table() -> None:
     for text, answer, well_formatted in BOXED:
         parsed = parse_response(text, format="boxed")
         assert (parsed.answer, parsed.well_formatted) == (answer, well_formatted), text
+
+
+def test_formats_are_those_that_settings_name_and_each_but_none_can_be_asked_for() -> None:
+    assert tuple(FORMATS) == get_args(ResponseFormat)
+    assert tuple(name for name, format in FORMATS.items() if format.instruction(Tags())) == get_args(AnswerFormat)
 
 
 FREE = [

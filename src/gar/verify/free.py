@@ -1,6 +1,6 @@
-r"""Check the format of a response and find its final answer: two separate facts, both found in linear time.
+r"""Find the final answer of a response in any form, in linear time. A response is read in this order.
 
-With the format none a response is read in this order. The first step that finds an answer decides.
+The first step that finds an answer decides.
 
 1. Thinking: left out, so that a draft is never the answer. If it never closes, there is no answer.
 2. Tag: the last tagged answer, <answer>7</answer> or <SOLUTION>7</SOLUTION>. It is read on like a response.
@@ -11,20 +11,14 @@ With the format none a response is read in this order. The first step that finds
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-from gar.types import ResponseFormat, Tags
+from gar.types import Tags
 from gar.verify.boxes import MAX_ANSWER_CHARS, SENTENCE_MARK, boxed_answer, is_taken_back
-from gar.verify.markers import last_tagged, outside_thinking
+from gar.verify.markers import last_tagged
 from gar.verify.quantities import without_mark_at_end, without_marks
 from gar.verify.sentences import sentence_value
 from gar.verify.words import DATA, is_open
 
-DEFAULT_TAGS = Tags()
-_MARKERS = {marker for part in ("thinking", "answer") for pair in DATA[part]["pairs"] for marker in pair}
-_END_TOKEN = re.compile(
-    r"\s*(?P<name><\|(?!/)[A-Za-z_0-9]{1,30}\|>|</s>|<eos>|<end_of_turn>|<[｜|]end▁of▁sentence[｜|]>)\Z"
-)
 _ADJECTIVES = r"(?:(?:the|my|our|final|correct|right|best|overall|numerical|answer)\s+)*"
 _NOUN = r"(?:answers?|respuesta(?: final| correcta)?|antwort|réponse|risposta|resposta|ответ)"
 # A line that begins with the name of an answer, in any heading, list or bold, and may hold nothing else.
@@ -57,58 +51,6 @@ _DISPLAYS = {"$$": "$$", r"\[": r"\]"}
 _DISPLAY_END = re.compile(r"(?P<close>\$\$|\\\])[\s.]*\Z")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ParsedResponse:
-    """A response's format and final answer.
-
-    `answer` is None if there is none. `reason` is why a response is not well formatted, and empty if it is.
-
-    Example: ParsedResponse(well_formatted=False, answer="7", reason="2 <think>, expected 1")
-    """
-
-    well_formatted: bool
-    answer: str | None
-    reason: str = ""
-
-
-def parse_response(
-    text: str, *, format: ResponseFormat = "think-answer", tags: Tags = DEFAULT_TAGS, prefilled_think: bool = False
-) -> ParsedResponse:
-    r"""Find out whether a response is well formatted, and its final answer.
-
-    * think-answer: well formatted is exactly one thinking part, then exactly one answer part that is not empty, and
-      nothing but white space outside. The answer is the last complete answer part, or the box within it.
-    * boxed: well formatted is a complete \boxed{} that is not empty, outside the thinking part. It is the answer.
-    * none: any text is well formatted, an empty one too. The answer is found as this module's docstring says.
-
-    Args:
-        text: The response. Trailing special tokens do not matter.
-        format: Which of the three.
-        tags: The markers of the thinking part and the answer part.
-        prefilled_think: The prompt ends in the opening thinking tag, so the response must not repeat it.
-
-    Returns:
-        Both facts. A badly formatted response may still have an answer, unless its thinking part was never closed.
-    """
-    text = text.rstrip()
-    markers = _MARKERS | {tags.think_close.lower(), tags.answer_close.lower()}
-    while (token := _END_TOKEN.search(text, max(0, len(text) - 40))) and token["name"].lower() not in markers:
-        text = text[: token.start()].rstrip()
-    outside = outside_thinking(text, tags, starts_inside=prefilled_think)
-    reason = ""
-    if format == "think-answer":
-        answer = last_tagged(outside, tags, known=False)
-        box = boxed_answer(answer) if answer else None
-        answer = box[0] if box else answer
-        reason = _think_answer_fault(text, tags, prefilled_think=prefilled_think)
-    elif format == "boxed":
-        answer, _ = boxed_answer(outside) or (None, 0)
-        reason = "" if answer else r"no complete \boxed{} with an answer outside the thinking part"
-    else:
-        answer = _free_answer(outside, tags)
-    return ParsedResponse(well_formatted=not reason, answer=answer, reason=reason)
-
-
 def answer_line(text: str) -> str:
     """The text after ####, A: or Answer: in the last line that starts with one of these. "" without such a line."""
     for line in reversed(text.splitlines()):
@@ -118,26 +60,8 @@ def answer_line(text: str) -> str:
     return ""
 
 
-def _think_answer_fault(text: str, tags: Tags, *, prefilled_think: bool) -> str:
-    """Why `text` is not one thinking part and one answer part. Empty if it is."""
-    opening = "" if prefilled_think else tags.think_open
-    expected = {
-        tags.think_open: int(not prefilled_think),
-        tags.think_close: 1,
-        tags.answer_open: 1,
-        tags.answer_close: 1,
-    }
-    for tag, count in expected.items():
-        if text.count(tag) != count:
-            return f"{text.count(tag)} {tag}, expected {count}"
-    start, middle, begin, end = map(re.escape, (opening, tags.think_close, tags.answer_open, tags.answer_close))
-    parts = re.fullmatch(rf"{start}.*{middle}\s*{begin}(?P<answer>.*){end}", text.strip(), re.DOTALL)
-    if parts is None:
-        return "tags out of order, or text outside the thinking and the answer part"
-    return "" if parts["answer"].strip() else "empty answer"
-
-
-def _free_answer(text: str, tags: Tags) -> str | None:
+def free_answer(text: str, tags: Tags) -> str | None:
+    """The final answer in the text outside the thinking part. None if there is none."""
     tagged = last_tagged(text, tags, known=True)
     text = _CALCULATION.sub("", tagged or text)
     box = boxed_answer(text)

@@ -9,7 +9,7 @@ from pathlib import Path
 from gar.config import RunConfig, with_template
 from gar.data.problems import Reading, evaluation_data, no_experts
 from gar.data.prompts import edited
-from gar.data.rows import check_source, source_name, unreachable
+from gar.data.rows import check_source, source_name
 from gar.errors import ConfigError, DataError, GarError, ModelError, RecordError
 from gar.integrations.trl.fields import (
     check_batch_size,
@@ -108,26 +108,12 @@ def _check_sources(config: RunConfig) -> None:
         try:
             if source not in EMBEDDED_TASKS:
                 check_source(source)
-                _check_cached(source)
         except DataError as error:
             raise DataError(_with_hint(error, source)) from None
         if Path(source).is_file() and settings is config.data:
             _check_training_file(config, batch, group)
         elif Path(source).is_file() or source in EMBEDDED_TASKS:
             next(iter(Reading(source, settings)))
-
-
-def _check_cached(source: str) -> None:
-    """Raise a `DataError` for a data set of the Hub that is not on this machine, if the Hub may not be asked."""
-    from huggingface_hub import constants
-
-    if Path(source).exists() or not constants.HF_HUB_OFFLINE:
-        return
-    loaded = Path(os.environ.get("HF_DATASETS_CACHE") or Path(constants.HF_HOME, "datasets"))
-    if Path(constants.HF_HUB_CACHE, f"datasets--{source.replace('/', '--')}").exists():
-        return
-    if not any(loaded.glob(f"{source.partition('/')[0]}___*")):  # its names of data sets differ from the Hub's
-        raise unreachable(source, "HF_HUB_OFFLINE is set")
 
 
 def _check_training_file(config: RunConfig, batch: int, group: int) -> None:

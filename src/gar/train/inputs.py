@@ -19,7 +19,7 @@ from rich.markup import escape
 from trl import GRPOConfig
 
 from gar import __version__
-from gar.config import RunConfig, foreign_problems
+from gar.config import RunConfig
 from gar.data.lengths import fitting, prompt_lengths
 from gar.data.problem_set import ProblemSet, StoredProblems, problem_file, read_problems
 from gar.data.problems import evaluation_data
@@ -47,7 +47,7 @@ from gar.records import RunFolder, canonical_hash
 from gar.records.run_folder import EVALUATION
 from gar.response import Response
 from gar.scoring.anchors import check_anchors
-from gar.settings import DataSettings, PreflightSettings
+from gar.settings import EMBEDDED_TASKS, DataSettings, PreflightSettings
 from gar.step import Shaping
 from gar.types import Problem
 from gar.verify import Verifier
@@ -100,8 +100,8 @@ class RunInputs:
             check_problems(arguments, method, problems)
         self._warn(on_main(lambda: trap_note(problems.sample)))
         say(f"Problems: {len(problems):,} from {config.data.source}. Loading {config.model.path} ...")
-        if note := foreign_problems(config):
-            self._warn(f"Note: {note}")
+        if config.model.path == "embedded" and config.data.source not in EMBEDDED_TASKS:
+            self._warn("Note: the embedded model knows its own arithmetic alone. Name yours: --model.path")
         # 2. The model, and whether the adapter fits it.
         self.model, self.tokenizer = load_policy(config.model, trains_all=config.adapter.rank is None)
         """The policy. In a run with an adapter, `gar.train.run` replaces it by the model with the adapter."""

@@ -41,7 +41,7 @@ from gar.models.adapters import check_adapter
 from gar.models.families import is_sharded
 from gar.models.generate import Sampling, check_prompt_lengths
 from gar.models.load import load_policy
-from gar.models.rope import context_of
+from gar.models.rope import context_of, fixed_context
 from gar.reader import Reader
 from gar.records import RunFolder, canonical_hash
 from gar.records.run_folder import EVALUATION
@@ -111,7 +111,7 @@ class RunInputs:
             self.tokenizer,
             shaping.signal,
             config.verify,
-            context=context_of(self.model.config),
+            context=fixed_context(self.model.config),
             chat_template_kwargs=self._template,
         )
         self.problems = self._rendered(problems, config.data)

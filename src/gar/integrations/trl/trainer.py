@@ -32,7 +32,7 @@ from gar.metrics import ADVANTAGE
 from gar.models.adapters import check_embeddings, sort_targets
 from gar.models.capture import capture_hidden
 from gar.models.generate import own_generation
-from gar.models.rope import context_of
+from gar.models.rope import context_of, fixed_context, longest_fixed
 from gar.reader import Reader, judge
 from gar.records import RolloutRecord
 from gar.response import Anchors
@@ -218,12 +218,13 @@ class GARTrainer(ResumableTrainer):
     def _prepare(self) -> None:
         """Set what depends on the finished trainer: head, reader, anchors, loss, and the state of a step."""
         self._states = StateSource(self, initial=self.shaping.reads_initial)
-        context = context_of(cast(Any, self.model).config)
+        config = cast(Any, self.model).config
+        self._longest_fixed = longest_fixed(config)
         self.reader = Reader.from_settings(
             self.processing_class,
             self.shaping.signal,
             self._verifier,
-            context=context,
+            context=fixed_context(config),
             chat_template_kwargs=cast("dict[str, Any]", self.chat_template_kwargs),
         )
         """Reads responses and expert solutions."""
@@ -232,7 +233,7 @@ class GARTrainer(ResumableTrainer):
         self._loss_inputs: dict[str, Any] | None = None  # TRL's tensors of the micro-batch in its loss
         self._batch: RolloutBatch | None = None
         self._sampling = SamplingWatch()
-        self._prompt_watch = PromptWatch(context, self._config.max_completion_length or 0)
+        self._prompt_watch = PromptWatch(context_of(config), self._config.max_completion_length or 0)
         self._timer = StepTimer(self._metrics["train"])
         self.add_callback(self._timer)
         if not self.is_deepspeed_enabled:
@@ -304,7 +305,7 @@ class GARTrainer(ResumableTrainer):
         )
         hidden = states.stacked(len(batch), max(map(len, completion_ids)))
         width = max(map(len, prompt_ids)) + max(map(len, completion_ids))
-        if hidden is not None and token_mask is None and self._states.policy.rope.fits(0, width):
+        if hidden is not None and token_mask is None and self._is_fixed(width):
             with self._timer.part("gar"):
                 batch.take_hidden(self._states.policy, self.shaping.signal, 1, hidden)
         return generated
@@ -324,7 +325,7 @@ class GARTrainer(ResumableTrainer):
         compute = partial(super()._get_per_token_logps_and_entropies, *given, **kwargs)
         if self._loss_inputs is not None:
             return self._gate_advantages(compute(), self._loss_inputs)
-        if self._batch is not None and self._needs_hidden(self._batch, model):
+        if self._batch is not None and self._needs_hidden(self._batch, model) and self._is_fixed(input_ids.shape[1]):
             with self._capture(self._batch, attention_mask, first_column=input_ids.shape[1] - logits_to_keep):
                 return compute()
         return compute()
@@ -340,13 +341,17 @@ class GARTrainer(ResumableTrainer):
         is_first = not batch.num_passed and not torch.is_grad_enabled()
         return is_first and self._states.come_from_pass(model) and batch.step.needs_vectors
 
+    def _is_fixed(self, width: int) -> bool:
+        """Whether a pass of this width has the rotary frequencies of a short one, as passes of our own have."""
+        return self._longest_fixed is None or width <= self._longest_fixed
+
     def _capture(
         self, batch: RolloutBatch, attention_mask: Tensor, first_column: int
     ) -> AbstractContextManager[object]:
         """While open, a pass of the policy gives the batch its hidden states."""
         parts = self._states.policy.gathered()
         take = partial(batch.take_hidden, parts, self.shaping.signal, first_column)
-        timed = self._timer.part("gar")(partial(take, attended=batch.attended(attention_mask, parts.rope)))
+        timed = self._timer.part("gar")(partial(take, attended=batch.attended(attention_mask)))
         return capture_hidden(parts.backbone, timed)
 
     def _calculate_rewards(self, inputs: list, prompts: list, completions: list, completion_ids_list: list) -> Tensor:

@@ -325,8 +325,9 @@ class GARTrainer(ResumableTrainer):
         compute = partial(super()._get_per_token_logps_and_entropies, *given, **kwargs)
         if self._loss_inputs is not None:
             return self._gate_advantages(compute(), self._loss_inputs)
-        if self._batch is not None and self._needs_hidden(self._batch, model) and self._is_fixed(input_ids.shape[1]):
-            with self._capture(self._batch, attention_mask, first_column=input_ids.shape[1] - logits_to_keep):
+        width = input_ids.shape[1]
+        if self._batch is not None and self._needs_hidden(self._batch, model, width):
+            with self._capture(self._batch, attention_mask, first_column=width - logits_to_keep):
                 return compute()
         return compute()
 
@@ -336,10 +337,11 @@ class GARTrainer(ResumableTrainer):
             loss_inputs["advantages"] = gated_advantages(self._method.gate, result[0], loss_inputs)
         return result
 
-    def _needs_hidden(self, batch: RolloutBatch, model: Any) -> bool:
+    def _needs_hidden(self, batch: RolloutBatch, model: Any, width: int) -> bool:
         """Whether TRL is about to make the pass whose hidden states become the vectors of the batch."""
         is_first = not batch.num_passed and not torch.is_grad_enabled()
-        return is_first and self._states.come_from_pass(model) and batch.step.needs_vectors
+        counts = self._states.come_from_pass(model) and self._is_fixed(width)
+        return is_first and counts and batch.step.needs_vectors
 
     def _is_fixed(self, width: int) -> bool:
         """Whether a pass of this width has the rotary frequencies of a short one, as passes of our own have."""

@@ -10,7 +10,7 @@ from gar.config import RunConfig, with_template
 from gar.data.problems import Reading, evaluation_data, no_experts
 from gar.data.prompts import edited
 from gar.data.rows import check_source, source_name
-from gar.errors import ConfigError, DataError, GarError, ModelError, RecordError
+from gar.errors import ConfigError, GarError, RecordError
 from gar.integrations.trl.fields import (
     check_batch_size,
     check_enough_problems,
@@ -105,11 +105,8 @@ def _check_sources(config: RunConfig) -> None:
     evaluated = [evaluation_data(config.data, source) for source in config.evaluate.sources]
     for settings in (config.data, *evaluated):
         source = settings.source
-        try:
-            if source not in EMBEDDED_TASKS:
-                check_source(source)
-        except DataError as error:
-            raise DataError(_with_hint(error, source)) from None
+        if source not in EMBEDDED_TASKS:
+            check_source(source)
         if Path(source).is_file() and settings is config.data:
             _check_training_file(config, batch, group)
         elif Path(source).is_file() or source in EMBEDDED_TASKS:
@@ -157,10 +154,7 @@ def _check_output(config: RunConfig) -> None:
 
 def _check_model(config: RunConfig) -> None:
     model, length = config.model, trl_number(config, "max_completion_length")
-    try:
-        check_model_name(model.path)
-    except ModelError as error:
-        raise ModelError(_with_hint(error, model.path)) from None
+    check_model_name(model.path)
     check_tokenizer_files(model.path)
     if config.adapter.rank is not None:
         check_targets(model.path, config.adapter.target_modules)
@@ -188,11 +182,6 @@ def _check_instruction(config: RunConfig) -> None:
 _LOWBIT = ("adamw_torch_8bit", "adamw_torch_4bit")
 """Words of `trl.optim` for torchao's optimizers, which can round at random."""
 
-_MADE_WITH = {
-    "numina-10k.jsonl": "gar data prepare AI-MO/NuminaMath-CoT {} --num-problems 10000 --seed 0",
-}
-"""Files that the packaged settings read, and the commands that make them, as in their comments."""
-
 _CHECKS = (
     _check_rules,
     check_trackers,
@@ -203,9 +192,3 @@ _CHECKS = (
     _check_verifier,
     _check_output,
 )
-
-
-def _with_hint(error: GarError, name: str) -> str:
-    """Add to the error for a missing file of packaged settings the command that makes it."""
-    command = _MADE_WITH.get(Path(name).name)
-    return f"{error} Make it with: {command.format(name)}" if command and not Path(name).exists() else str(error)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# TRL 1.16.0: with LoRA dropout the ratio of the very first update is not 1, and tokens are clipped.
+# TRL 1.16.0: with LoRA dropout and num_iterations=2 the first update of an adapter that is not zero clips tokens: their ratios are not 1.
 # Expected: 1: the old log-probabilities belong to the same weights. Both passes are made in training mode, each with its own dropout.
 # Source: `_generate_and_score_completions` and `disable_dropout` in trl/trainer/grpo_trainer.py
 # gar: vectors come from a pass of their own without dropout (gar/integrations/trl/states.py).

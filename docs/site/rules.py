@@ -16,7 +16,7 @@ INTRODUCTION = """\
 Every engine checks this table before anything runs. One error names all faults of a run: what was found, what was
 expected, and why. A warning names the settings that nothing reads. `no value` means: leave it at its default.
 `method.…` is what the [method](methods.md) declares. It also lists the fields of TRL that belong to a method.
-`docs/site/rules.py` prints this page from the tables in `src/gar`, each beside what it is about.
+The page leaves out ranges and choices of single values. `docs/site/rules.py` prints it from the tables in `src/gar`.
 """
 
 TABLES = {
@@ -34,7 +34,7 @@ def page() -> str:
     """The page as Markdown."""
     parts = [INTRODUCTION]
     for title, rules in TABLES.items():
-        rows = list(map(row, rules))
+        rows = [row(rule) for rule in rules if rule.why or rule.when]
         names = ["setting or flag", "expected", "why", "when"]
         kept = [i for i in range(4) if any(found[i] for found in rows) and (rules is not UNREAD_RULES or i in (0, 3))]
         table = [[found[i] for i in kept] for found in (names, ["---"] * 4, *rows)]

@@ -8,13 +8,12 @@ import types
 from dataclasses import asdict
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from gar.cli.main import COMMANDS
 from gar.config import RunConfig
 from gar.settings import Settings
 from gar.types import Tags
 
 INTRODUCTION = """\
-# Configuration and commands
+# Configuration
 
 Set a value by its name, on the command line or in a file:
 
@@ -26,22 +25,17 @@ trl: {learning_rate: 1.0e-6}
 ```
 
 A flag overrides a file or preset. Give one of the two. An unknown name raises an error with the nearest one.
-`gar train --help` lists the common settings, `--help-all` all of them. The files of slime and verl have the same
-sections under `gar`. [What does not go together](rules.md) lists the combinations that raise an error.
+`gar --help` lists the commands, `gar train --help` the common settings, `--help-all` all of them. The files of
+slime and verl have the same sections under `gar`. [What does not go together](rules.md) lists the combinations
+that raise an error.
 """
 TYPES = {str: "text", int: "integer", float: "number", bool: "true, false", dict: "names and values"}
 
 
 def page() -> str:
     """The page as Markdown."""
-    commands = "".join(f"| `gar {name}` | {summary} |\n" for name, summary in COMMANDS.items())
     sections = {name: value for name, value in RunConfig() if isinstance(value, Settings)}
-    parts = [
-        INTRODUCTION,
-        f"## Commands\n\n| command | does |\n| --- | --- |\n{commands}",
-        "## A run\n",
-        table(RunConfig(), ""),
-    ]
+    parts = [INTRODUCTION, "## A run\n", table(RunConfig(), "")]
     for name, section in sections.items():
         parts += [f"## {name}\n", f"{first_line(type(section))}\n", table(section, f"{name}.")]
     return "\n".join(parts)

@@ -28,8 +28,6 @@ from paper.analyses.unseen_answers import Pair, by_hand, labeled, near_misses, s
 
 NEVER = re.compile("(?!)" + 9 * "()")  # with groups that replacements name
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "answers._nouns": lambda _: frozenset(),
-    "answers._prose_words": lambda _: [],
     "answers.choice_text": lambda _: "",
     "answers.compare_notations": lambda *_: None,
     "answers.is_copy": lambda *_, **__: False,
@@ -47,10 +45,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "notations._capitals": lambda text: text,
     "notations._ratio": lambda _: [],
     "notations._residues": lambda _: (),
-    "quantities._is_noun": lambda *_: False,
     "quantities._is_plural": lambda *_: False,
-    "quantities._judge": lambda *_, **__: None,
-    "quantities._unit_after": lambda *_, **__: {},
+    "quantities._unit_after": lambda *_, **__: ({}, []),
     "quantities._without_words_before": lambda text, *_, **__: (text, ""),
     "quantities.read_unit": lambda _, start: ({}, start),
     "quantities.unit_start": lambda value, **_: len(value),
@@ -58,7 +54,6 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "sentences._chain_value": lambda *_: None,
     "sentences._is_stated": lambda *_: True,
     "sentences._only_value": lambda *_: None,
-    "sentences._with_unit": lambda value, *_: value,
     "sentences.sentence_value": lambda *_, **__: None,
     "undone._is_bare": lambda *_: False,
     "undone._is_power_of_ten": lambda *_: False,
@@ -68,7 +63,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "values._named_values": lambda *_: {},
     "values._names_a_graph": lambda *_: False,
     "values._scaled": lambda node: node,
-    "values._stated": lambda node: node,
+    "values.stated_value": lambda node, **_: node,
     "values._with_parameters_of": lambda answer, _: answer,
     "values.is_region": lambda *_: False,
 }

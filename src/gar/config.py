@@ -158,8 +158,8 @@ def make_config(values: Any, *, source: str = "configuration") -> RunConfig:
     """A configuration from nested dicts, over the defaults of its variant. Its plugins are imported first.
 
     Raises:
-        ConfigError: `values` is not a mapping, or a key or a value in it is wrong. Names the source, the key, and the
-            nearest known key. Or a plugin cannot be imported.
+        ConfigError: A plugin cannot be imported, `values` is not a mapping, or a key or a value in it is wrong. Names
+            the source, the key, and the nearest known key.
     """
     if values is None:
         values = {}

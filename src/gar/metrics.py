@@ -1,4 +1,4 @@
-"""Names of the metrics that `gar` logs: each stands here once. docs/glossary.md defines them."""
+"""Names of the metrics that `gar` logs, each written only here. docs/glossary.md defines them."""
 
 REWARD = "reward"
 """TRL's."""

@@ -211,7 +211,7 @@ class Reader:
 
     @classmethod
     def from_settings(cls, tokenizer: Any, signal: SignalSettings, checks: Checks, **limits: Any) -> "Reader":
-        """The reader of a run (`SpanRule.from_settings`). `limits` are the further arguments of the class."""
+        """The reader of a run (`SpanRule.from_settings`). `limits` are the class's other arguments."""
         return cls(tokenizer, SpanRule.from_settings(signal, checks, tokenizer), **limits)
 
     def encode(self, prompt: Prompt) -> list[int]:

@@ -74,7 +74,7 @@ class Anchors(NamedTuple):
 
     @classmethod
     def unread(cls, count: int) -> "Anchors":
-        """A placeholder: this many anchors, for a method that does not read them."""
+        """This many placeholders, for a method that reads no anchors."""
         return cls((NO_SEQUENCE,) * count)
 
 

@@ -129,8 +129,8 @@ class AdapterSettings(Settings):
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Dropout rate of the adapter's inputs in training passes. The signal is computed without dropout."""
     target_modules: Names = ("all-linear",)
-    """Modules that get an adapter, by name or suffix: q_proj v_proj. all-linear: every linear layer but the LM head, or
-    what PEFT takes of a mixture of experts."""
+    """Modules that get an adapter, by name or suffix: q_proj v_proj. all-linear: every linear layer but the LM head.
+    In a mixture of experts PEFT chooses."""
 
     @model_validator(mode="after")
     def _check_consistent(self) -> Self:
@@ -171,8 +171,8 @@ class DataSettings(SourceSettings):
     source: str = "arithmetic"
     """A .jsonl, .parquet, .csv or .json file, a Hub id, or arithmetic, the task that the package generates."""
     template: Literal["auto", PromptTemplate] = "auto"
-    """How prompts are changed: plain leaves it, chat makes it a message, the others add an instruction on the format.
-    With auto it is plain for embedded models and tasks and for verify.format none, else as verify.format."""
+    """plain leaves prompts as they are, and chat makes them messages. The others add an instruction on the format.
+    auto: plain for embedded models and tasks and for verify.format none, else as verify.format."""
     max_prompt_tokens: Annotated[int, Field(ge=1)] | None = None
     """Drop problems with longer prompts, and print how many."""
     max_problems: Annotated[int, Field(ge=1)] | None = None
@@ -186,8 +186,8 @@ class VerifySettings(Settings):
     """think-answer: one thinking part, then one answer part, nothing else. boxed: a last \\boxed{}. none: any text."""
     tags: Tags = Tags()
     verifier: str | None = None
-    """Your own grader, "package.module:function" with (response_text, gold_answer) -> bool or a grade in [0, 1]. Only
-    a grade of 1 counts as verified."""
+    """Your own grader, "package.module:function" with (response_text, gold_answer) -> bool or a grade in [0, 1].
+    Only a grade of 1 counts as verified."""
     num_workers: Annotated[int, Field(ge=1)] = 2
     """Processes that parse answers."""
     timeout_seconds: Annotated[float, Field(gt=0)] = 5.0
@@ -211,7 +211,6 @@ class SignalSettings(Settings):
     """Score the thinking part or the whole response. None: think for the think-answer format, else response."""
     max_tokens: Annotated[int, Field(ge=1)] | Literal["auto"] | None = "auto"
     """Score at most this many tokens of the span. None scores all.
-
     auto is 768, and all tokens for g2rl."""
     limit_from: Literal["end", "start"] = "end"
     """Keep the last tokens of the span (the released code) or the first (cheaper)."""
@@ -222,10 +221,10 @@ class SignalSettings(Settings):
     temperature: Annotated[float, Field(gt=0)] = 1.0
     """Divides the logits inside the signal. Not the sampling temperature."""
     max_batch_tokens: Annotated[int, Field(ge=1)] = 4096
-    """Padded tokens per forward pass, where gar makes its own pass."""
+    """Padded tokens per forward pass, if gar makes its own pass."""
     precision: Literal["auto", "float32", "storage"] = "auto"
-    """Precision of the products with the LM head: float32 widens a bfloat16 head tile by tile, storage keeps its
-    dtype. `auto`: storage for a large bfloat16 head on a GPU, or on a CPU with bfloat16 products. Else float32."""
+    """Precision of the products with the LM head: float32 widens a bfloat16 head tile by tile, storage keeps it.
+    auto: storage for a large bfloat16 head on a GPU, or on a CPU with bfloat16 products. Else float32."""
     memory_bytes: Annotated[int, Field(ge=1)] = 256 * 1024**2
     """Temporary-memory limit of the closed form in bytes, excluding hidden states and head."""
 
@@ -255,16 +254,16 @@ class AdvantageSettings(Settings):
     """How rewards become advantages. None leaves a value to the engine (TRL: ddof 1, eps 1e-4). Variants set both."""
 
     estimator: Literal["group", "reinforce-plus-plus", "reinforce-plus-plus-baseline"] | None = None
-    """Normalize within groups (group), or whiten over all tokens of the batch (reinforce-plus-plus), after subtracting
-    the group's mean (reinforce-plus-plus-baseline). None: the method's own."""
+    """Normalize within groups (group), or whiten over all tokens of the batch (reinforce-plus-plus).
+    reinforce-plus-plus-baseline subtracts the group's mean before it whitens. None: the method's own."""
     ddof: Literal[0, 1] | None = None
     """Denominator of the variance: 0 population (paper), 1 Bessel."""
     eps: Annotated[float, Field(ge=0)] | None = None
-    """Added to the standard deviation. The paper gives no number. The variant `paper` has 1e-6. The estimators
-    reinforce-plus-plus add 1e-8 to the variance instead."""
+    """Added to the standard deviation. The variant `paper` has 1e-6.
+    The estimators reinforce-plus-plus add 1e-8 to the variance instead."""
     min_std: Annotated[float, Field(ge=0)] = 0.0
-    """Smallest standard deviation to divide by: limits the amplification of small bonuses. Only for the estimator
-    group with trl.scale_rewards group."""
+    """Smallest standard deviation to divide by: limits the amplification of small bonuses.
+    Only for the estimator group with trl.scale_rewards group."""
 
 
 class EvaluateSettings(Settings):

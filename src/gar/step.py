@@ -165,7 +165,7 @@ class Step:
         return self.shaping.advantages(self.shaped.rewards, self.group_index, token_counts=token_counts)
 
     def values(self, place: int) -> dict[str, Any]:
-        """The results of `finish` for the response at this place among those of all ranks, for the records."""
+        """The results of `finish` for one response, by its position in `facts`, for the records."""
         return {
             "eligible": bool(self.eligible[place]),
             "alignment": float(self.batch.alignment[place]) if self.batch.scored[place] else None,

@@ -7,13 +7,11 @@ from types import SimpleNamespace
 import torch
 from peft import LoraConfig, get_peft_model
 
-from gar.errors import ConfigError
 from gar.evaluation.engines import load_engine, tokenizer_hash, weights_hash
 from gar.evaluation.job import GenerateJob
 from gar.models.embedded import load_embedded
 from gar.models.generate import Sampling
 from gar.settings import ModelSettings
-from tests.support.errors import raises
 
 JOB = GenerateJob(model=ModelSettings(path="embedded"), benchmark=("arithmetic",))
 
@@ -97,9 +95,3 @@ def test_vllm_engine_asks_for_what_vllm_gives(monkeypatch):
     assert first.ids == (30, 31, 6, 32, 1)
     assert first.text.endswith("</answer>")
     assert engine.context == 512
-
-
-def test_the_engine_vllm_names_what_it_lacks(monkeypatch):
-    monkeypatch.setitem(sys.modules, "vllm", None)
-    with raises(ConfigError):
-        load_engine(JOB.model_copy(update={"backend": "vllm"}))

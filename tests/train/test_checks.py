@@ -114,9 +114,10 @@ def test_check_before_loading_accepts_16_bit_weights_that_move(monkeypatch, tmp_
         {"model": {"dtype": "bfloat16", "path": str(adapter)}},
         IN_16_BITS | {"trl": AT_RANDOM},
         IN_16_BITS | {"trl": {"optim": "adamw_torch_4bit", "optim_args": "bf16_stochastic_round=1"}},
-        IN_16_BITS | {"trl": {"fsdp": True}},
     ):
         check_before_loading(make_config(values))
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    check_before_loading(make_config(IN_16_BITS | {"trl": {"fsdp": True}}))
     for launcher in ("ACCELERATE_USE_DEEPSPEED", "ACCELERATE_USE_FSDP"):
         with monkeypatch.context() as patch:
             patch.setenv(launcher, "true")
@@ -165,6 +166,9 @@ MISTAKES = {
     "train --resume nix": "nix: no such folder.",
     "train --trl.max_completion_length 1000": "trl.max_completion_length is 1000, but the context of embedded is 512 ",
     "train --trl.deepspeed zero3.json": "trl.deepspeed is zero3.json, ",
+    "train --preset demo --trl.fsdp full_shard": "trl.fsdp is full_shard, expected False: shards need several proc",
+    "train --preset demo --model.attention sdpa2": "model.attention: transformers has no attention 'sdpa2'. ",
+    "eval run embedded --benchmark arithmetic --backend vllm": "--backend vllm needs vllm, not installed. ",
     "eval run embedded --benchmark arithmetic --samples 4 --pass-at-k 8": "pass@8 needs 8 samples per problem",
     "report runs --out nix/page.html": "nix: no such folder",
     "train --data.source empty.jsonl": "empty.jsonl: no rows.",

@@ -20,7 +20,7 @@ WRAPS = [
 """Each must keep a verdict, whatever the answer is."""
 NUMBER_WRAPS = [
     "{} (minutes)", "{} apples", "She has {} apples left.", "In total there are ${} to pay.", "x = {}", "${} dollars",
-    "He needs {} more days, so he is late.", "Total cost = ${}", "The total number of coins is {}.", "n is {}",
+    "He needs {} days, so he is late.", "Total cost = ${}", "The total number of coins is {}.", "n is {}",
 ]  # fmt: skip
 """For numbers alone: units, and sentences without the word answer."""
 

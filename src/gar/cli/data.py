@@ -34,7 +34,7 @@ def _do_without_torch() -> None:
 
 
 class _Check(_Source):
-    """Report what a source contains, what is dropped, and what looks wrong.
+    """Count problems, and list dropped rows and likely mistakes.
 
     Verdict and exit status: usable (0), usable for GRPO only (3), not usable (1).
     """

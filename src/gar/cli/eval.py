@@ -12,8 +12,9 @@ from gar.cli.outcomes import DEGENERATE, DONE, degenerate
 from gar.errors import ConfigError, UsageError
 from gar.evaluation.benchmarks import BENCHMARKS
 from gar.evaluation.job import GenerateJob, ScoreSettings
-from gar.models.files import check_tokenizer_files
-from gar.models.hub import check_model_name, check_response_length
+from gar.extras import require_extra
+from gar.models.files import check_model
+from gar.models.hub import check_response_length
 from gar.settings import ModelSettings, Settings
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ class _Model(ModelSettings):
 
 
 class _Run(GenerateJob):
-    __doc__ = f"""Sample responses to every problem of some benchmarks, and grade them.
+    __doc__ = f"""Sample responses to the problems of benchmarks, and grade them.
 
       gar eval run MODEL --benchmark NAME[,NAME] [--SETTING VALUE ...]
 
@@ -42,8 +43,9 @@ class _Run(GenerateJob):
     def run(self) -> int:
         from gar.evaluation.benchmark_sets import load_sets
 
-        check_model_name(self.model.path)
-        check_tokenizer_files(self.model.path)
+        if self.backend == "vllm":
+            require_extra("vllm", "--backend vllm")
+        check_model(self.model)
         check_response_length(self.model.path, self.max_new_tokens or 0, "--max-new-tokens")
         sets = load_sets(self, largest_k=max(self.score.pass_at_k, default=1))
         for note in (note for each in sets for note in each.identity["benchmark"]["notes"]):

@@ -20,7 +20,7 @@ class _Report(ReportOptions):
       gar report RUN [RUN ...] [--out FILE.html]
       gar report RUN --text
 
-    A run may be unfinished or lack files. The page names what is missing.
+    A run may be unfinished or lack files. The page lists what it cannot show.
 
     Damaged runs are left out, and the exit status is 1.
     """
@@ -28,11 +28,11 @@ class _Report(ReportOptions):
     runs: Annotated[
         tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN [RUN ...]", help_behavior_hint="")
     ]
-    """Run folders, or folders of runs. Runs that differ only in the seed form a group. Other groups are compared with
-    the first."""
+    """Run folders, or folders of runs. Runs that differ only in the seed form a group.
+    Other groups are compared with the first."""
     out: Annotated[Path, tyro.conf.arg(metavar="FILE.html")] | None = None
-    """The page to write, always below 8 MB. By default report.html, in RUN, or in this folder for several runs. An
-    earlier report is replaced."""
+    """The page to write, always below 8 MB. By default report.html, in RUN, or in this folder for several runs.
+    An earlier report is replaced."""
     watch: Annotated[float, Field(gt=0), tyro.conf.arg(metavar="SECONDS")] | None = None
     """Rewrite the page every SECONDS seconds, until Ctrl-C."""
     text: bool = False

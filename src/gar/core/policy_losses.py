@@ -37,7 +37,7 @@ def maspo_weights(
         advantages: One per token, or one per response with a last dimension of 1.
 
     Returns:
-        In [0, 1], without gradient, in float32, or float64 where `log_probs` is.
+        In [0, 1], without gradient, in float32, or float64 if `log_probs` is.
 
     Raises:
         ValueError: Shapes differ.

@@ -37,7 +37,7 @@ class DataReport:
     an expert solution, verified against the gold answer, but for the `num_agreeing` that agree. `unreadable` are gold
     answers that cannot be parsed, `several_boxes` those that are the last of different boxes of their solution,
     `guessable` those that are a letter, yes or no. `answers` counts the gold answers of the first problems. `traps` are
-    by what `find_traps` says of them.
+    by the results of `find_traps`.
     """
 
     source: str

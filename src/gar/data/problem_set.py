@@ -53,7 +53,7 @@ class ProblemSet(Sequence[Problem]):
     """Problems in a `datasets.Dataset`, each made from its row when it is asked for.
 
     Attributes:
-        rows: The data set. `is_own` says whether a row has our own columns.
+        rows: The data set. `is_own` is true if a row has our own columns.
         schema: Which of its columns hold what.
         render: Makes the problem that the policy sees of the one in the row. None if they are equal.
         data_hash: SHA-256 of the rows as JSON Lines. "" if they were not read from a source.

@@ -45,9 +45,9 @@ def iter_rows(
 ) -> Iterator[tuple[int, Row]]:
     """Read a source row by row. Yields the number of each row (its line in a JSONL file), counted from 1, and the row.
 
-    `split`, `subset` and `revision` apply to Hub data sets. Rows of a .csv whose id is in `torn_ids` may have too few
-    values. Missing values are None. `on_error` is called with the error for a row that cannot be read. If it returns,
-    the row is skipped. A `DataError` gives the reason if the source cannot be read.
+    `split`, `subset` and `revision` apply to Hub data sets. Rows of a .csv may have too few values
+    if their id is in `torn_ids`. Missing values are None. `on_error` is called with the error for a row that cannot be
+    read. If it returns, the row is skipped. A `DataError` gives the reason if the source cannot be read.
     """
     for number, row in _numbered_rows(source, split, subset, revision, torn_ids):
         if isinstance(row, DataError):

@@ -9,9 +9,8 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel
 
-from gar.errors import ConfigError, DataError
+from gar.errors import DataError
 from gar.evaluation.job import GenerateJob
-from gar.extras import install_command
 from gar.models.embedded import model_path
 from gar.models.generate import Sampling, generate_responses
 from gar.models.load import load_policy
@@ -72,10 +71,8 @@ class VllmEngine:
     """
 
     def __init__(self, job: GenerateJob) -> None:
-        try:
-            from vllm import LLM, SamplingParams  # pyright: ignore[reportMissingImports]: an extra
-        except ImportError as error:
-            raise ConfigError(f"--backend vllm needs vLLM: {install_command('vllm')}") from error
+        from vllm import LLM, SamplingParams  # pyright: ignore[reportMissingImports]: an extra
+
         model = job.model
         check_saved_model(model_path(model.path))
         self._params = SamplingParams

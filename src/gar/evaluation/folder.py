@@ -41,7 +41,7 @@ Line = dict[str, Any]
 class EvaluationFolder:
     """Reads and writes one such folder, which need not exist. What has checksums is compared with them.
 
-    `set.json` says what the responses depend on. A kill loses no response, and another evaluation never adds to them.
+    `set.json` lists what the responses depend on. A kill loses no response, and another evaluation never adds to them.
 
     Raises:
         RecordError: From any method, when the system reports an error or a file is not what was written.

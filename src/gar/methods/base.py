@@ -90,9 +90,8 @@ class Method:
         samples: Every optimizer step has responses, so that runs can be paired by their prompts.
         check: Takes a run's configuration and TRL's `GRPOConfig` before anything is loaded. Raises `ConfigError`.
         reads: For a method with a trainer: takes the sections of a run, and returns the settings that the run reads, as
-            "section.name". It lists those of signal, reward, advantage, watchdog, trl and the method's section. The
-            fields of transformers' `TrainingArguments` are always read and not listed. None: what the fields above
-            imply.
+            "section.name". The sections are signal, reward, advantage, watchdog, trl and the method's own. The fields
+            of transformers' `TrainingArguments` are always read and not listed. None: what the fields above imply.
         cannot_resume: Why an interrupted run starts anew, in one sentence. Such a run writes no checkpoints.
     """
 

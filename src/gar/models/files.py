@@ -1,15 +1,96 @@
-"""What the files of a model's folder say, without torch: its modules, its tokenizer."""
+"""Read the files of a model's folder without torch: its architecture, embeddings, modules and tokenizer."""
 
+import importlib.util
+import re
+import sys
 from collections.abc import Iterable, Sequence
+from importlib.metadata import version
 from pathlib import Path
 
 from gar.errors import ConfigError, ModelError, did_you_mean
 from gar.models.embedded import model_path
+from gar.models.hub import check_model_name, read_config
+from gar.settings import ModelSettings
 
 _TOKENIZERS = ("tokenizer*", "vocab*", "*.model", "*.tiktoken", "merges.txt", "tekken.json")
+_EMBEDDINGS = "model.embed_tokens.weight"
 
 
-def check_tokenizer_files(name: str) -> None:
+def check_model(settings: ModelSettings) -> None:
+    """Check what can be known about a model before torch is loaded: its name, and the files of its folder.
+
+    Raises:
+        ConfigError: transformers has no attention of that name.
+        ModelError: There is no such model, or its files do not make one that transformers loads.
+    """
+    check_model_name(settings.path)
+    if "transformers" not in sys.modules:  # a plugin that loads it may register more
+        _check_architecture(settings.path)
+        _check_attention(settings.attention)
+    _check_embeddings(settings.path)
+    _check_tokenizer_files(settings.path)
+
+
+def _check_architecture(name: str) -> None:
+    kind, known = read_config(Path(model_path(name))).get("model_type"), causal_model_types()
+    if kind is not None and known and kind not in known:
+        raise ModelError(
+            f"{name}: config.json says model_type {kind!r}, and transformers {version('transformers')} has no causal "
+            f"language model of that type.{did_you_mean(str(kind), known)} Is a newer version needed?",
+            code="cannot-load",
+        )
+
+
+def _check_attention(name: str | None) -> None:
+    known = attention_names()
+    if name is not None and known and "/" not in name and name not in known:  # a slash: a kernel of the Hub
+        raise ConfigError(
+            f"model.attention: transformers has no attention '{name}'. Expected one of {', '.join(known)}.",
+            code="model.attention",
+        )
+
+
+def causal_model_types() -> list[str]:
+    """The model types that transformers has a causal language model for, read from its text. Empty if not found."""
+    return _listed("models/auto/modeling_auto.py", "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES = ", r'\("([^"]+)",')
+
+
+def attention_names() -> list[str]:
+    """The names that transformers has an attention for, read from its text. Empty if not found."""
+    names = _listed("modeling_utils.py", "class AttentionInterface(", r'"([^"]+)": \w+_forward,')
+    return names and ["eager", *names]
+
+
+def _listed(file: str, start: str, entry: str) -> list[str]:
+    """What the entries of one object in a file of transformers name, without importing it."""
+    found = importlib.util.find_spec("transformers")
+    path = found and found.origin and Path(found.origin).parent / file
+    if not path or not path.is_file():
+        return []
+    _, _, rest = path.read_text(encoding="utf-8").partition(f"\n{start}")
+    return re.findall(entry, re.split(r"\n(?=[^\s#)])", rest)[0])
+
+
+def _check_embeddings(name: str) -> None:
+    """Raise a `ModelError` if a folder's embeddings have another shape than its config.json says."""
+    folder = Path(model_path(name))
+    config = read_config(folder)
+    expected = [config.get("vocab_size"), config.get("hidden_size")]
+    stored = _weight_shapes(folder).get(_EMBEDDINGS)
+    if all(expected) and stored is not None and stored != expected:
+        raise mismatched(name, _EMBEDDINGS, stored, expected)
+
+
+def mismatched(name: str, weight: str, stored: Sequence[int], expected: Sequence[int | None]) -> ModelError:
+    """The error about a weight whose shape is not that of the configuration."""
+    return ModelError(
+        f"the checkpoint of '{name}' does not fit its config.json: {weight} is {list(stored)}, expected "
+        f"{list(expected)}. Is config.json that of a different model?",
+        code="mismatched-weights",
+    )
+
+
+def _check_tokenizer_files(name: str) -> None:
     """Raise a `ModelError` if the folder of a whole model has no file of a tokenizer."""
     folder = Path(model_path(name))
     if (folder / "config.json").is_file() and not any(next(folder.glob(each), None) for each in _TOKENIZERS):
@@ -25,7 +106,7 @@ def check_targets(name: str, targets: Sequence[str]) -> None:
 
     Models with experts are judged when they are loaded: transformers renames what it fuses.
     """
-    modules = _module_names(Path(model_path(name)))
+    modules = {weight.rpartition(".")[0] for weight in _weight_shapes(Path(model_path(name)))}
     if not modules or targets == ("all-linear",) or any("experts" in module for module in modules):
         return
     for target in targets:
@@ -66,15 +147,15 @@ def num_tokens(name: str, text: str) -> int | None:
         return None
 
 
-def _module_names(folder: Path) -> set[str]:
-    """The modules with weights in a folder's safetensors files. Empty if one cannot be read."""
+def _weight_shapes(folder: Path) -> dict[str, list[int]]:
+    """The shape of each weight in a folder's safetensors files. Empty if one cannot be read."""
     from safetensors import SafetensorError, safe_open
 
-    names: set[str] = set()
+    shapes: dict[str, list[int]] = {}
     try:
         for file in folder.glob("*.safetensors"):
             with safe_open(file, framework="np") as weights:
-                names |= {name.rpartition(".")[0] for name in weights.keys()}  # noqa: SIM118 (no dict)
+                shapes |= {name: weights.get_slice(name).get_shape() for name in weights.keys()}  # noqa: SIM118 (no dict)
     except (OSError, SafetensorError):  # loading explains it
-        return set()
-    return names
+        return {}
+    return shapes

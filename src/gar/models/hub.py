@@ -19,14 +19,14 @@ _FILES = ("config.json", "adapter_config.json", "tokenizer_config.json")
 def check_model_name(name: str) -> None:
     """Reject a name (`ModelSettings.path`) that is no packaged model, folder with a model, or Hub id.
 
-    Asks no network: loading says what the Hub lacks.
+    Asks no network: loading reports what the Hub lacks.
     """
     folder = Path(model_path(name))
     if folder.is_dir():
         if not any((folder / file).is_file() for file in _FILES):
             hint = f" Its model is in {folder / 'model'}." if (folder / "model" / "config.json").is_file() else ""
             raise _no_model(f"'{name}' is a folder without {_FILES[0]}, so it holds no model.{hint}")
-        _read_config(folder)
+        read_config(folder)
     elif folder.is_file():
         raise _no_model(f"'{name}' is a file, expected a folder or a Hub id.")
     elif not _HUB_ID.fullmatch(name):
@@ -54,13 +54,13 @@ def check_response_length(name: str, length: int, setting: str) -> None:
 
 def context_before_loading(name: str) -> int | None:
     """Context length of a model in tokens, from the config.json in its folder. None if the file has none."""
-    config = _read_config(Path(model_path(name)))
+    config = read_config(Path(model_path(name)))
     config = config.get("text_config", config)
     length, rope = config.get("max_position_embeddings"), config.get("rope_parameters") or config.get("rope_scaling")
     return stretched_context(length, rope) if isinstance(length, int) else None
 
 
-def _read_config(folder: Path) -> dict[str, Any]:
+def read_config(folder: Path) -> dict[str, Any]:
     """The config.json of a folder, as transformers can read it. Empty without one: an adapter has none."""
     file = folder / "config.json"
     if not file.is_file():

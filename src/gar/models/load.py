@@ -10,6 +10,7 @@ from typing import Any
 from gar.errors import ModelError, first_line
 from gar.models.adapters import AdapterFiles, find_adapter, import_peft, load_adapter, num_embeddings
 from gar.models.embedded import model_path
+from gar.models.files import mismatched
 from gar.records.checkpoints import check_saved_model
 from gar.settings import ModelSettings
 
@@ -126,11 +127,7 @@ def _load_model(settings: ModelSettings, name: str, revision: str | None) -> Any
     model, report = loaded
     if report["mismatched_keys"]:
         weight, stored, expected = min(report["mismatched_keys"], key=lambda each: each[0])
-        raise ModelError(
-            f"the checkpoint of '{name}' does not fit its config.json: {weight} is {list(stored)}, expected "
-            f"{list(expected)}. Is config.json that of a different model?",
-            code="mismatched-weights",
-        )
+        raise mismatched(name, weight, stored, expected)
     if report["missing_keys"]:  # transformers fills them with random numbers
         missing = sorted(report["missing_keys"])
         raise ModelError(

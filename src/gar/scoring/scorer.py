@@ -42,7 +42,7 @@ class GARScorer:
     Args:
         model: A causal language model of transformers, with or without a PEFT adapter.
         tokenizer: Its tokenizer.
-        method: Name of a method, or a method: `gar-grpo`, or any that needs neither a loss, a judge, a data set nor a
+        method: A method or its name, for example `gar-grpo`. It must need neither a loss, a judge, a data set nor a
             whole batch (`SCORER.methods()`).
         verifier: Checks responses against `ResponseGroup.answer`, for example `gar.verify.Verifier()`. None: every
             group states which responses are `eligible`, and the whole response is scored unless `signal.span`
@@ -100,7 +100,7 @@ class GARScorer:
         """Score whole groups. A fault of one response is reported in its score and does not affect the others.
 
         Args:
-            groups: Responses by problem. Vectors of all of them exist at one time, so score a large file in parts.
+            groups: Responses by problem. All their vectors are in memory at one time, so score a large file in parts.
             tokens: Also give each token's text and exact share in the alignment, by a second forward pass.
 
         Returns:

@@ -20,8 +20,8 @@ from gar.integrations.trl.fields import (
     trl_number,
     wrong_fields,
 )
-from gar.models.files import check_targets, check_tokenizer_files, num_tokens
-from gar.models.hub import check_model_name, check_response_length, is_adapter
+from gar.models.files import check_model, check_targets, num_tokens
+from gar.models.hub import check_response_length, is_adapter
 from gar.records.lock import has_locks
 from gar.rules import faults, raise_all
 from gar.settings import EMBEDDED_TASKS, OUTCOME_METHODS, REGISTERED
@@ -74,6 +74,7 @@ def train_facts(config: RunConfig) -> TrainFacts:
         settings=settings | {f"trl.{name}": value for name, value in config.trl.items()},
         evaluates=bool(config.evaluate.sources),
         loses_updates=_loses_updates(config),
+        is_launched=int(os.environ.get("WORLD_SIZE", 1)) > 1,
         missing=frozenset(module for module in modules if importlib.util.find_spec(module) is None),
     )
 
@@ -154,8 +155,7 @@ def _check_output(config: RunConfig) -> None:
 
 def _check_model(config: RunConfig) -> None:
     model, length = config.model, trl_number(config, "max_completion_length")
-    check_model_name(model.path)
-    check_tokenizer_files(model.path)
+    check_model(model)
     if config.adapter.rank is not None:
         check_targets(model.path, config.adapter.target_modules)
     _check_instruction(config)

@@ -24,6 +24,8 @@ class TrainFacts(Facts):
     """There are sources to evaluate on."""
     loses_updates: bool
     """Small updates of its weights are lost to rounding."""
+    is_launched: bool
+    """Started on several processes."""
     missing: frozenset[str]
     """Modules of `PACKAGES` that are not installed."""
 
@@ -33,6 +35,7 @@ _SAME_FORMAT = Condition[TrainFacts](
     lambda facts, name: facts.settings[name] in ("auto", "plain", "chat", facts.settings["verify.format"]),
 )
 _EVALUATES = When[TrainFacts]("`evaluates` is True", lambda facts: facts.evaluates)
+_ONE_PROCESS = When[TrainFacts]("`is launched` is False", lambda facts: not facts.is_launched)
 _LOSES_UPDATES = When[TrainFacts]("`updates are lost` is True", lambda facts: facts.loses_updates)
 _ONE_WEIGHT = Condition[TrainFacts](
     "a list of one",
@@ -80,6 +83,7 @@ RULES = (
     Rule("trl.min_p trl.top_entropy_quantile", bounds(">= 0 and <= 1")),
     Rule("trl.max_steps trl.top_k", bounds(">= -1")),
     Rule("trl.num_generations", bounds(">= 2")),
+    Rule("trl.fsdp", OFF, "shards need several processes: accelerate launch --num_processes 8 -m gar", (_ONE_PROCESS,)),
     *(
         Rule(name, OFF, f"{module} is not installed: {command}", (_missing(module),))
         for name, (module, command) in PACKAGES.items()

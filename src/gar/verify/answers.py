@@ -24,7 +24,6 @@ from gar.verify.notations import compare_notations, compare_words
 from gar.verify.numbers import equal_values, plain_number
 from gar.verify.quantities import (
     Quantity,
-    Unread,
     is_prose,
     read_quantity,
     without_lead,
@@ -36,7 +35,6 @@ from gar.verify.sentences import read_answer
 from gar.verify.tree import Node, NotRead
 from gar.verify.undone import is_copy, number, undone
 from gar.verify.values import same, stated_value
-from gar.verify.words import NEVER
 
 MAX_NESTING = 30
 WARM_UP = ((r"\sqrt{12}+\pi", r"2\sqrt{3}"),)
@@ -45,9 +43,6 @@ WARM_UP = ((r"\sqrt{12}+\pi", r"2\sqrt{3}"),)
 _WHOLE = rewrites("whole", re.IGNORECASE)
 _THOUSANDS = re.compile(r"(?<![0-9,.])[0-9]{1,3}(?:,[0-9]{3})+(?![0-9,])")
 _PERCENT = re.compile(r"%|\bper ?cent|\brate\b", re.IGNORECASE)
-_COMPARISON = re.compile(
-    r"\b(?:than|more|less|fewer|farther|further|longer|older|taller|higher)\b[^.?]*\?", re.IGNORECASE
-)
 _CLOCK = re.compile(r"\b0?([0-9]{1,2})(?::00|(:[0-9]{2}))? *([ap])\.? ?m\b\.?", re.IGNORECASE)
 
 
@@ -87,11 +82,11 @@ def grade_without_parser(answer: str, gold: str, prompt: str = "") -> Graded | N
 
 @dataclass(frozen=True, kw_only=True)
 class Gold(Quantity):
-    """A gold answer as it is read once. `words` is empty, except for a gold answer in words, such as `odd n`."""
+    """A gold answer as it is read once. `in_words`: it is a text such as `odd n`."""
 
     text: str
     choice: bool
-    words: list[str]
+    in_words: bool
     letters: bool
     number: Fraction | None
 
@@ -100,14 +95,13 @@ class Gold(Quantity):
 def read_gold(gold: str) -> Gold:
     """What a gold answer consists of."""
     text = _in_symbols(_tidy(gold))
-    quantity, words = Quantity(text), [word.lower() for word in _prose_words(text)]
+    quantity, in_words = Quantity(text), any(is_prose(word[0]) for word in words_in(text))
     letters = _has_letters(text)
     for of_letters in dict.fromkeys((False, letters)):  # `78 h` has a unit, `2 h + 1` has letters
-        with contextlib.suppress(Unread):
-            nouns = frozenset[str]() if of_letters else None  # beside letters an unknown word is no unit
-            read = read_quantity(text, nouns, letters=of_letters)
+        with contextlib.suppress(NotRead):
+            read = read_quantity(text, letters=of_letters, gold=not of_letters)
             if of_letters or not _has_letters(read.value):
-                quantity, words = read, []
+                quantity, in_words = read, False
                 break
     return Gold(
         value=quantity.value,
@@ -116,7 +110,7 @@ def read_gold(gold: str) -> Gold:
         name=quantity.name,
         text=text,
         choice=is_choice(text),
-        words=words,
+        in_words=in_words,
         letters=_has_letters(quantity.value),
         number=plain_number(quantity.value),
     )
@@ -160,11 +154,11 @@ def _value_or_grade(answer: str, gold: str, prompt: str) -> Graded | Quantity:
 
 def _read_value(answer: str, gold: Gold, prompt: str) -> Graded | Quantity:
     """The verdict on the value that an answer states, or why it states none, or the value."""
-    if gold.words:
+    if gold.in_words:
         return compare_words(answer, gold.text)
     try:
         quantity = _quantity(answer, gold, prompt)
-    except Unread as error:
+    except NotRead as error:
         return unparsed(str(error))
     if quantity.name and gold.name and quantity.name != gold.name:
         return wrong("another name than the gold answer has")
@@ -178,25 +172,18 @@ def _read_value(answer: str, gold: Gold, prompt: str) -> Graded | Quantity:
 
 def _quantity(answer: str, gold: Gold, prompt: str) -> Quantity:
     sentences = not (gold.letters or gold.name)  # the equation of a sentence has an own left side
-    compares = _COMPARISON.search(prompt) is not None
-    quantity = read_answer(answer, _nouns(prompt), letters=gold.letters, sentences=sentences, compares=compares)
+    quantity = read_answer(answer, letters=gold.letters, sentences=sentences)
     value = quantity.value
     if "," in value and (gold.number is not None or "," not in gold.value):
         value = _THOUSANDS.sub(lambda number: number[0].replace(",", ""), value)
     exact, rounded, _ = value.partition(r"\approx")
     if rounded and "." not in gold.value:
         if not re.search(r"[0-9]|\\[A-Za-z]", exact):
-            raise Unread("an approximation alone")
+            raise NotRead("an approximation alone")
         value = exact.strip()
     if quantity.percent and not gold.percent and prompt and not _PERCENT.search(prompt):
         return replace(quantity, value=rf"{value}\%", percent=False)  # 17% is 0.17, not 17
     return replace(quantity, value=value)
-
-
-@lru_cache(maxsize=256)
-def _nouns(prompt: str) -> frozenset[str]:
-    """The words of a problem, which may be beside a value."""
-    return frozenset(re.findall("[a-z]{3,}", prompt.lower())) - NEVER
 
 
 def _grade_number(answer: Quantity, gold: Gold) -> Graded | None:
@@ -265,9 +252,3 @@ def _is_right(tree: Node, gold: Node, percent: tuple[bool, bool]) -> bool:
 def _has_letters(text: str) -> bool:
     """Whether a text has letters outside the names of LaTeX commands."""
     return re.search("[A-Za-z]", re.sub(r"\\[A-Za-z]+|(?<=[0-9.])[eE](?=[-+]?[0-9])", "", text)) is not None
-
-
-def _prose_words(text: str) -> list[str]:
-    """The words of a text that is prose. Letters with a vowel and not in alphabetical order are not a product `abc`."""
-    words = [match[0] for match in words_in(text)]
-    return words if any(map(is_prose, words)) else []

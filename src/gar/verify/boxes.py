@@ -2,7 +2,8 @@ r"""Find the boxes of a text, \boxed{7}, in linear time, and the answer that the
 
 import re
 
-from gar.verify.words import CHANGING, DATA, DOUBTS, is_open, lower_words
+from gar.verify.latex import plain_latex
+from gar.verify.words import CHANGING, DATA, DOUBTS, WORDS, is_open, lower_words
 
 MAX_ANSWER_CHARS = 2_000  # the longest of IMO-AnswerBench's 400 has under 200
 _CONTEXT_CHARS = 120  # around a box
@@ -21,13 +22,22 @@ _TAKEN_BACK = re.compile(
 # What touches a box and changes its value or makes it a part of a formula.
 _SIGN_BEFORE = re.compile(
     r"(?:[-+*/^_<>~≠≈]|\\(?:n(?:e|eq|ot(?:in)?)|[lg](?:e|eq|t)(?:q|slant)?|approx|sim|pm|mp|cdot|times|div|[dt]?frac|sqrt)"
-    r"(?![A-Za-z])|(?<=[ $])(?:or|nor|and))[\s$({\[]*\Z|[0-9]\.?\Z"
+    r"(?![A-Za-z])|\\[dt]?frac *(?:[0-9]|\{[^{}]*\})|(?<=[ $])(?:or|nor|and))[\s$({\[]*\Z|[0-9](?: |\.)?\Z"
+    r"|(?<![A-Za-z\\])[A-Za-z]\Z|[×÷·]\s*\Z"
 )
-_BULLET = re.compile(r"(?:\A|\n)[ \t]*(?:[-*+>]|---+) +(?:\$+|\\[(\[]|\*\*)\s*\Z")
+# Bullets, bold and italics before a box: no signs of a formula.
+_MARKUP = re.compile(
+    r"(?:\A|\n)[ \t]*(?:[-*+>]|---+) +(?:\$+|\\[(\[]|\*\*)\s*\Z"
+    r"|(?<![0-9A-Za-z)}])\*{1,2}(?=[^\s*]|\Z)|(?<=\S)\*\*(?=\s)"
+)
 _SIGN_AFTER = re.compile(
     r"[\s$)}\]*]*(?:[/^_+!?%]|\\%|\*\*?[0-9A-Za-z(]|\\(?:ne|neq|cdot|times|div|pm|frac|sqrt)(?![A-Za-z])"
-    r"|- ?[0-9]|or\b|[0-9])"
+    r"|- ?[0-9]|or\b|[0-9<>×÷·])|[A-Za-z](?![A-Za-z])|: ?[0-9]|\.[0-9]"
+    rf"|[\s}}]*\\(?:pi|{'|'.join(WORDS['symbols'] | WORDS['functions'])})(?![A-Za-z])"
 )
+# A box that is a member of a tuple: what is before it, and after it.
+_FIRST, _LAST = re.compile(r"[(\[{] *\Z"), re.compile(r"[0-9}] *[,;] *\Z")
+_COMMA, _CLOSING = re.compile(" *[,;]"), re.compile(r" *\\?[)\]}]")
 _WORDS_AFTER = re.compile(r"(?:\\(?:text|mathrm|mbox|textbf)\s*\{|\\[^A-Za-z]|[\s$}*])*(?P<words>[A-Za-z' ]*)")
 SENTENCE_MARK = re.compile(r"[.!?](?![0-9\\])|[\n。！]")
 
@@ -107,9 +117,15 @@ def _in_context(text: str, box: Box) -> str:
     match = _WORDS_AFTER.match(after)
     words = lower_words(match["words"]) if match else []
     changed = CHANGING.intersection(words[:1]) or (DOUBTS | {"no"}).intersection(words[:3])
-    signs = _SIGN_BEFORE.search(_BULLET.sub("", before)) or _SIGN_AFTER.match(after)
-    if changed or signs or is_open(before):
+    signs = _SIGN_BEFORE.search(_in_ascii(_MARKUP.sub("", before))) or _SIGN_AFTER.match(_in_ascii(after))
+    member = (_FIRST.search(before) and _COMMA.match(after)) or (_LAST.search(before) and _CLOSING.match(after))
+    if changed or signs or member or is_open(before):
         mark = SENTENCE_MARK.search(after)
         rest = after[: mark.end()] if mark else after
         return f"{SENTENCE_MARK.split(before)[-1]}{text[box[0] : box[3]]}{rest}".strip()
     return text[box[1] : box[2]].strip()
+
+
+def _in_ascii(text: str) -> str:
+    """A text with LaTeX's commands in place of other signs, and commas in place of dashes."""
+    return text if text.isascii() else plain_latex(re.sub("[–—]", ",", text))

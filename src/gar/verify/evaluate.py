@@ -22,7 +22,6 @@ DIGITS_AT_POINTS = 60
 SPARE_DIGITS = 20
 MAX_DIGITS, MAX_DIGITS_AT_POINTS = 30_000, 4_000  # before the point of values that are compared exactly
 MAX_MAGNITUDE = 10**7  # bits before the point of any value
-MAX_FACTORIAL = 5_000  # exactly
 MIN_POINTS = 5
 MAX_POINTS = {"integers": 12, "reals": MIN_POINTS, "negative": MIN_POINTS}
 Value = Any  # a number of mpmath
@@ -196,31 +195,19 @@ class _Evaluation:
         return self.letter(f"{name}{[self.mp.nstr(argument, 30) for argument in arguments]}")
 
     def whole(self, value: Value) -> int:
-        """The argument of a function of integers."""
-        if not self.mp.isint(value):
-            raise UndefinedError("not an integer")
+        """The argument of a function of integers, which must be known to its last digit."""
+        if not self.mp.isint(value) or self.mp.mag(value) > self.mp.prec:
+            raise UndefinedError("not an integer, or too large")
         return int(value.real)
+
+    def growing(self, name: str, bits: int, *arguments: Value) -> Value:
+        """The value of a function that takes long to work out if an argument has more than so many bits."""
+        if any(self.mp.mag(argument) > bits for argument in arguments):
+            raise UndefinedError("too large")
+        return getattr(self.mp, name)(*arguments)
 
     def floor(self, value: Value) -> Value:
         return self.mp.floor(value + self.mp.mpf(10) ** (SPARE_DIGITS - self.mp.dps))  # 6 * (1/3) may be rounded down
-
-    def factorial(self, value: Value) -> Value:
-        if self.mp.isint(value) and value <= MAX_FACTORIAL:
-            return math.factorial(int(value))
-        if self.mp.mag(value) > MAX_FACTORIAL.bit_length() + 8:
-            raise UndefinedError("too large")
-        return self.mp.gamma(value + 1)
-
-    def double_factorial(self, value: Value) -> Value:
-        number = self.whole(value)
-        if not -1 <= number <= MAX_FACTORIAL:
-            raise UndefinedError("a double factorial out of reach")
-        return math.prod(range(number, 0, -2))
-
-    def binomial(self, upper: Value, lower: Value) -> Value:
-        if self.mp.isint(upper) and self.mp.isint(lower) and 0 <= upper <= MAX_FACTORIAL and lower >= 0:
-            return math.comb(int(upper), int(lower))
-        return self.mp.binomial(upper, lower)
 
 
 _OPERATIONS: dict[str, Callable[..., Value]] = {
@@ -245,9 +232,9 @@ _FUNCTIONS: dict[str, Callable[..., Value]] = {
     "abs": lambda self, part: abs(part),
     "floor": _Evaluation.floor,
     "ceiling": lambda self, part: -self.floor(-part),
-    "factorial": _Evaluation.factorial,
-    "double factorial": _Evaluation.double_factorial,
-    "binomial": _Evaluation.binomial,
+    "factorial": lambda self, part: self.growing("factorial", 21, part),
+    "double factorial": lambda self, part: self.growing("fac2", 21, self.mp.mpf(self.whole(part))),
+    "binomial": lambda self, upper, lower: self.growing("binomial", 1_000, upper, lower),
     "mod": lambda self, part, modulus: self.whole(part) % self.whole(modulus),
     "gcd": lambda self, *parts: math.gcd(*map(self.whole, parts)),
     "lcm": lambda self, *parts: math.lcm(*map(self.whole, parts)),

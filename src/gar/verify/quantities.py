@@ -1,6 +1,6 @@
 r"""Read the one value that an answer states, and its unit: `The answer is $78$ km.`, `x = 78`, `78 apples`.
 
-Only units, a few neutral words, and words of the problem may be beside the value. The word lists are in `words.toml`.
+Only units, a few neutral words, and what a number counts may be beside the value. The word lists are in `words.toml`.
 """
 
 import re
@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from gar.verify.numbers import plain_number
-from gar.verify.words import DOUBTS, NEVER, SCALES, WORDS, Unit, read_unit, unit_named
+from gar.verify.tree import NotRead
+from gar.verify.words import DOUBTS, NEVER, NUMBER_WORDS, SCALES, WORDS, Unit, read_unit, unit_named
 
 _MATH = re.compile(r"\$\$([^$]+)\$\$|\$([^$]+)\$(?![0-9])|\\\((.+?)\\\)|\\\[(.+?)\\\]", re.DOTALL)
 _POWER = re.compile(r"(?<=[0-9A-Za-z)\]}])\*\*(?=[-+0-9A-Za-z(\\{])")  # of Python, tight on both sides: bold is not
@@ -36,6 +37,8 @@ _LEAD = re.compile(
 )
 _EXCLAMATION = re.compile(r"(?<=[0-9])(\**)!+(\**)\Z")
 _NAME = re.compile(r"((?:[A-Z]{2,4}|[A-Za-z])(?:_(?:\{[^{}]*\}|[A-Za-z0-9]))?'*) *=(?!=) *")  # x =, AB =, a_n =
+_NO_THINGS = NEVER | WORDS["states"] | {"choose", *NUMBER_WORDS, *(f"{word}s" for word in NUMBER_WORDS)}
+"""Words that are nothing that a number counts."""
 _JOINING = {"or", "and", "mod"}
 _LITTLE = {"or", "and", "no", "if", "is"}
 SCALE = re.compile(rf"[ -]*({'|'.join(SCALES)})\b", re.IGNORECASE)
@@ -49,10 +52,6 @@ class Quantity:
     unit: Unit = field(default_factory=dict)
     percent: bool = False
     name: str = ""
-
-
-class Unread(ValueError):
-    """A text that does not state one value, with the reason."""
 
 
 def without_marks(text: str) -> str:
@@ -98,51 +97,58 @@ def is_prose(word: str) -> bool:
     return low in _LITTLE or (len(low) > 2 and (spoken or low in NEVER or low in DOUBTS))
 
 
-def read_quantity(text: str, nouns: frozenset[str] | None = frozenset(), *, letters: bool = False) -> Quantity:
-    """A value with nothing beside it but a name, a unit, neutral words and words of the problem.
+def read_quantity(text: str, *, letters: bool = False, gold: bool = False) -> Quantity:
+    """A value with nothing beside it but a name, a unit and neutral words, or the things that a plain number counts.
 
     Words are peeled off both ends. What is then left is the value, however it reads.
 
     Args:
         text: As `plain_latex`, `without_marks` and `without_lead` leave it.
-        nouns: Words that may be beside a value, in lower case: the problem's. None: any that change nothing.
         letters: The gold answer has letters, so that single letters and short words are no units.
+        gold: It is a gold answer, in which any words that change nothing may follow a number.
 
     Raises:
-        Unread: It does not state one value.
+        NotRead: It does not state one value.
     """
-    text, name = _without_words_before(text, nouns, letters=letters)
+    text, name = _without_words_before(text, letters=letters)
     end = next((word.start() for word in words_in(text, letters=letters) if word[0].lower() not in _JOINING), len(text))
     value = text[:end].rstrip(_AFTER_VALUE)
     if value.endswith("\\$") and "\\$" not in value[:-2]:  # 78$
         value = value[:-2]
     value = without_marks_after(value)
-    value = value[: len(value) if letters else unit_start(value, spaced=nouns is None)]
+    value = value[: len(value) if letters else unit_start(value, spaced=gold)]
     after, unit = text[len(value) :], {}
     if currency := _CURRENCY.match(value):
         value = f"{currency['sign'].strip()}{currency['late']}{value[currency.end() :]}"
         unit = unit_named(currency["currency"]) or {}
     if not CONTENT.search(value) and not (letters and value):
-        raise Unread("the answer holds no number")
+        raise NotRead("the answer holds no number")
     plain = plain_number(value) is not None
     if plain and (scale := SCALE.match(after)):
         value, after = f"{value}e{SCALES[scale[1].lower()]}", after[scale.end() :]
-    unit = unit | _unit_after(after, nouns, letters=letters, plain=plain)
+    after_value, things = _unit_after(after, letters=letters)
+    unit = unit | after_value
+    if things:
+        rate = all(power < 0 for power in after_value.values())  # 60 words per minute
+        if not rate or not (gold or (plain and _is_plural(things[-1]))):
+            raise NotRead(f"the answer does not state one value: {things[0]!r}")
+        unit = unit or {things[-1].removesuffix("s"): 1}
     percent = unit.pop("percent", 0)
     if percent not in (0, 1) or value.count("{") != value.count("}"):  # words within a formula
-        raise Unread("the answer does not state one value")
+        raise NotRead("the answer does not state one value")
     return Quantity(value.strip(), unit, percent == 1, name)
 
 
-def _without_words_before(text: str, nouns: frozenset[str] | None, *, letters: bool) -> tuple[str, str]:
-    """A text without the words and the name before its value, and the name. `Unread` if they may change the value."""
+def _without_words_before(text: str, *, letters: bool) -> tuple[str, str]:
+    """A text without the words and the name before its value, and the name. `NotRead` if they may change the value."""
     named = ""
     while True:
         text = text.lstrip(" ,:;*")
         if (name := _NAME.match(text)) and not letters:
             text, named = text[name.end() :], named or name[1].replace(" ", "")
         elif (word := next(words_in(text, letters=letters), None)) and not word.start():
-            _judge(word[0].lower(), nouns, units=False)
+            if word[0].lower() not in WORDS["neutral"]:
+                raise NotRead(f"the answer does not state one value: {word[0]!r}")
             text = text[word.end() :].lstrip(" =")
         else:
             return text, named
@@ -160,41 +166,27 @@ def unit_start(value: str, *, spaced: bool) -> int:
     return len(value)
 
 
-def _unit_after(rest: str, nouns: frozenset[str] | None, *, letters: bool, plain: bool) -> Unit:
-    """The unit in what follows a value. `Unread` if there is anything else but neutral words and the problem's."""
+def _unit_after(rest: str, *, letters: bool) -> tuple[Unit, list[str]]:
+    """The unit in what follows a value, and other words. `NotRead` if there is anything that may change the value."""
     unit: Unit = {}
-    place, known = 0, False
+    things: list[str] = []
+    place = 0
     while True:
-        if not known:
-            unit_here, place = read_unit(rest, place)
-            unit, known = (unit_here, True) if unit_here else (unit, False)
+        if not unit:
+            unit, place = read_unit(rest, place)
         match = next(words_in(rest, place, letters=letters), None)
-        gap = rest[place : len(rest) if match is None else match.start()]
-        if _MATHS_SIGN.search(gap):
-            raise Unread("the answer does not state one value")
+        if _MATHS_SIGN.search(rest[place : len(rest) if match is None else match.start()]):
+            raise NotRead("the answer does not state one value")
         if match is None:
-            return unit
+            return unit, things
         word = match[0].lower()
-        if not (known or word in NEVER or word in WORDS["neutral"] or match[0].isupper()) and (
-            nouns is None or _is_noun(word, nouns) or (plain and not unit and _is_plural(word))
-        ):
-            unit = {word.removesuffix("s"): 1}
-        elif not (word == "of" and unit):  # 3 bolts of fiber
-            _judge(word, nouns)
+        if word not in WORDS["neutral"] and unit_named(word) is None:
+            if word in _NO_THINGS or match[0].isupper():
+                raise NotRead(f"the answer does not state one value: {word!r}")
+            things.append(word)
         place = match.end()
 
 
 def _is_plural(word: str) -> bool:
     regular = re.fullmatch("[a-z'-]{2,}[^sui]s", word) is not None
     return regular and word not in WORDS["no_plurals"]
-
-
-def _is_noun(word: str, nouns: frozenset[str] | None) -> bool:
-    forms = (word, word.removesuffix("s"), word.removesuffix("es"), f"{word}s", f"{word}es")
-    return nouns is not None and not nouns.isdisjoint(forms)
-
-
-def _judge(word: str, nouns: frozenset[str] | None, *, units: bool = True) -> None:
-    """`Unread` if a word beside a value may change it."""
-    if word in NEVER or not (word in WORDS["neutral"] or _is_noun(word, nouns) or (units and unit_named(word))):
-        raise Unread(f"the answer does not state one value: {word!r}")

@@ -9,50 +9,48 @@ from gar.verify.quantities import (
     CONTENT,
     SCALE,
     Quantity,
-    Unread,
     read_quantity,
     unit_start,
     without_mark_at_end,
     without_marks_after,
     words_in,
 )
+from gar.verify.tree import NotRead
 from gar.verify.words import DOUBTS, NEVER, NUMBER_WORDS, SCALES, WORDS, lower_words, read_unit
 
 _EQUALS = re.compile(r"(?<![<>!=\\])=(?!=)|\b(?:is|are) equal to\b|\bequals\b(?: to)?|\\Rightarrow|\u21d2")
 _BREAK = re.compile(r"[;,](?! *[0-9]{3}(?![0-9]))|\b(?:and|so|or|but|then|because|while)\b", re.IGNORECASE)
 _REASON = re.compile(r"(?<=[0-9}$)])(?: [a-z]+)?,? \(?(?:since|because)\b *[^ .].*", re.DOTALL)
-# A premise whose conclusion follows the value.
-_PREMISE = re.compile(r"\W*(?:since|because|although|though|if|when)\b[^,]*\Z", re.IGNORECASE)
 _BEFORE_VALUE = re.compile(r"\A(?:[\s,;:!\"'*)\]]|\.(?![0-9]))*")
 _VERB = re.compile(r"[a-z]{2,}(?:ed|[^siu]s)")
-_CHANGES = NEVER | SCALES.keys() | {"point"}
+_UNSURE = NEVER | DOUBTS | SCALES.keys() | NUMBER_WORDS.keys()
+"""Words that keep a sentence without an equation from being read, wherever they stand."""
+_CHANGES = (NEVER | SCALES.keys() | {"point"}) - WORDS["compares"]
 _GOES_BACK = re.compile(
-    r"\b(?:but|however)\b|, (?:now|then)\b|\bbefore *\.?\Z"
-    r"|\b(?:which|that) (?:is|are|was|rounds?|equals?|makes)\b[^.]*[0-9]"
+    r"\A *(?:to|choose|in base|to the power)? *[0-9]|\b(?:but|however|at most|ago|a half)\b|, (?:now|then)\b"
+    r"|\bbefore *\.?\Z|\b(?:which|that) (?:is|are|was|rounds?|equals?|makes)\b[^.]*[0-9]"
 )
+_MULTIPLE = re.compile(r"(?<![0-9A-Za-z])(?:-|[0-9]+) *[a-z] *\$? *\Z")  # 2x = 7
 
 
-def read_answer(text: str, nouns: frozenset[str], *, letters: bool, sentences: bool, compares: bool) -> Quantity:
-    """The value and unit of an answer, which may be a sentence. `Unread` if it does not state one value.
-
-    `compares`: the problem asks for a comparison, so that `78 more than Tim` may be read.
-    """
+def read_answer(text: str, *, letters: bool, sentences: bool) -> Quantity:
+    """The value and unit of an answer, which may be a sentence. `NotRead` if it does not state one value."""
     text = _REASON.sub("", text)
     try:
-        return read_quantity(text, nouns, letters=letters)
-    except Unread as error:
-        stated = sentence_value(text, compares=compares) if sentences else None
+        return read_quantity(text, letters=letters)
+    except NotRead as error:
+        stated = sentence_value(text) if sentences else None
         if stated is None:
             raise error
-        return read_quantity(stated, nouns, letters=letters)
+        return read_quantity(stated, letters=letters)
 
 
-def sentence_value(text: str, *, compares: bool = False) -> str | None:
+def sentence_value(text: str) -> str | None:
     """The value of a sentence with the unit that touches it. None if it states none, several, or leaves it open."""
     text = without_mark_at_end(text.partition(r"\approx")[0].rstrip(), spoken=True)  # the exact value is before it
     if "?" in text or ".." in text:
         return None
-    return _chain_value(*_EQUALS.split(text)) if _EQUALS.search(text) else _only_value(text, compares)
+    return _chain_value(*_EQUALS.split(text)) if _EQUALS.search(text) else _only_value(text)
 
 
 def _chain_value(first: str, *sides: str) -> str | None:
@@ -60,25 +58,26 @@ def _chain_value(first: str, *sides: str) -> str | None:
     words = [word for word in lower_words(re.sub(r"\\[a-z]+", " ", first)) if len(word) > 1]
     if WORDS["guesses"].intersection(words) or (DOUBTS | {"no"}).intersection(words[-1:]):
         return None
-    if any(map(_BREAK.search, sides[:-1])):
+    if any(map(_BREAK.search, sides[:-1])) or (len(sides) == 1 and _MULTIPLE.search(first)):
         return None
     last = sides[-1].strip()
     span = value_span(last)
     if span is None or span[0] > 1:
         return None
-    return _with_unit(last[: span[1]], last[span[1] :], _CHANGES - WORDS["compares"])
+    stated, after = _with_unit(last, span[1])
+    words = lower_words(after)
+    changed = _CHANGES.intersection(words[:1]) or WORDS["guesses"].intersection(words) or _GOES_BACK.search(after)
+    return None if changed else stated
 
 
-def _only_value(text: str, compares: bool) -> str | None:
-    """The only number of a sentence, where a verb before it states it."""
-    words, span = set(lower_words(text)) - ({"than"} if compares else set()), value_span(text)
-    if span is None or not (DOUBTS | {"no"} | NUMBER_WORDS.keys() - {"one"}).isdisjoint(words):
+def _only_value(text: str) -> str | None:
+    """The only number of a sentence, where a verb before it states it and no word may change it."""
+    span = value_span(text)
+    if span is None or not _is_stated(text[: span[0]]):
         return None
-    before, value, after = text[: span[0]], text[slice(*span)], text[span[1] :]
-    if _PREMISE.match(before) or re.search(r"[0-9] *[*×+] *[0-9]", value) or not _is_stated(before):
-        return None
-    alone = _with_unit(value, after, _CHANGES - {"more"})
-    return None if alone is None or value_span(text[span[0] + len(alone) :]) else alone
+    stated, after = _with_unit(text[span[0] :], span[1] - span[0])
+    unsure = not _UNSURE.isdisjoint(lower_words(f"{text[: span[0]]} {after}"))
+    return None if unsure or value_span(after) or re.search(r"[0-9] *[*×+] *[0-9]", stated) else stated
 
 
 def value_span(text: str) -> tuple[int, int] | None:
@@ -101,23 +100,17 @@ def value_span(text: str) -> tuple[int, int] | None:
 def _is_stated(before: str) -> bool:
     """Whether the words before a value state it."""
     before = before.rstrip(" (")
-    words = lower_words(before)
     if before.endswith((":", "=")):
-        return NEVER.isdisjoint(words)
-    if len(words) < 2 or not before[-1].isalpha():
+        return True
+    words = lower_words(before)
+    if not before[-1:].isalpha() or len(words) < 2 or WORDS["transparent"].issuperset(words):
         return False
-    while words and words[-1] in WORDS["transparent"] - WORDS["states"]:
-        words.pop()
-    stated = words and (words[-1] in WORDS["states"] or _VERB.fullmatch(words[-1]))
-    touching = next((word for word in reversed(words) if word not in WORDS["transparent"]), "no")
-    return bool(stated) and NEVER.isdisjoint((words[0], touching)) and touching not in SCALES
+    last = next(word for word in reversed(words) if word in WORDS["states"] or word not in WORDS["transparent"])
+    return last in WORDS["states"] or _VERB.fullmatch(last) is not None
 
 
-def _with_unit(value: str, after: str, changes: frozenset[str]) -> str | None:
-    """A value and the unit after it. None if what follows takes it back, or begins with a word that changes it."""
-    scale = SCALE.match(after)
-    _, end = read_unit(after, scale.end() if scale else 0)
-    words = lower_words(after[end:])
-    if changes.intersection(words[:1]) or _GOES_BACK.search(after, end):
-        return None
-    return f"{value}{after[:end]}".strip()
+def _with_unit(text: str, end: int) -> tuple[str, str]:
+    """A value that ends at a place, with its scale and unit, and what follows them."""
+    scale = SCALE.match(text, end)
+    _, end = read_unit(text, scale.end() if scale else end)
+    return text[:end].strip(), text[end:]

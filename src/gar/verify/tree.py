@@ -20,7 +20,7 @@ class Node(NamedTuple):
 
 
 class NotRead(ValueError):
-    """A text that is no expression, with the reason."""
+    """A text that is no expression, or does not state one value, with the reason."""
 
 
 def transformed(node: Node, change: Callable[[Node], Node]) -> Node:

@@ -17,6 +17,7 @@ from gar.verify.evaluate import UndefinedError, equal, letters_in
 from gar.verify.grammar import parse
 from gar.verify.latex import plain_latex
 from gar.verify.tree import Node, NotRead, descendants
+from gar.verify.values import stated_value
 
 VARIABLE = "variable"
 _COLLECTIONS = {"list", "tuple", "bracket", "set", "builder", "interval", "matrix", "cases", "numbers"}
@@ -31,7 +32,7 @@ _PROSE = re.compile(r"(?<![A-Za-z\\])[A-Za-z]{2,}(?![A-Za-z{(])|(?<= )[aAI](?= )
 def undone(answer: Node, gold: Node) -> set[str]:
     """The operations of `answer` that `gold` does not have."""
     equation = _is_equation(gold)
-    value, written = last_side(answer), last_side(gold)
+    value, written = stated_value(answer), stated_value(gold)
     whole = number(value) if written.op != "over" else None
     if value.value == "/" and value.args[1].value != 1 and whole is not None and whole.denominator == 1:
         return {"division"}  # 36/2
@@ -90,11 +91,6 @@ def _is_bare(node: Node) -> bool:
     return not operations(node) and all(map(_is_bare, node.args))
 
 
-def last_side(node: Node) -> Node:
-    """The value of an equation: its last side. Another expression itself."""
-    return node.args[-1] if _is_equation(node) and node.op == "relation" else node
-
-
 def _own_name(node: Node) -> set[str]:
     """The name of the operation at the top of an expression. Empty if there is none, or if it is on variables."""
     if node.op in ("sum", "product", "over"):
@@ -142,8 +138,8 @@ def is_copy(answer: Node, gold: Node, prompt: str, *, gold_text: str) -> bool:
     """
     if not prompt or _is_bare(answer):
         return False
-    answer = last_side(answer)
-    same_parts = _leaves(answer) == _leaves(last_side(gold))
+    answer = stated_value(answer)
+    same_parts = _leaves(answer) == _leaves(stated_value(gold))
     if same_parts and "".join(gold_text.split()) in "".join(prompt.split()):
         return False
     return any(_is_same(answer, part) for piece in _pieces(prompt) for part in _expressions(piece))

@@ -16,7 +16,7 @@ _INDEX = re.compile(r"_[0-9]+\Z")
 
 def same(answer: Node, gold: Node) -> bool:
     """Whether an answer is the gold answer, by the gold answer's type. `NotRead` if it states several values."""
-    gold = _stated(gold) if gold.value == ("in",) else gold
+    gold = stated_value(gold) if gold.value == ("in",) else gold
     if names := _named_values(gold):
         return _same_named(answer, names)
     if gold.op == "cases":
@@ -27,7 +27,7 @@ def same(answer: Node, gold: Node) -> bool:
         return _same_region(answer, gold)
     if gold.op in ("list", "set") or has(gold, "pm"):
         return _same_set(answer, gold)
-    answer = _stated(answer)
+    answer = stated_value(answer)
     answer, gold = _scaled(answer), _scaled(gold)
     if gold.op == "tuple":
         return _same_tuple(answer, gold)
@@ -40,7 +40,7 @@ def same(answer: Node, gold: Node) -> bool:
 def _same_value(answer: Node, gold: Node) -> bool:
     """A number, or an expression with letters."""
     if answer.op == "list" or has(answer, "pm"):
-        first, *others = [_stated(item) for item in _expanded(answer)]
+        first, *others = [stated_value(item) for item in _expanded(answer)]
         if others and not all(_same_value(item, first) for item in others):
             raise NotRead("the answer lists several values, and the gold answer is one")
         answer = first
@@ -53,12 +53,12 @@ def _same_relation(answer: Node, gold: Node) -> bool:
         if is_region(gold) and _same_region(answer, gold):
             return True
         return answer.value == gold.value and _in_order(answer.args, gold.args)
-    name, stated = gold.args[0], _stated(gold)
+    name, stated = gold.args[0], stated_value(gold)
     if answer.op != "relation":
         return _is_name(name) and same(answer, stated)
     answer = _with_parameters_of(answer, gold)
     if _is_name(name) and (answer.args[0] == name or _names_a_graph(answer.args[0], name)):
-        return same(_stated(answer), stated)
+        return same(stated_value(answer), stated)
     return _same_sides(answer, gold)
 
 
@@ -84,7 +84,7 @@ def _same_tuple(answer: Node, gold: Node) -> bool:
 
 def _same_set(answer: Node, gold: Node) -> bool:
     """A list or a set: every member of one is a member of the other."""
-    answer = _stated(answer)
+    answer = stated_value(answer)
     if answer.op == "tuple" and has(gold, "tuple"):
         return len(gold.args) == 1 and same(answer, gold.args[0])
     return _same_members(_expanded(answer), _expanded(gold))
@@ -97,7 +97,7 @@ def _same_members(answers: Sequence[Node], golds: Sequence[Node]) -> bool:
         given = {part.args[0] for part in answers if part.op == "relation"}
         bases = {_INDEX.sub("", str(name.value)) for name in given}
         if given <= names or (len(bases) == 1 and all(part.op == "letter" for part in (*given, *names))):
-            answers, golds = [_stated(part) for part in answers], [_stated(part) for part in golds]
+            answers, golds = [stated_value(part) for part in answers], [stated_value(part) for part in golds]
     found = [[_same_or_not(a, b) for b in golds] for a in answers]
     return all(map(any, found)) and all(map(any, zip(*found, strict=True)))
 
@@ -115,7 +115,7 @@ def _in_order(answers: Sequence[Node], golds: Sequence[Node]) -> bool:
 
 def _same_named(answer: Node, names: dict[Node, Node]) -> bool:
     """Values of several unknowns: by their names in any order, or without names in order."""
-    answer = _stated(answer)
+    answer = stated_value(answer)
     if given := _named_values(answer):
         return given.keys() == names.keys() and all(same(given[name], names[name]) for name in names)
     bare = answer.op in ("tuple", "list") and not any(part.op == "relation" for part in answer.args)
@@ -150,8 +150,10 @@ def _names_a_graph(answer: Node, gold: Node) -> bool:
     return y in (answer, gold) and "call" in (answer.op, gold.op) and len(answer.args + gold.args) == 1
 
 
-def _stated(node: Node) -> Node:
-    """What an equation states: its last side."""
+def stated_value(node: Node, *, by_name: bool = False) -> Node:
+    """What an equation states: its last side. `by_name`: only if its left side is a name."""
+    if by_name and node.op == "relation" and not _is_name(node.args[0]):
+        return node
     if node.op == "relation" and set(node.value) == {"="}:  # pyright: ignore[reportArgumentType]
         return node if _is_multiple(node.args[0]) else node.args[-1]
     return node.args[1] if node.op == "relation" and node.value == ("in",) and node.args[1].op == "set" else node
@@ -161,11 +163,6 @@ def _is_multiple(node: Node) -> bool:
     """Whether the left side of an equation is `-x` or `2x`, which is another value than `x`."""
     *factors, last = node.args or (node,)
     return node.op in ("minus", "product") and last.op == "letter" and not any(map(letters_in, factors))
-
-
-def stated_value(node: Node, *, by_name: bool = False) -> Node:
-    """What an equation states: its last side. `by_name`: only if its left side is a name."""
-    return node if by_name and node.op == "relation" and not _is_name(node.args[0]) else _stated(node)
 
 
 def _named_values(node: Node) -> dict[Node, Node]:

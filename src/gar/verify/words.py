@@ -18,7 +18,7 @@ Unit = dict[str, int]
 """The powers of the units that a unit is a product of: {"m": 1, "s": -2}."""
 _POWERS = {"square": 2, "sq": 2, "squared": 2, "cubic": 3, "cu": 3, "cubed": 3}
 _TIMES = {"s", "min", "h", "day", "night", "week", "month", "year", "time", "piece", "person"}
-_NOT_COUNTED = NEVER | SCALES.keys() | {"mil", "mille"}
+_NOT_COUNTED = NEVER | SCALES.keys()
 _CLAUSE_END = re.compile(r"[.,:;!?\n]|\b(?:so|thus|hence|therefore|then|and|but)\b", re.IGNORECASE)
 _LOWER = re.compile("[a-z]+(?:'[a-z]+)?")
 _MONTH = re.compile(r"(?<=[a-z,] )May\b")

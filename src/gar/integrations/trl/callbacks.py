@@ -30,7 +30,7 @@ PARTS = ("generation", "verification", "gar")
 
 
 class StepTimer(TrainerCallback):
-    """Adds the seconds of each optimizer step to the trainer's `metrics`: `PARTS`, and the rest, the update."""
+    """Adds the seconds of each optimizer step to the trainer's `metrics`: `PARTS`, and the update as the rest."""
 
     def __init__(self, metrics: dict[str, list[float]]):
         self._metrics = metrics

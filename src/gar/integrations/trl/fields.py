@@ -132,7 +132,7 @@ def _other_release() -> str:
 
 
 def check_optimizer(config: RunConfig) -> None:
-    """Raise a `ConfigError` for an optimizer whose package is not installed. Transformers would import it last."""
+    """Raise a `ConfigError` if the optimizer's package is not installed. Transformers would import it last."""
     name = str(config.trl.get("optim", ""))
     for pattern, package in _OPTIMIZERS.items():
         command = install_command("lowbit") if package == "torchao" else f"pip install {package.replace('_', '-')}"

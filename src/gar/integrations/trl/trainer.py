@@ -338,7 +338,7 @@ class GARTrainer(ResumableTrainer):
         return result
 
     def _needs_hidden(self, batch: RolloutBatch, model: Any, width: int) -> bool:
-        """Whether TRL is about to make the pass whose hidden states become the vectors of the batch."""
+        """Whether TRL's next pass gives the hidden states for the vectors of the batch."""
         is_first = not batch.num_passed and not torch.is_grad_enabled()
         counts = self._states.come_from_pass(model) and self._is_fixed(width)
         return is_first and counts and batch.step.needs_vectors

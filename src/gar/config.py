@@ -198,3 +198,9 @@ def dump_yaml(values: Mapping[str, Any]) -> str:
     text = io.StringIO()
     _yaml().dump(values, text)
     return text.getvalue()
+
+
+def foreign_problems(config: RunConfig) -> str:
+    """A sentence if the embedded model, the default, is to solve problems that it never saw. "" otherwise."""
+    foreign = config.model.path == "embedded" and config.data.source not in EMBEDDED_TASKS
+    return "the embedded model knows its own arithmetic alone. Name yours: --model.path" if foreign else ""

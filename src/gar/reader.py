@@ -189,7 +189,7 @@ class Reader:
     Args:
         tokenizer: The policy's.
         rule: Which tokens are scored.
-        context: Most tokens of a scored sequence with its prompt, see `fixed_context`. None for no limit.
+        context: Context length of the model in tokens. None for no limit.
         vocabulary: Number of the model's tokens. None if all ids are known to be valid.
         chat_template_kwargs: As in `encode_prompt`.
     """

@@ -202,6 +202,7 @@ def test_eval_table_shows_benchmarks_by_models_with_tests(make, capsys, tmp_path
         terminal.setenv("COLUMNS", "120")
         table = shown(capsys, *models, "--pass-at-k", "1")
         assert re.search(r"│ math-500 pass@1 +│ +20 │ 0.188 .* │ +- │\n", table)
+        assert "| gsm8k" in shown(capsys, *models, "--format", "markdown")
         assert "\x1b[2J" not in shown(capsys, f"a\x1b[2Jb={models[0]}", models[1])  # no terminal obeys a label
     assert "Differences" not in shown(capsys, models[0])
     for arguments, text in (

@@ -4,16 +4,32 @@ import sys
 from collections.abc import Sequence
 from types import SimpleNamespace
 
+import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 
-from gar.evaluation.engines import load_engine, tokenizer_hash, weights_hash
+from gar.errors import ConfigError
+from gar.evaluation.engines import choose_device, load_engine, tokenizer_hash, weights_hash
 from gar.evaluation.job import GenerateJob
 from gar.models.embedded import load_embedded
 from gar.models.generate import Sampling
 from gar.settings import ModelSettings
+from tests.support.errors import raises
 
 JOB = GenerateJob(model=ModelSettings(path="embedded"), benchmark=("arithmetic",))
+
+
+@pytest.mark.parametrize("found", [None, "cuda", "mps"])
+def test_choose_device_takes_the_accelerator_if_there_is_one(monkeypatch, found):
+    accelerator = found and torch.device(found)
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda check_available: accelerator)
+    assert choose_device(None) == torch.device(found or "cpu")
+
+
+def test_choose_device_rejects_a_device_that_is_not_there():
+    for name in ("gpu", "cpu:x"):
+        with raises(ConfigError, "device"):
+            choose_device(name)
 
 
 def test_weights_hash_depends_on_the_weights_alone():

@@ -1,14 +1,15 @@
 """Plans of batches, the engines, and what `generate` asks and keeps."""
 
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gar.errors import ConfigError, DataError, ModelError
 from gar.evaluation.benchmark_sets import load_sets
+from gar.evaluation.engines import TransformersEngine
 from gar.evaluation.folder import EvaluationFolder
 from gar.evaluation.generate import batch_seed, generate, plan_batches
 from gar.evaluation.job import GenerateJob
@@ -102,10 +103,29 @@ def test_generate_goes_on_from_a_set_that_moved_and_overwrite_begins_anew(tmp_pa
     assert responses.stat().st_mtime_ns > earlier
 
 
-def test_a_lack_of_memory_names_the_batch_size(tmp_path: Path, monkeypatch):
-    def little_memory(*_, **__):
-        raise torch.OutOfMemoryError("too little memory.")
+def test_a_lack_of_memory_lowers_the_batch_with_a_message_and_a_record(tmp_path: Path, monkeypatch, capsys):
+    job = JOB.model_copy(update={"out": tmp_path, "limit": 3, "samples": 3, "max_new_tokens": 8, "batch_size": 6})
+    respond, sizes = TransformersEngine.respond, []
 
-    monkeypatch.setattr("transformers.GenerationMixin.generate", little_memory)
-    with raises(ModelError, "memory", "too small for 6 responses of up to 8 tokens", "--batch-size"):
-        generated(tmp_path, "arithmetic", limit=3)
+    def little_memory(engine, prompts, sampling, progress):
+        sizes.append(len(prompts))
+        if len(prompts) > 3:
+            raise ModelError("too little memory.", code="memory")
+        if len(sizes) == 3:
+            raise KeyboardInterrupt
+        return respond(engine, prompts, sampling, progress)
+
+    monkeypatch.setattr(TransformersEngine, "respond", little_memory)
+    with pytest.raises(KeyboardInterrupt):
+        generate(job, load_sets(job))
+    assert "too little memory. Going on with at most 3" in capsys.readouterr().out
+    (folder,) = generate(job, load_sets(job))
+    assert sizes == [6, 3, 3, 3, 3]  # what was lowered stays lowered
+    lines = list(folder.lines())
+    assert len(lines) == 9
+    assert {line["lowered_to"] for line in lines} == {3}
+    monkeypatch.setattr(
+        TransformersEngine, "respond", lambda *_: (_ for _ in ()).throw(ModelError("no", code="memory"))
+    )
+    with raises(ModelError, "memory"):
+        generate(job.model_copy(update={"out": tmp_path / "none"}), load_sets(job))

@@ -22,8 +22,8 @@ from gar.types import Status
 from gar.verify import Verifier
 from tests.integrations.conftest import SMALL, TrainerFactory
 from tests.integrations.replay import NotingTrainer
-from tests.models.test_families import ROPES, tiny
-from tests.support.autograd import largest_distance, own_means
+from tests.models.test_families import ROPES, fresh_means, tiny
+from tests.support.autograd import largest_distance
 from tests.support.errors import raises
 from tests.support.tiny import tiny_qwen3
 
@@ -114,16 +114,13 @@ def test_vectors_under_rope_by_length_do_not_depend_on_the_batch(make_trainer: T
     tokenizer = load_embedded()[1]
     sizes = {"vocab_size": len(tokenizer), "eos_token_id": tokenizer.eos_token_id}
     family, settings = ROPES[rope]
-    original = {"original_max_position_embeddings" if rope == "longrope" else "max_position_embeddings": 40}
-    model = tiny(family, **settings | sizes | original)
-    args = {"num_iterations": num_iterations, "max_completion_length": 48, "generation_kwargs": {"min_new_tokens": 22}}
-    trainer, records = make_trainer(kind=NotingTrainer, model=copy.deepcopy(model), method="alignment-only", args=args)
+    model = tiny(family, **settings | sizes)
+    args = {"num_iterations": num_iterations, "max_completion_length": 12}
+    trainer, _ = make_trainer(kind=NotingTrainer, model=copy.deepcopy(model), method="alignment-only", args=args)
     trainer.train()
     sequences, means = zip(*trainer.means, strict=True)
-    assert any(record.num_tokens + record.prompt_tokens > 40 for record in records)  # TRL's pass is a long one
-    scored = [sequence.cut() for sequence in sequences]
-    assert max(sequence.num_tokens for sequence in scored) <= 40
-    assert largest_distance(torch.stack(means), own_means(model, scored)) < 1e-5
+    assert {sequence.num_tokens > 16 for sequence in sequences} == {True, False}
+    assert largest_distance(torch.stack(means), fresh_means(model, sequences)) < 1e-5
 
 
 def test_responses_of_only_special_tokens_give_a_defined_result(make_trainer: TrainerFactory):

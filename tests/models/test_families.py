@@ -10,12 +10,13 @@ import transformers
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 from peft import LoraConfig, PromptTuningConfig, get_peft_model
-from torch import nn
+from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel, Qwen3ForCausalLM
 
 from gar.errors import ModelError
 from gar.models.families import find_parts
 from gar.models.rope import fixed_context
+from gar.response import TokenSequence
 from gar.scoring import signal_means
 from gar.settings import SignalSettings
 from tests.support.autograd import largest_distance, own_means, random_sequences
@@ -94,17 +95,27 @@ ROPES = {"longrope": ("Phi3", LONG_ROPE), "dynamic": ("Qwen2", DYNAMIC_ROPE)}
 """Rotary embeddings that turn a whole batch by its longest row."""
 
 
+def fresh_means(model: PreTrainedModel, sequences: list[TokenSequence]) -> Tensor:
+    """`own_means`, each of a copy of a model that made no pass: dynamic frequencies outlast theirs."""
+    return torch.cat([own_means(model, [sequence]) for sequence in sequences])
+
+
 @pytest.mark.parametrize("name", ROPES)
-def test_a_long_pass_of_somebody_else_leaves_the_frequencies_of_short_sequences_alone(name):
+def test_a_long_sequence_leaves_the_frequencies_of_the_others_alone(name):
+    """A sequence counts whole, though a pass may need less of it. Lengths around the original one, 16."""
+    lengths = ((12, 12), (13, 13), (13, 10), (11, 11), (20, 20), (12, 5), (20, 18), (16, 9), (16, 16))
+    sequences = random_sequences(VOCAB, [(4, n, range(1, m)) for n, m in lengths])
     family, settings = ROPES[name]
-    sequences = random_sequences(VOCAB, [(4, n, range(1, n)) for n in (11, 5, 8)])
-    expected, model = own_means(tiny(family, **settings), sequences), tiny(family, **settings)
-    model(input_ids=torch.arange(50)[None])
-    assert largest_distance(signal_means(find_parts(model), sequences, SignalSettings()), expected) < 5e-6
+    expected, model = fresh_means(tiny(family, **settings), sequences), tiny(family, **settings)
+    parts = find_parts(model)
+    for _ in range(2):
+        assert largest_distance(signal_means(parts, sequences, SignalSettings()), expected) < 5e-6
+        model(input_ids=torch.arange(50)[None])  # a pass of somebody else's between, and another order
+        sequences, expected = sequences[::-1], expected.flip(0)
 
 
 @pytest.mark.parametrize("name", ROPES)
-def test_the_context_of_vectors_ends_where_frequencies_change(name):
+def test_an_engine_that_packs_rows_has_the_context_of_one_set_of_frequencies(name):
     """16 tokens keep LongRoPE's first set, and 15 dynamic NTK's, which transformers does not reset at 16."""
     family, settings = ROPES[name]
     config, fixed = tiny(family, **settings).config, {"longrope": 16, "dynamic": 15}[name]

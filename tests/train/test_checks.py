@@ -139,7 +139,8 @@ def test_check_before_loading_tells_every_missing_thing_at_once(tmp_path, monkey
     monkeypatch.chdir(tmp_path)
     text = mistakes(read_preset("paper-qwen3-4b") | {"model": {"path": "no/such/model"}})
     lines = text.splitlines()
-    assert "- numina-10k.jsonl: no such file." in lines
+    command = "gar data prepare AI-MO/NuminaMath-CoT numina-10k.jsonl --num-problems 10000 --seed 0"
+    assert f"- numina-10k.jsonl: no such file. Make it with: {command}" in lines
     assert "- there is no folder 'no/such/model', and this is not the form of a Hub id." in lines
     assert lines[0] == ""
 
@@ -168,9 +169,11 @@ MISTAKES = {
     "train --trl.deepspeed zero3.json": "trl.deepspeed is zero3.json, ",
     "train --preset demo --trl.fsdp full_shard": "trl.fsdp is full_shard, expected False: shards need several proc",
     "train --preset demo --model.attention sdpa2": "model.attention: transformers has no attention 'sdpa2'. ",
-    "eval run embedded --benchmark arithmetic --backend vllm": "--backend vllm needs vllm, not installed. ",
+    "eval run embedded --benchmark arithmetic --backend vllm": "--backend vllm needs vLLM: pip install ",
     "eval run embedded --benchmark arithmetic --samples 4 --pass-at-k 8": "pass@8 needs 8 samples per problem",
     "report runs --out nix/page.html": "nix: no such folder",
+    "train --data.source chat.jsonl": "the prompt of problem 'chat-1' is given as chat messages, and the tokenizer ",
+    "train --data.source one.jsonl --data.template chat": "the template chat needs a tokenizer with a chat template, ",
     "train --data.source empty.jsonl": "empty.jsonl: no rows.",
     "train --data.source columns.jsonl": "columns.jsonl: no column 'prompt'. Name it with prompt_field (--prompt-",
     "train --data.source one.jsonl --prompt-field Question": "one.jsonl: no column 'Question'.",
@@ -193,6 +196,7 @@ ROW = {"prompt": "1+1=", "answer": "2", "expert_solution": "1+1=2"}
 COMPARISON = "name: x\nbase: demo\nseeds: [0]\nruns: "
 FILES = {
     "empty.jsonl": "",
+    "chat.jsonl": json.dumps(ROW | {"prompt": [{"role": "user", "content": "1+1="}]}),
     "columns.jsonl": json.dumps({"Question": "1+1=", "Answer": "2"}),
     "one.jsonl": json.dumps(ROW),
     "broken/config.json": "{",

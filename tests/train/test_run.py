@@ -4,6 +4,7 @@ import json
 import re
 import resource
 import shutil
+import signal
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,13 +14,14 @@ from typing import Any
 
 import pytest
 import torch
+from rich.console import Console
 from rich.console import Group as Lines
 from rich.markup import escape
 from rich.text import Text
 from safetensors.torch import save_file
 
 from gar.cli.main import main
-from gar.config import make_config, with_template
+from gar.config import make_config, read_preset, with_template
 from gar.data import load_problems
 from gar.errors import ConfigError, DataError, LostRankError, RecordError
 from gar.integrations.trl.arguments import grpo_arguments
@@ -31,6 +33,7 @@ from gar.response import Response
 from gar.settings import ModelSettings
 from gar.train.inputs import RunInputs, show
 from gar.train.resume import resume_point, resumed_config, status_of
+from gar.train.run import dry_run
 from tests.support.damage import edit, flip
 from tests.support.errors import raises
 from tests.support.files import write_jsonl
@@ -117,6 +120,24 @@ def test_dry_run_shows_settings_and_preflight_and_writes_nothing(tmp_path: Path,
     assert "Preflight: 2 problems" in out
     assert "1 exceed the model's context with their prompt" in out
     assert not (tmp_path / "runs").exists()
+
+
+def test_ctrl_c_in_a_slow_preflight_shows_what_there_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("gar.train.inputs._LARGE_ON_CPU", 0)  # the embedded model counts as large
+    said: list[str] = []
+
+    def say(shown):
+        console = Console(width=120)
+        with console.capture() as captured:
+            console.print(shown)
+        said.append(captured.get())
+        if "4 of 8 problems after" in said[-1]:
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        dry_run(make_config(read_preset("demo")), say=say)
+    assert "about" in next(text for text in said if "2 of 8 problems after" in text)
+    assert "Preflight: 4 problems, 4 responses each" in said[-1]
 
 
 def test_preflight_stops_a_run_without_signal(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from gar import __version__
-from gar.analysis.summary import summary_texts
+from gar.analysis.summary import nothing_learned, summary_texts
 from gar.config import RunConfig, dump_yaml
+from gar.records import Run
 from gar.records.dotted import leaves
 from gar.settings import EMBEDDED_TASKS
 
@@ -15,9 +16,10 @@ _NOT_SHOWN = ("records.", "plugins", "preflight.", "watchdog.", "data.source", "
 """Paths of this machine, and what changes no weight."""
 
 
-def model_card(config: RunConfig, summary: Mapping[str, Any]) -> str:
+def model_card(config: RunConfig, run: Run, summary: Mapping[str, Any]) -> str:
     """Markdown with the front matter of the Hub. Paths of this machine are left out."""
     rows = "\n".join(f"| {label} | {text} |" for label, text in summary_texts(summary).items())
+    verdict = nothing_learned(run) or "One run: another seed may give other numbers."
     model, source = config.model.path, config.data.source
     # The front matter links to the Hub, so it names only what is there.
     front: dict[str, Any] = {"library_name": "transformers", "tags": ["gar", "trl", config.method]}
@@ -45,7 +47,7 @@ on `{data}` for {summary["steps"]} steps.
 |---|---|
 {rows}
 
-One run: another seed may give other numbers.
+{verdict}
 
 Settings that differ from the defaults:
 

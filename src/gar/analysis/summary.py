@@ -8,15 +8,21 @@ from typing import Any
 from rich.table import Table
 
 from gar.analysis.panels import logged
+from gar.config import foreign_problems
 from gar.metrics import (
     ALIGNMENT,
     ELIGIBLE,
+    EMPTY,
     SCORED,
+    TRUNCATED,
+    WELL_FORMATTED,
     ZERO_STD_OUTCOME,
     ZERO_STD_SHAPED,
     seconds_of,
+    with_status,
 )
 from gar.records import Run
+from gar.types import Status
 
 NONE = "–"
 """The text of an unknown value."""
@@ -51,6 +57,36 @@ def summarize(run: Run) -> dict[str, Any]:
         "step_seconds": float(statistics.median(seconds)) if len(seconds) else None,
         "gar_time_fraction": float(sum(gar_seconds) / sum(seconds)) if charged else None,
     }
+
+
+_BADLY_FORMATTED = "badly formatted"
+_CAUSES = {
+    TRUNCATED: "most responses were cut off. Raise --trl.max_completion_length",
+    EMPTY: "most responses were empty. An instruction-tuned model needs --data.template chat",
+    _BADLY_FORMATTED: "most responses were badly formatted. --verify.format none accepts any text",
+    with_status(Status.UNPARSED): "in most responses no answer could be read. Name your own --verify.verifier",
+    with_status(Status.ERROR): "most answers could not be graded. gar data check lists unreadable gold answers",
+    with_status(Status.TIMEOUT): "most answers reached the time limit. Raise --verify.timeout_seconds",
+}
+"""Why no response was right, by the metric that is then above one half."""
+
+
+def nothing_learned(run: Run) -> str:
+    """A sentence about a run if its rewards held no signal in any step, with the likeliest cause. Otherwise ""."""
+    metrics = {name: logged(run, name).dropna() for name in (ELIGIBLE, *_CAUSES)}
+    metrics[_BADLY_FORMATTED] = 1 - logged(run, WELL_FORMATTED).dropna()
+    right, equal = metrics[ELIGIBLE], logged(run, ZERO_STD_SHAPED).dropna()
+    if len(right) and right.max() == 0:
+        foreign = [note] if run.config and (note := foreign_problems(run.config)) else []
+        causes = foreign + [cause for name, cause in _CAUSES.items() if (_mean(metrics[name]) or 0) > 0.5]
+        otherwise = "the problems are too hard for this model. Take easier ones or a stronger model"
+        return f"Nothing was learned: no response was right in any step. Likeliest cause: {[*causes, otherwise][0]}."
+    if len(equal) and equal.min() == 1:
+        return (
+            "Nothing was learned: in every group all rewards were equal. Likeliest cause: the problems are too easy "
+            "for this model. Take harder ones, or sample more: --trl.num_generations."
+        )
+    return ""
 
 
 def summary_texts(summary: Mapping[str, Any]) -> dict[str, str]:

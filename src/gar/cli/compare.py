@@ -1,7 +1,7 @@
 """`gar compare`: several methods over several seeds under equal conditions, with tables, tests and curves."""
 
 import signal
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 from pydantic import Field
@@ -33,6 +33,8 @@ class _Compare(Settings):
     """GPUs to share among the workers. By default all visible ones."""
     launch: Annotated[str, tyro.conf.arg(metavar="COMMAND")] = ""
     """Start each run on several ranks, on all GPUs: 'accelerate launch --num_processes 8'."""
+    format: Annotated[Literal["text", "markdown"], tyro.conf.arg(metavar="FMT")] = "text"
+    """text prints tables for a terminal, markdown prints Markdown. Files and pipes always get Markdown."""
     report: bool = False
     """Train nothing. Write tables and curves of the results so far."""
     dry_run: bool = False
@@ -53,7 +55,7 @@ def main(arguments: list[str]) -> int:
     from gar.comparison.compare import Comparison
     from gar.comparison.pool import LocalPool, launcher_words, local_devices
 
-    comparison = Comparison(options.source)
+    comparison = Comparison(options.source, markdown=options.format == "markdown")
     launcher = launcher_words(options.launch)
     if options.report:
         comparison.report()

@@ -1,8 +1,9 @@
 """`gar eval`: measure models on benchmarks. A stopped command resumes."""
 
+import importlib.util
 import textwrap
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
@@ -12,7 +13,7 @@ from gar.cli.outcomes import DEGENERATE, DONE, degenerate
 from gar.errors import ConfigError, UsageError
 from gar.evaluation.benchmarks import BENCHMARKS
 from gar.evaluation.job import GenerateJob, ScoreSettings
-from gar.extras import require_extra
+from gar.extras import install_command
 from gar.models.files import check_model
 from gar.models.hub import check_response_length
 from gar.settings import ModelSettings, Settings
@@ -43,8 +44,8 @@ class _Run(GenerateJob):
     def run(self) -> int:
         from gar.evaluation.benchmark_sets import load_sets
 
-        if self.backend == "vllm":
-            require_extra("vllm", "--backend vllm")
+        if self.backend == "vllm" and importlib.util.find_spec("vllm") is None:
+            raise ConfigError(f"--backend vllm needs vLLM: {install_command('vllm')}")
         check_model(self.model)
         check_response_length(self.model.path, self.max_new_tokens or 0, "--max-new-tokens")
         sets = load_sets(self, largest_k=max(self.score.pass_at_k, default=1))
@@ -77,7 +78,7 @@ class _Score(ScoreSettings):
 class _Table(Settings):
     """Show benchmarks and models in one table, with intervals and tests.
 
-      gar eval table A [B ...]
+      gar eval table A [B ...] [--format markdown]
 
     A and B are folders that `gar eval run` wrote. LABEL=FOLDER names a model.
 
@@ -88,6 +89,8 @@ class _Table(Settings):
 
     models: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="A [B ...]", help_behavior_hint="")]
     """The reference model first. A dash marks a benchmark that a model lacks."""
+    format: Annotated[Literal["text", "markdown"], tyro.conf.arg(metavar="FMT")] = "text"
+    """text prints tables for a terminal, markdown prints Markdown. Files and pipes always get Markdown."""
     pass_at_k: Annotated[tuple[int, ...], tyro.conf.arg(metavar="K")] = ()
     """pass@k and maj@k for these k. By default pass@1, pass@n/2 and maj@n."""
 
@@ -98,7 +101,7 @@ class _Table(Settings):
         from gar.evaluation.text_tables import print_tables
 
         *numbers, notes = benchmark_table([load_model(model) for model in self.models], ks=self.pass_at_k)
-        print_tables(text_tables(*numbers), notes)
+        print_tables(text_tables(*numbers), notes, markdown=self.format == "markdown")
         return DONE
 
 

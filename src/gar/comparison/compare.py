@@ -28,7 +28,8 @@ def _say(text: str) -> None:
 class Comparison:
     """A comparison and its cells, from a file or by name. Its tables are printed as Markdown, or for a terminal."""
 
-    def __init__(self, source: str):
+    def __init__(self, source: str, *, markdown: bool = False):
+        self._markdown = markdown
         self.settings = read_comparison(source)
         self.cells = planned_runs(self.settings, source)
         self._results: Results = {}
@@ -80,7 +81,7 @@ class Comparison:
         with writer_lock(path, wait_seconds=_REPORT_SECONDS):
             write_atomic(path, markdown_text(tables, notes, heading))
             pictures = save_figure(row_curves(results), path.with_name("curves")) if results else []
-        print_tables(tables, notes, heading)
+        print_tables(tables, notes, heading, markdown=self._markdown)
         _say("\n".join(map(str, [path, *pictures])))
         return len(results) == len(self.cells)
 

@@ -206,10 +206,7 @@ def _dataset_rows(source: str, split: str, subset: str | None, revision: str | N
     except DataError:
         raise
     except ConnectionError as error:
-        raise DataError(
-            f"{source}: no folder of that name here, and the Hub cannot be reached ({error}). Offline (HF_HUB_OFFLINE "
-            "is set, or there is no network), give a local .jsonl or .parquet file or a downloaded folder."
-        ) from error
+        raise unreachable(source, error) from error
     except (OSError, ValueError, TypeError, RuntimeError) as error:  # the last one: all files are empty
         raise DataError(
             f"{source}: cannot be loaded with split={split!r}, subset={subset!r}, revision={revision!r}: {error}"
@@ -277,6 +274,14 @@ def check_source(source: str) -> None:
     elif "/" not in source:
         hint = did_you_mean(source, [entry.name for entry in Path().iterdir()])
         raise DataError(f"{source}: no such file or folder, and a data set on the Hub is OWNER/NAME.{hint}")
+
+
+def unreachable(source: str, reason: object) -> DataError:
+    """The error for a data set that is neither on this machine nor loaded from the Hub."""
+    return DataError(
+        f"{source}: no folder of that name here, and the Hub cannot be reached ({reason}). Offline (HF_HUB_OFFLINE is "
+        "set, or there is no network), give a local .jsonl or .parquet file or a downloaded folder."
+    )
 
 
 def check_suffix(path: Path, *suffixes: str) -> None:

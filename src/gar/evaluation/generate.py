@@ -1,25 +1,28 @@
 """Write every sample of every problem into an append-only file. A kill loses and repeats none.
 
 Only problems and settings decide the batches and their seeds. A batch that was cut off by a kill is drawn
-again, and only its missing samples are added, so that the file is the same as without the kill.
+again, and only its missing samples are added, so that the file is the same as without the kill. Only a lack of memory
+makes batches smaller: the lines that follow have their size in `lowered_to`.
 """
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
 
 from gar.data.prompts import render_problems
-from gar.errors import DataError
+from gar.errors import DataError, ModelError
 from gar.evaluation.benchmark_sets import EvaluationSet
 from gar.evaluation.engines import SamplingEngine, encode_prompts, load_engine
 from gar.evaluation.folder import EvaluationFolder, response_line
 from gar.evaluation.job import GenerateJob
 from gar.models.generate import Sampling
 from gar.records.lock import has_locks
+from gar.response import Response
 
 DEFAULT_MAX_NEW_TOKENS = 8192
 
@@ -64,13 +67,15 @@ def _generate_set(
     if room < 1:
         raise DataError(f"{name}: a prompt of {max(lengths)} tokens fills the context. Is it the right model?")
     limit = job.max_new_tokens or min(DEFAULT_MAX_NEW_TOKENS, room)
-    # 2. Begin or resume.
+    # 2. Begin or resume. A memory that was too small before is too small now, so the batches stay smaller.
     drawn: dict[str, Any] = asked.identity["sampling"] | {"max_new_tokens": limit}
     num_samples = drawn["num_samples"]
     folder.begin(asked.identity | {"sampling": drawn, "model": model}, problems, overwrite=job.overwrite)
     places = {problem.id: i for i, problem in enumerate(problems)}
     done = {(places[line["problem"]], line["sample"]) for line in folder.lines()}
+    most = min((line.get("lowered_to", job.batch_size) for line in folder.lines()), default=job.batch_size)
     sampling = Sampling(max_new_tokens=limit, temperature=job.temperature, top_p=job.top_p, seed=job.seed)
+    seed_of = partial(batch_seed, job.seed, asked.identity["benchmark"]["problems_sha256"])
     total = len(problems) * num_samples
     say(
         f"{name}: {total:,} samples ({len(problems):,} problems, {num_samples} each) of up to {limit:,} tokens, "
@@ -78,20 +83,50 @@ def _generate_set(
     )
     # 3. Draw whole batches, since a batch has one random stream, and keep the samples that are missing.
     with tqdm(total=total, initial=len(done), desc=name, unit=" samples", disable=None) as bar:
-        for batch in plan_batches(lengths, num_samples, job.batch_size):
-            if done.issuperset(batch):
-                continue
+
+        def respond(batch: Sequence[Sample]) -> list[Response]:
             label = f"{name}, samples {bar.n + 1:,} to {min(bar.n + len(batch), bar.total):,}"
-            seed = batch_seed(job.seed, asked.identity["benchmark"]["problems_sha256"], batch)
-            how = replace(sampling, seed=seed, batch_size=len(batch))
+            how = replace(sampling, seed=seed_of(batch), batch_size=len(batch))
             written = engine.respond([prompt_ids[i] for i, _ in batch], how, label)
+            return [replace(each, prefilled=prefilled[i]) for (i, _), (each,) in zip(batch, written, strict=True)]
+
+        batches = plan_batches(lengths, num_samples, job.batch_size)
+        for batch, responses, fitting in _answered(batches, done, most, respond, bar.write):
+            lowered = {"lowered_to": fitting} if fitting < job.batch_size else {}
             new = [
-                response_line(problems[i].id, number, replace(response, prefilled=prefilled[i]), seed=seed)
-                for (i, number), (response,) in zip(batch, written, strict=True)
+                response_line(problems[i].id, number, response, seed=seed_of(batch), **lowered)
+                for (i, number), response in zip(batch, responses, strict=True)
                 if (i, number) not in done
             ]
             folder.add_lines(new)
             bar.update(len(new))
+
+
+def _answered(
+    batches: Sequence[list[Sample]],
+    done: set[Sample],
+    most: int,
+    respond: Callable[[Sequence[Sample]], list[Response]],
+    say: Say,
+) -> Iterator[tuple[list[Sample], list[Response], int]]:
+    """The batches with a sample that is not done, each with its responses and how many fit into memory so far.
+
+    A batch of more than `most` is halved, and so is one for which memory is too small.
+    """
+    waiting = list(reversed(batches))  # a stack: the halves of a batch take its place
+    while waiting:
+        batch = waiting.pop()
+        if len(batch) > most:
+            waiting += [batch[len(batch) // 2 :], batch[: len(batch) // 2]]
+        elif not done.issuperset(batch):
+            try:
+                yield batch, respond(batch), most
+            except ModelError as error:
+                if error.code != "memory" or len(batch) == 1:
+                    raise
+                most = len(batch) // 2
+                say(f"{error} Going on with at most {most}, which draws other responses than --batch-size.")
+                waiting.append(batch)
 
 
 def plan_batches(prompt_lengths: Sequence[int], num_samples: int, batch_size: int) -> list[list[Sample]]:

@@ -49,11 +49,13 @@ class GenerateJob(Settings):
     seed: Annotated[int, Field(ge=0)] = 0
     """Seed of the sampling."""
     batch_size: Annotated[int, Field(ge=1)] = 256
-    """Responses generated at the same time. A kill loses at most one batch."""
+    """Responses generated at the same time, fewer if memory runs out. A kill loses at most one batch."""
     limit: Annotated[int, Field(ge=1)] | None = None
     """Use only the first problems of each benchmark, at most this many."""
     backend: Literal["transformers", "vllm"] = "transformers"
     """Library that generates. vllm needs the extra vllm."""
+    device: str | None = None
+    """For example cuda:1 or cpu. By default an accelerator if there is one."""
     overwrite: bool = False
     """Remove earlier results and start again."""
 

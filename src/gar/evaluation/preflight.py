@@ -30,6 +30,8 @@ MOST = 0.5
 """Above this fraction a failure is the rule: truncation, timeouts and errors then stop the run."""
 SOME = 0.1
 """Above this fraction a failure is worth a warning."""
+_PART = 2
+"""Problems sampled at one time if sampling is slow."""
 _BELOW_ALL = math.nextafter(1, 0)
 _EXAMPLE_CHARACTERS = 160
 
@@ -103,6 +105,8 @@ class PreflightReport:
     shares: Mapping[str, float]
     findings: tuple[str, ...]
     stops: bool
+    interrupt: KeyboardInterrupt | None = None
+    """What ended the sampling early."""
 
     def raise_if_stop(self) -> None:
         """Raise a `PreflightError` with all findings, if one of them stops the run."""
@@ -122,10 +126,13 @@ def preflight(
     verifier: ResponseVerifier,
     settings: PreflightSettings,
     sampling: Sampling,
+    on_part: Callable[[int], None] | None = None,
 ) -> PreflightReport:
     """Sample a few groups as training will, and find their faults. The caller acts on `settings.mode`.
 
-    `settings.num_problems` are drawn with `sampling.seed`, and sampled as training samples them.
+    `settings.num_problems` are drawn with `sampling.seed`, and sampled as training samples them. With `on_part` two
+    problems at a time: it is told how many are done, and a Ctrl-C after the first part leaves a report of what there
+    is, with its `interrupt`.
 
     Raises:
         DataError: There are no problems, or a prompt does not fit into the context.
@@ -134,10 +141,20 @@ def preflight(
     # 1. Draw problems from the whole data set: the first ones may be the easiest.
     drawn = random.Random(sampling.seed).sample(range(len(problems)), min(settings.num_problems, len(problems)))
     few = [problems[i] for i in sorted(drawn)]
-    # 2. Sample and judge.
-    how = replace(sampling, num_samples=settings.num_samples)
+    # 2. Sample and judge. Ctrl-C keeps the parts that are done, since on a CPU this may take minutes.
+    groups, interrupt = list[Sequence[Response]](), None
     engine = TransformersEngine(model, tokenizer, verifier.tags)
-    groups = judged_groups(verifier, few, sample(engine, few, how, progress="preflight"))
+    try:
+        while not groups or len(groups) < len(few):  # of no problems sampling makes an error
+            part = few[len(groups) :][: _PART if on_part else None]
+            how = replace(sampling, seed=sampling.seed + len(groups), num_samples=settings.num_samples)
+            groups += judged_groups(verifier, part, sample(engine, part, how, progress="preflight"))
+            if on_part:
+                on_part(len(groups))
+    except KeyboardInterrupt as stop:
+        if not groups:
+            raise
+        few, interrupt = few[: len(groups)], stop
     # 3. Find what is wrong. If most responses are cut off or not graded, or none is right, nothing would be learned.
     shares = _shares(groups) | {GUESSABLE: mean(is_guessable(problem.answer) for problem in few)}
     facts = {
@@ -148,7 +165,7 @@ def preflight(
     }
     stops = max(shares[CUT_OFF], shares[UNCHECKED]) > MOST or shares[CORRECT] == 0
     found = tuple(_findings(few, groups, shares, facts))
-    return PreflightReport(problems=few, groups=groups, shares=shares, findings=found, stops=stops)
+    return PreflightReport(problems=few, groups=groups, shares=shares, findings=found, stops=stops, interrupt=interrupt)
 
 
 def _findings(

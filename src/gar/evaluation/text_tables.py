@@ -29,9 +29,11 @@ def markdown_text(tables: Mapping[str, pd.DataFrame], notes: Sequence[str], head
     return "\n".join([*lines, *(f"- {note}" for note in notes)]).rstrip() + "\n"
 
 
-def print_tables(tables: Mapping[str, pd.DataFrame], notes: Sequence[str], heading: Sequence[str] = ()) -> None:
+def print_tables(
+    tables: Mapping[str, pd.DataFrame], notes: Sequence[str], heading: Sequence[str] = (), *, markdown: bool = False
+) -> None:
     """Print tables and notes on a terminal, in its width. A file or pipe always gets Markdown."""
-    if not sys.stdout.isatty():
+    if markdown or not sys.stdout.isatty():
         print(printable(markdown_text(tables, notes, heading)), end="", flush=True)
         return
     console = Console(highlight=False)

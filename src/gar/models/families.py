@@ -17,6 +17,7 @@ from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
 from gar.errors import ModelError
+from gar.models.rope import RopeLengths
 
 _PROBE_TOKENS = 4
 
@@ -59,6 +60,11 @@ class ModelParts:
     def device(self) -> torch.device:
         """Device of the head. Never a collective."""
         return self.head.weight.device
+
+    @property
+    def rope(self) -> RopeLengths:
+        """Which padded lengths share the same rotary frequencies."""
+        return RopeLengths.of(getattr(self.backbone, "config", None))
 
     def gathered(self) -> "ModelParts":
         """The same parts with the current head, whole on this rank, so that ranks may then do different work.

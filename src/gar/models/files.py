@@ -1,6 +1,7 @@
 """Read the files of a model's folder without torch: its architecture, embeddings, modules and tokenizer."""
 
 import importlib.util
+import json
 import re
 import sys
 from collections.abc import Iterable, Sequence
@@ -99,6 +100,15 @@ def _check_tokenizer_files(name: str) -> None:
             f"tokenizer.save_pretrained('{name}').",
             code="no-tokenizer",
         )
+
+
+def has_chat_template(name: str) -> bool | None:
+    """Whether the tokenizer in a model's folder has a chat template. None if the folder does not say."""
+    folder = Path(model_path(name))
+    file = folder / "tokenizer_config.json"
+    if any((folder / template).exists() for template in ("chat_template.jinja", "additional_chat_templates")):
+        return True
+    return "chat_template" in json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
 
 
 def check_targets(name: str, targets: Sequence[str]) -> None:

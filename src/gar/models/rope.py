@@ -1,6 +1,7 @@
 """Rotary embeddings: the context that they stretch, and frequencies that depend on the length of the whole pass."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from gar.errors import ModelError
@@ -37,35 +38,69 @@ def rope_settings(rope: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:
     return [{**each, "rope_type": kind} for kind, each in kinds if isinstance(kind, str)]
 
 
-def longest_fixed(config: Any) -> int | None:
-    """The longest pass that has a short one's frequencies, in tokens. None: every length has the same.
+@dataclass(frozen=True, kw_only=True)
+class RopeLengths:
+    """By which frequencies LongRoPE and dynamic NTK compute a pass, from the number of tokens of its longest row.
 
-    LongRoPE (Phi-3-128k) takes its second set beyond the original length. Dynamic NTK has other frequencies for each
-    length from the original one on, which the model keeps until a shorter pass.
+    Attributes:
+        switches: From these numbers on LongRoPE (Phi-3-128k) takes its second set.
+        grows_from: From this number on each length has its own frequencies (dynamic NTK). The model keeps them until a
+            shorter pass. None: it does not.
     """
-    config, ends = config.get_text_config(), list[int]()
-    for rope in rope_settings(getattr(config, "rope_parameters", None)):
-        if rope["rope_type"] == "longrope":
-            ends.append(rope["original_max_position_embeddings"])
-        elif "dynamic" in rope["rope_type"]:
-            ends.append(config.max_position_embeddings - 1)
-    return min(ends, default=None)
+
+    switches: tuple[int, ...] = ()
+    grows_from: int | None = None
+
+    @classmethod
+    def of(cls, config: Any) -> "RopeLengths":
+        """From a transformers configuration, None for one without rotary embeddings."""
+        if config is None:
+            return cls()
+        switches, grows_from = [], None
+        config = config.get_text_config()
+        for rope in rope_settings(getattr(config, "rope_parameters", None)):
+            if rope["rope_type"] == "longrope":
+                switches.append(rope["original_max_position_embeddings"] + 1)
+            elif "dynamic" in rope["rope_type"]:
+                grows_from = config.max_position_embeddings
+        return cls(switches=tuple(switches), grows_from=grows_from)
+
+    @property
+    def longest_fixed(self) -> int | None:
+        """The longest pass that has a short one's frequencies, in tokens. None: every length has the same."""
+        ends = [*self.switches, *filter(None, [self.grows_from])]
+        return min(ends) - 1 if ends else None
+
+    def state(self, num_tokens: int) -> int:
+        """Equal for lengths that have the same frequencies. 0 for a single token's."""
+        if self.grows_from is not None and num_tokens >= self.grows_from:
+            return num_tokens
+        return sum(num_tokens >= switch for switch in self.switches)
+
+    def fits(self, num_tokens: int, width: int) -> bool:
+        """Whether a row of this length counts in a pass of this width, whatever the passes before."""
+        grown = self.grows_from is not None and width >= self.grows_from
+        return not grown and self.state(num_tokens) == self.state(width)
+
+
+FIXED = RopeLengths()
+"""The same frequencies at every length."""
 
 
 def fixed_context(config: Any, longest: int = 0) -> int | None:
-    """The context in tokens within which a vector does not depend on the rows beside it. None: no limit.
+    """The context in tokens of an engine that packs rows of up to `longest` tokens into one pass. None: no limit.
 
-    A pass of transformers has the frequencies of its longest row, and Megatron has one set for every length. So the
-    context ends where the checkpoint's frequencies change. Longer sequences are not scored.
+    A pass of transformers has the frequencies of its longest row, and Megatron has one set for every length. A row's
+    vector must not depend on the rows beside it, so the context ends where the checkpoint's frequencies change.
 
     Args:
         config: The model's transformers configuration.
-        longest: Most tokens of a prompt and its response together, for an engine whose own passes pack rows.
+        longest: Most tokens of a prompt and its response together, where longer rows would change the others.
 
     Raises:
         ModelError: Rows can be so long that frequencies change.
     """
-    fixed, context = longest_fixed(config), context_of(config)
+    fixed, context = RopeLengths.of(config).longest_fixed, context_of(config)
     if fixed is None:
         return context
     if longest > fixed:

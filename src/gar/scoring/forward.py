@@ -8,31 +8,35 @@ from torch.nn.utils.rnn import pad_sequence
 
 from gar.core import Budget, Head, ScoredTokens, Signal, alignment_shares, response_means
 from gar.models.families import ModelParts, evaluation_mode
+from gar.models.rope import FIXED, RopeLengths
 from gar.response import TokenSequence
 from gar.settings import SignalSettings
 
 
-def batches_by_length(lengths: Sequence[int], max_batch_tokens: int) -> list[list[int]]:
+def batches_by_length(lengths: Sequence[int], max_batch_tokens: int, *, rope: RopeLengths = FIXED) -> list[list[int]]:
     """Group indices into batches of at most `max_batch_tokens` padded tokens, longest first.
 
     A single longer row is a batch. No row is shorter than half the longest of its batch, so less than half of a batch
-    is padding.
+    is padding. All rows of a batch have the same rotary frequencies (`ModelParts.rope`).
     """
     order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
     batches: list[list[int]] = []
     for i in order:
         longest = lengths[batches[-1][0]] if batches else 0
         fits = batches and longest * (len(batches[-1]) + 1) <= max_batch_tokens and longest <= 2 * lengths[i]
-        if fits:
+        if fits and rope.state(longest) == rope.state(lengths[i]):
             batches[-1].append(i)
         else:
             batches.append([i])
     return batches
 
 
-def _passed_ids(sequence: TokenSequence) -> list[int]:
-    """The sequence up to the token that predicts its last scored token."""
-    return [*sequence.context_ids, *sequence.ids][: len(sequence.context_ids) + sequence.positions[-1]]
+def _passed_ids(sequence: TokenSequence, rope: RopeLengths) -> list[int]:
+    """The sequence up to the token that predicts its last scored token. All of it if a cut would change frequencies."""
+    num_passed = len(sequence.context_ids) + sequence.positions[-1]
+    if rope.state(num_passed) != rope.state(sequence.num_tokens):
+        num_passed = sequence.num_tokens
+    return [*sequence.context_ids, *sequence.ids][:num_passed]
 
 
 @torch.no_grad()
@@ -109,11 +113,16 @@ def _hidden_batches(
     """Run forward passes over the sequences with scored positions. Yields their indices and hidden states."""
     _check_predecessors(sequences, [len(sequence.context_ids) for sequence in sequences])
     wanted = [i for i, sequence in enumerate(sequences) if sequence.positions]
-    rows = [_passed_ids(sequences[i]) for i in wanted]
+    rope = parts.rope
+    rows = [_passed_ids(sequences[i], rope) for i in wanted]
     device = parts.weight.device
-    batches = batches_by_length(list(map(len, rows)), max_batch_tokens)
+    batches = batches_by_length(list(map(len, rows)), max_batch_tokens, rope=rope)
     num_idle = most(len(batches)) - len(batches)
     with evaluation_mode(parts.backbone):
+        if rope.grows_from is not None:
+            # Frequencies of a long pass stay until a short one. So make a short pass first, and the longest last.
+            parts.backbone(input_ids=torch.zeros(1, 1, dtype=torch.long, device=device), use_cache=False)
+            batches.reverse()
         for batch in batches:
             members = [wanted[j] for j in batch]
             input_ids = pad_sequence([torch.tensor(rows[j]) for j in batch], batch_first=True)

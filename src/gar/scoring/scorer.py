@@ -15,7 +15,7 @@ from gar.methods import Engine, Method
 from gar.models.adapters import num_embeddings
 from gar.models.families import find_parts
 from gar.models.load import check_vocabulary
-from gar.models.rope import fixed_context
+from gar.models.rope import context_of
 from gar.reader import Reader, judge
 from gar.response import NO_ANCHORS, Response, SignalStatus
 from gar.scoring.forward import step_means, token_shares
@@ -92,7 +92,7 @@ class GARScorer:
             tokenizer,
             self._shaping.signal,
             verifier,
-            context=fixed_context(model.config),
+            context=context_of(model.config),
             vocabulary=min(num_embeddings(model), len(self._parts.weight)),
         )
 

@@ -5,12 +5,13 @@ import os
 import tempfile
 from itertools import chain, islice
 from pathlib import Path
+from types import SimpleNamespace
 
 from gar.config import RunConfig, with_template
 from gar.data.problems import Reading, evaluation_data, no_experts
-from gar.data.prompts import edited
-from gar.data.rows import check_source, source_name
-from gar.errors import ConfigError, GarError, RecordError
+from gar.data.prompts import Renderer, edited
+from gar.data.rows import check_source, source_name, unreachable
+from gar.errors import ConfigError, DataError, GarError, RecordError
 from gar.integrations.trl.fields import (
     check_batch_size,
     check_enough_problems,
@@ -20,7 +21,7 @@ from gar.integrations.trl.fields import (
     trl_number,
     wrong_fields,
 )
-from gar.models.files import check_model, check_targets, num_tokens
+from gar.models.files import check_model, check_targets, has_chat_template, num_tokens
 from gar.models.hub import check_response_length, is_adapter
 from gar.records.lock import has_locks
 from gar.rules import faults, raise_all
@@ -106,12 +107,29 @@ def _check_sources(config: RunConfig) -> None:
     evaluated = [evaluation_data(config.data, source) for source in config.evaluate.sources]
     for settings in (config.data, *evaluated):
         source = settings.source
-        if source not in EMBEDDED_TASKS:
-            check_source(source)
+        try:
+            if source not in EMBEDDED_TASKS:
+                check_source(source)
+                _check_cached(source)
+        except DataError as error:
+            raise DataError(_with_hint(error, source)) from None
         if Path(source).is_file() and settings is config.data:
             _check_training_file(config, batch, group)
         elif Path(source).is_file() or source in EMBEDDED_TASKS:
             next(iter(Reading(source, settings)))
+
+
+def _check_cached(source: str) -> None:
+    """Raise a `DataError` for a data set of the Hub that is not on this machine, if the Hub may not be asked."""
+    from huggingface_hub import constants
+
+    if Path(source).exists() or not constants.HF_HUB_OFFLINE:
+        return
+    loaded = Path(os.environ.get("HF_DATASETS_CACHE") or Path(constants.HF_HOME, "datasets"))
+    if Path(constants.HF_HUB_CACHE, f"datasets--{source.replace('/', '--')}").exists():
+        return
+    if not any(loaded.glob(f"{source.partition('/')[0]}___*")):  # its names of data sets differ from the Hub's
+        raise unreachable(source, "HF_HUB_OFFLINE is set")
 
 
 def _check_training_file(config: RunConfig, batch: int, group: int) -> None:
@@ -121,8 +139,13 @@ def _check_training_file(config: RunConfig, batch: int, group: int) -> None:
     first = list(islice(problems, batch // group if group else 1))
     if group:
         check_enough_problems(batch, group, len(first))
-    if with_template(config).data.template != "plain":
+    template = with_template(config).data.template
+    if template != "plain":
         edited(first[0].prompt, str)  # raises if no message is the user's
+    chat = has_chat_template(config.model.path)
+    if chat is not None and template != "auto":
+        messages = None if isinstance(first[0].prompt, str) else first[0].id
+        Renderer.of(template, SimpleNamespace(chat_template=chat), None, with_messages=messages)
     if config.method in OUTCOME_METHODS or config.method in REGISTERED:
         return
     number = 0
@@ -182,6 +205,11 @@ def _check_instruction(config: RunConfig) -> None:
 _LOWBIT = ("adamw_torch_8bit", "adamw_torch_4bit")
 """Words of `trl.optim` for torchao's optimizers, which can round at random."""
 
+_MADE_WITH = {
+    "numina-10k.jsonl": "gar data prepare AI-MO/NuminaMath-CoT {} --num-problems 10000 --seed 0",
+}
+"""Files that the packaged settings read, and the commands that make them, as in their comments."""
+
 _CHECKS = (
     _check_rules,
     check_trackers,
@@ -192,3 +220,9 @@ _CHECKS = (
     _check_verifier,
     _check_output,
 )
+
+
+def _with_hint(error: GarError, name: str) -> str:
+    """Add to the error for a missing file of packaged settings the command that makes it."""
+    command = _MADE_WITH.get(Path(name).name)
+    return f"{error} Make it with: {command.format(name)}" if command and not Path(name).exists() else str(error)

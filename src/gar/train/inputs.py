@@ -6,6 +6,7 @@ The preflight and the evaluations need only these inputs and are here too. `gar.
 import contextlib
 import os
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -19,7 +20,7 @@ from rich.markup import escape
 from trl import GRPOConfig
 
 from gar import __version__
-from gar.config import RunConfig
+from gar.config import RunConfig, foreign_problems
 from gar.data.lengths import fitting, prompt_lengths
 from gar.data.problem_set import ProblemSet, StoredProblems, problem_file, read_problems
 from gar.data.problems import evaluation_data
@@ -41,13 +42,13 @@ from gar.models.adapters import check_adapter
 from gar.models.families import is_sharded
 from gar.models.generate import Sampling, check_prompt_lengths
 from gar.models.load import load_policy
-from gar.models.rope import context_of, fixed_context
+from gar.models.rope import context_of
 from gar.reader import Reader
 from gar.records import RunFolder, canonical_hash
 from gar.records.run_folder import EVALUATION
 from gar.response import Response
 from gar.scoring.anchors import check_anchors
-from gar.settings import EMBEDDED_TASKS, DataSettings, PreflightSettings
+from gar.settings import DataSettings, PreflightSettings
 from gar.step import Shaping
 from gar.types import Problem
 from gar.verify import Verifier
@@ -100,8 +101,8 @@ class RunInputs:
             check_problems(arguments, method, problems)
         self._warn(on_main(lambda: trap_note(problems.sample)))
         say(f"Problems: {len(problems):,} from {config.data.source}. Loading {config.model.path} ...")
-        if config.model.path == "embedded" and config.data.source not in EMBEDDED_TASKS:
-            self._warn("Note: the embedded model knows its own arithmetic alone. Name yours: --model.path")
+        if note := foreign_problems(config):
+            self._warn(f"Note: {note}")
         # 2. The model, and whether the adapter fits it.
         self.model, self.tokenizer = load_policy(config.model, trains_all=config.adapter.rank is None)
         """The policy. In a run with an adapter, `gar.train.run` replaces it by the model with the adapter."""
@@ -111,7 +112,7 @@ class RunInputs:
             self.tokenizer,
             shaping.signal,
             config.verify,
-            context=fixed_context(self.model.config),
+            context=context_of(self.model.config),
             chat_template_kwargs=self._template,
         )
         self.problems = self._rendered(problems, config.data)
@@ -132,7 +133,7 @@ class RunInputs:
 
         `seen` gets the responses that vLLM writes, if it does.
         """
-        # A large model on a CPU takes minutes: it writes fewer responses.
+        # A large model on a CPU takes minutes: it writes fewer responses, and the time left is printed.
         model, settings = self._policy_on_device(), self.config.preflight
         slow = model.device.type == "cpu" and model.num_parameters() > _LARGE_ON_CPU
         settings = _fewer(settings) if slow else settings
@@ -152,17 +153,31 @@ class RunInputs:
                 chat_template_kwargs=self._template,
                 generation_kwargs=sampling_of(self._arguments),
             ),
+            self._say_left(number) if slow else None,
         )
         # Findings that stop the run are its error, and not printed twice.
         stops = self.config.preflight.mode == "stop"
-        self.say(render(report, with_findings=not (stops and report.stops)))
+        self.say(render(report, with_findings=not (stops and report.stops) or bool(report.interrupt)))
         if seen and self._arguments.vllm_importance_sampling_correction and not is_sharded(model):
             ratio = mean_ratio(model, seen, self._arguments)
             self.say(f"Mean importance sampling ratio of the policy to vLLM: {ratio:.4f}")
             if fault := ratio_fault(ratio):
                 self._warn(f"WARN: {fault}")
+        if report.interrupt:
+            raise report.interrupt
         if stops:
             report.raise_if_stop()
+
+    def _say_left(self, number: int) -> Callable[[int], None]:
+        start = time.perf_counter()
+
+        def say_part(done: int) -> None:
+            seconds = (time.perf_counter() - start) / done
+            left = f"about {seconds * (number - done):.0f} s left. Ctrl-C shows what there is."
+            if done < number:
+                self.say(f"Preflight: {done} of {number} problems after {seconds * done:.0f} s, {left}")
+
+        return say_part
 
     def evaluate(self, folder: RunFolder, moment: str, *, step: int) -> None:
         """Evaluate the policy on each set, and write `evaluation/MOMENT/SET`, unless the same evaluation is there."""

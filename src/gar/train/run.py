@@ -225,9 +225,9 @@ class _Run:
                     self._load_saved_model(folder)
             # 4. Evaluate after training, and summarize.
             step = self.callback.steps_before
-            summary = sample_on_main(lambda: self._finish(folder, step=step), self.inputs.model, vllm)
+            summary, worthless = sample_on_main(lambda: self._finish(folder, step=step), self.inputs.model, vllm)
         if is_main():
-            self._say_end(folder, summary)  # the run is finished, whatever printing does
+            self._say_end(folder, summary, worthless)  # the run is finished, whatever printing does
         return folder
 
     def _vllm_before_training(self, trainer: Any) -> Any:
@@ -316,11 +316,11 @@ class _Run:
         settings = self.config.model.model_copy(update={"path": str(folder.path / "model"), "revision": None})
         self.inputs.model, _ = load_policy(settings)
 
-    def _finish(self, folder: RunFolder, *, step: int) -> dict[str, Any]:
-        """Adapter and merged model, if there is an adapter, evaluation, and the summary."""
+    def _finish(self, folder: RunFolder, *, step: int) -> tuple[dict[str, Any], str]:
+        """Adapter and merged model, if there is an adapter, evaluation, and summary. Then why nothing was learned."""
         from gar.analysis import learning_curve_figure, save_figure
         from gar.analysis.card import model_card
-        from gar.analysis.summary import summarize
+        from gar.analysis.summary import nothing_learned, summarize
 
         model, tokenizer = self.inputs.model, self.inputs.tokenizer
         if is_adapted(model):
@@ -333,14 +333,16 @@ class _Run:
         run = open_run(folder.path)
         summary = summarize(run)
         save_figure(learning_curve_figure(run), folder.path / _CURVE)
-        write_atomic(folder.path / "model" / "README.md", model_card(self.config, summary))
+        write_atomic(folder.path / "model" / "README.md", model_card(self.config, run, summary))
         folder.update_run(status="finished", summary=summary)
-        return summary
+        return summary, nothing_learned(run)
 
-    def _say_end(self, folder: RunFolder, summary: dict[str, Any]) -> None:
+    def _say_end(self, folder: RunFolder, summary: dict[str, Any], worthless: str) -> None:
         from gar.analysis.summary import render_summary
 
         self.say(render_summary(summary))
+        if worthless:
+            self.say(f"[bold yellow]{escape(worthless)}[/]")
         self.say(f"Run folder      {folder.path}")
         self.say(f"Final model     {folder.path / 'model'}")
         if is_adapted(self.inputs.model):

@@ -33,7 +33,7 @@ _MARKUP = re.compile(
 _SIGN_AFTER = re.compile(
     r"[\s$)}\]*]*(?:[/^_+!?%]|\\%|\*\*?[0-9A-Za-z(]|\\(?:ne|neq|cdot|times|div|pm|frac|sqrt)(?![A-Za-z])"
     r"|- ?[0-9]|or\b|[0-9<>×÷·])|[A-Za-z](?![A-Za-z])|: ?[0-9]|\.[0-9]"
-    rf"|[\s}}]*\\(?:pi|{'|'.join(WORDS['symbols'] | WORDS['functions'])})(?![A-Za-z])"
+    rf"|[\s}}]*\\(?:pi|{'|'.join(sorted(WORDS['symbols'] | WORDS['functions']))})(?![A-Za-z])"
 )
 # A box that is a member of a tuple: what is before it, and after it.
 _FIRST, _LAST = re.compile(r"[(\[{] *\Z"), re.compile(r"[0-9}] *[,;] *\Z")

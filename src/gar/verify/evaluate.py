@@ -189,7 +189,7 @@ class _Evaluation:
     def call(self, node: Node, *arguments: Value) -> Value:
         name = str(node.value)
         if name in _OF_MPMATH:
-            return getattr(self.mp, _OF_MPMATH[name])(*arguments)
+            return self.growing(_OF_MPMATH[name], 20_000, *arguments)
         if name in _FUNCTIONS:
             return self.mp.mpmathify(_FUNCTIONS[name](self, *arguments))
         return self.letter(f"{name}{[self.mp.nstr(argument, 30) for argument in arguments]}")

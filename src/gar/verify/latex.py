@@ -23,6 +23,7 @@ def rewrites(name: str, flags: int = 0) -> tuple[tuple[re.Pattern[str], str], ..
 _SYMBOLS = str.maketrans(_NOTATIONS["symbols"])
 _UNICODE, _RULES = rewrites("unicode"), rewrites("latex")
 _FONT = re.compile(rf"\\(?:{_PARTS['fonts']})(?![A-Za-z]) *(?:\{{({_PARTS['nested']})\}}|([0-9A-Za-z]))")
+_BOLD_SET = re.compile(r"\\mathbf *\{ *([NZQR]) *\}")
 _REPEATING = re.compile(r"(?<![0-9.])([0-9]*)\.([0-9]*)\\(?:overline|bar|dot) *\{?([0-9]+)\}?")
 _PLAIN = re.compile("[-+$%.,0-9 ]*")
 
@@ -40,6 +41,7 @@ def plain_latex(text: str) -> str:
         # Digits of other scripts stay: they are no numbers.
         text = unicodedata.normalize("NFKC", text).translate(_SYMBOLS)
         text = "".join(char for char in text if unicodedata.category(char) not in ("Cf", "So"))
+    text = _BOLD_SET.sub(r"\\mathbb{\1}", text)
     for _ in range(3):  # fonts within fonts
         text = _FONT.sub(_without_font, text)
     for pattern, spelling in _RULES:
@@ -50,7 +52,7 @@ def plain_latex(text: str) -> str:
 
 def _without_font(match: re.Match[str]) -> str:
     """What is in a font. Words keep a space on both sides, so that they never run into a formula."""
-    inner = match[1] if match[1] is not None else match[2]
+    inner = re.sub("^~(?=[A-Za-z])", " ", match[1] if match[1] is not None else match[2])  # \\mathrm{~cm}
     if re.search(r"[A-Za-z]{2}|[A-Za-z] *[/^]", inner) or inner != inner.strip():
         return f" {inner} "
     return f" {inner}" if inner.isalpha() else inner  # else `\\pi\\mathrm{i}` would be one command

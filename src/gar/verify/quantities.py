@@ -25,7 +25,8 @@ _ANGLE_OF = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)")
 _CURRENCY = re.compile(
     r"(?:.*[^<>!=]= *)?(?P<sign>[-+]? *)(?:US *)?\\?(?P<currency>[$€£¥]) *(?P<late>[-+]?)(?=[0-9.\\])"
 )
-_MATHS_SIGN = re.compile(r"(?<![A-Za-z'])[b-zB-Z](?![A-Za-z'])|\.\.|[=<>?~+*^_/|0-9]|\\[a-zA-Z]")
+_GAP = re.compile(r"(?:[\s,;:!\"'()\[\]{}-]|\.(?!\.))*")
+"""What may be between the words after a value."""
 _LEAD = re.compile(
     r"(?:(?:so|thus|hence|therefore|then|finally)\b,? *|\\therefore *)*(?:"
     r"(?:(?:(?:the|my|our|its|a|this|that) )?(?:(?:final|correct|right|exact|numerical|required|desired|combined) )*"
@@ -38,7 +39,7 @@ _LEAD = re.compile(
 _EXCLAMATION = re.compile(r"(?<=[0-9])(\**)!+(\**)\Z")
 _NAME = re.compile(r"((?:[A-Z]{2,4}|[A-Za-z])(?:_(?:\{[^{}]*\}|[A-Za-z0-9]))?'*) *=(?!=) *")  # x =, AB =, a_n =
 _NO_THINGS = NEVER | WORDS["states"] | {"choose", *NUMBER_WORDS, *(f"{word}s" for word in NUMBER_WORDS)}
-"""Words that are nothing that a number counts."""
+"""Words that name nothing that a number could count."""
 _JOINING = {"or", "and", "mod"}
 _LITTLE = {"or", "and", "no", "if", "is"}
 SCALE = re.compile(rf"[ -]*({'|'.join(SCALES)})\b", re.IGNORECASE)
@@ -126,13 +127,7 @@ def read_quantity(text: str, *, letters: bool = False, gold: bool = False) -> Qu
     plain = plain_number(value) is not None
     if plain and (scale := SCALE.match(after)):
         value, after = f"{value}e{SCALES[scale[1].lower()]}", after[scale.end() :]
-    after_value, things = _unit_after(after, letters=letters)
-    unit = unit | after_value
-    if things:
-        rate = all(power < 0 for power in after_value.values())  # 60 words per minute
-        if not rate or not (gold or (plain and _is_plural(things[-1]))):
-            raise NotRead(f"the answer does not state one value: {things[0]!r}")
-        unit = unit or {things[-1].removesuffix("s"): 1}
+    unit = unit | _unit_after(after, counts=plain, gold=gold)
     percent = unit.pop("percent", 0)
     if percent not in (0, 1) or value.count("{") != value.count("}"):  # words within a formula
         raise NotRead("the answer does not state one value")
@@ -166,16 +161,25 @@ def unit_start(value: str, *, spaced: bool) -> int:
     return len(value)
 
 
-def _unit_after(rest: str, *, letters: bool) -> tuple[Unit, list[str]]:
-    """The unit in what follows a value, and other words. `NotRead` if there is anything that may change the value."""
+def _unit_after(rest: str, *, counts: bool, gold: bool) -> Unit:
+    """The unit after a value, or the things that it counts, up to a plural. `NotRead` if more follows."""
+    unit, things = _words_after(rest)
+    rate = all(power < 0 for power in unit.values())  # 60 words per minute
+    if things and not (rate and (gold or (counts and _is_plural(things[-1])))):
+        raise NotRead(f"the answer does not state one value: {things[0]!r}")
+    return {things[-1].removesuffix("s"): 1} if things and not unit else unit
+
+
+def _words_after(rest: str) -> tuple[Unit, list[str]]:
+    """The unit in what follows a value, and words that are not neutral. `NotRead` if any may change the value."""
     unit: Unit = {}
     things: list[str] = []
     place = 0
     while True:
         if not unit:
             unit, place = read_unit(rest, place)
-        match = next(words_in(rest, place, letters=letters), None)
-        if _MATHS_SIGN.search(rest[place : len(rest) if match is None else match.start()]):
+        match = next(words_in(rest, place), None)
+        if not _GAP.fullmatch(rest, place, len(rest) if match is None else match.start()):
             raise NotRead("the answer does not state one value")
         if match is None:
             return unit, things

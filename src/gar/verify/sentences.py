@@ -23,7 +23,7 @@ _BREAK = re.compile(r"[;,](?! *[0-9]{3}(?![0-9]))|\b(?:and|so|or|but|then|becaus
 _REASON = re.compile(r"(?<=[0-9}$)])(?: [a-z]+)?,? \(?(?:since|because)\b *[^ .].*", re.DOTALL)
 _BEFORE_VALUE = re.compile(r"\A(?:[\s,;:!\"'*)\]]|\.(?![0-9]))*")
 _VERB = re.compile(r"[a-z]{2,}(?:ed|[^siu]s)")
-_UNSURE = NEVER | DOUBTS | SCALES.keys() | NUMBER_WORDS.keys()
+_UNSURE = (NEVER | DOUBTS | SCALES.keys() | NUMBER_WORDS.keys()) - {"every", "last", "one", "over"}  # last week
 """Words that keep a sentence without an equation from being read, wherever they stand."""
 _CHANGES = (NEVER | SCALES.keys() | {"point"}) - WORDS["compares"]
 _GOES_BACK = re.compile(
@@ -76,8 +76,9 @@ def _only_value(text: str) -> str | None:
     if span is None or not _is_stated(text[: span[0]]):
         return None
     stated, after = _with_unit(text[span[0] :], span[1] - span[0])
-    unsure = not _UNSURE.isdisjoint(lower_words(f"{text[: span[0]]} {after}"))
-    return None if unsure or value_span(after) or re.search(r"[0-9] *[*×+] *[0-9]", stated) else stated
+    if value_span(after) or re.search(r"[0-9] *[*×+] *[0-9]", stated):
+        return None
+    return stated if _UNSURE.isdisjoint(lower_words(f"{text[: span[0]]} {after}")) else None
 
 
 def value_span(text: str) -> tuple[int, int] | None:

@@ -147,7 +147,7 @@ def _is_name(node: Node) -> bool:
 def _names_a_graph(answer: Node, gold: Node) -> bool:
     """Whether one side is `y` and the other `f(x)`."""
     y = Node("letter", (), "y")
-    return y in (answer, gold) and "call" in (answer.op, gold.op) and len(answer.args + gold.args) == 1
+    return y in (answer, gold) and _is_name(answer) and _is_name(gold) and len(answer.args + gold.args) == 1
 
 
 def stated_value(node: Node, *, by_name: bool = False) -> Node:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from gar.models.families import ModelParts
+from gar.models.rope import RopeLengths
 from gar.reader import Reader
 from gar.records import RolloutRecord
 from gar.records.rollouts import response_record
@@ -100,10 +101,12 @@ class RolloutBatch:
         self.further_rewards = further.nansum(dim=1)
         self.total_rewards = own.nan_to_num() * float(weights[column]) + self.further_rewards
 
-    def attended(self, attention_mask: Tensor) -> list[bool]:
-        """Which responses a pass reads whole. TRL may mask truncated ones."""
+    def attended(self, attention_mask: Tensor, rope: RopeLengths) -> list[bool]:
+        """Which responses a pass reads whole and with their own rotary frequencies. TRL may mask truncated ones."""
         lengths = [response.sequence.num_tokens for response in self.responses]
-        return (attention_mask.sum(1).cpu() == torch.tensor(lengths)).tolist()
+        whole = (attention_mask.sum(1).cpu() == torch.tensor(lengths)).tolist()
+        width = attention_mask.shape[1]
+        return [read and rope.fits(length, width) for read, length in zip(whole, lengths, strict=True)]
 
     def take_hidden(
         self,

@@ -32,7 +32,7 @@ from gar.metrics import ADVANTAGE
 from gar.models.adapters import check_embeddings, sort_targets
 from gar.models.capture import capture_hidden
 from gar.models.generate import own_generation
-from gar.models.rope import context_of, fixed_context, longest_fixed
+from gar.models.rope import context_of
 from gar.reader import Reader, judge
 from gar.records import RolloutRecord
 from gar.response import Anchors
@@ -218,13 +218,12 @@ class GARTrainer(ResumableTrainer):
     def _prepare(self) -> None:
         """Set what depends on the finished trainer: head, reader, anchors, loss, and the state of a step."""
         self._states = StateSource(self, initial=self.shaping.reads_initial)
-        config = cast(Any, self.model).config
-        self._longest_fixed = longest_fixed(config)
+        context = context_of(cast(Any, self.model).config)
         self.reader = Reader.from_settings(
             self.processing_class,
             self.shaping.signal,
             self._verifier,
-            context=fixed_context(config),
+            context=context,
             chat_template_kwargs=cast("dict[str, Any]", self.chat_template_kwargs),
         )
         """Reads responses and expert solutions."""
@@ -233,7 +232,7 @@ class GARTrainer(ResumableTrainer):
         self._loss_inputs: dict[str, Any] | None = None  # TRL's tensors of the micro-batch in its loss
         self._batch: RolloutBatch | None = None
         self._sampling = SamplingWatch()
-        self._prompt_watch = PromptWatch(context_of(config), self._config.max_completion_length or 0)
+        self._prompt_watch = PromptWatch(context, self._config.max_completion_length or 0)
         self._timer = StepTimer(self._metrics["train"])
         self.add_callback(self._timer)
         if not self.is_deepspeed_enabled:
@@ -305,7 +304,7 @@ class GARTrainer(ResumableTrainer):
         )
         hidden = states.stacked(len(batch), max(map(len, completion_ids)))
         width = max(map(len, prompt_ids)) + max(map(len, completion_ids))
-        if hidden is not None and token_mask is None and self._is_fixed(width):
+        if hidden is not None and token_mask is None and self._states.policy.rope.fits(0, width):
             with self._timer.part("gar"):
                 batch.take_hidden(self._states.policy, self.shaping.signal, 1, hidden)
         return generated
@@ -325,9 +324,8 @@ class GARTrainer(ResumableTrainer):
         compute = partial(super()._get_per_token_logps_and_entropies, *given, **kwargs)
         if self._loss_inputs is not None:
             return self._gate_advantages(compute(), self._loss_inputs)
-        width = input_ids.shape[1]
-        if self._batch is not None and self._needs_hidden(self._batch, model, width):
-            with self._capture(self._batch, attention_mask, first_column=width - logits_to_keep):
+        if self._batch is not None and self._needs_hidden(self._batch, model):
+            with self._capture(self._batch, attention_mask, first_column=input_ids.shape[1] - logits_to_keep):
                 return compute()
         return compute()
 
@@ -337,15 +335,10 @@ class GARTrainer(ResumableTrainer):
             loss_inputs["advantages"] = gated_advantages(self._method.gate, result[0], loss_inputs)
         return result
 
-    def _needs_hidden(self, batch: RolloutBatch, model: Any, width: int) -> bool:
+    def _needs_hidden(self, batch: RolloutBatch, model: Any) -> bool:
         """Whether TRL's next pass gives the hidden states for the vectors of the batch."""
         is_first = not batch.num_passed and not torch.is_grad_enabled()
-        counts = self._states.come_from_pass(model) and self._is_fixed(width)
-        return is_first and counts and batch.step.needs_vectors
-
-    def _is_fixed(self, width: int) -> bool:
-        """Whether a pass of this width has the rotary frequencies of a short one, as passes of our own have."""
-        return self._longest_fixed is None or width <= self._longest_fixed
+        return is_first and self._states.come_from_pass(model) and batch.step.needs_vectors
 
     def _capture(
         self, batch: RolloutBatch, attention_mask: Tensor, first_column: int
@@ -353,7 +346,7 @@ class GARTrainer(ResumableTrainer):
         """While open, a pass of the policy gives the batch its hidden states."""
         parts = self._states.policy.gathered()
         take = partial(batch.take_hidden, parts, self.shaping.signal, first_column)
-        timed = self._timer.part("gar")(partial(take, attended=batch.attended(attention_mask)))
+        timed = self._timer.part("gar")(partial(take, attended=batch.attended(attention_mask, parts.rope)))
         return capture_hidden(parts.backbone, timed)
 
     def _calculate_rewards(self, inputs: list, prompts: list, completions: list, completion_ids_list: list) -> Tensor:

@@ -1,7 +1,6 @@
 """Plans of batches, the engines, and what `generate` asks and keeps."""
 
 from pathlib import Path
-from unittest.mock import Mock
 
 import pytest
 from hypothesis import given

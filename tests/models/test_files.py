@@ -12,7 +12,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 
 from gar.errors import ConfigError, ModelError
 from gar.models.embedded import embedded_path
-from gar.models.files import attention_names, causal_model_types, check_model
+from gar.models.files import attention_names, causal_model_types, check_model, has_chat_template
 from gar.settings import ModelSettings
 from tests.support.errors import raises
 
@@ -61,3 +61,18 @@ def test_what_a_plugin_may_have_registered_is_left_to_loading(tmp_path, monkeypa
 def test_the_names_in_the_text_of_transformers_are_those_it_has():
     assert set(causal_model_types()) == set(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES)
     assert set(attention_names()) == {"eager", *ALL_ATTENTION_FUNCTIONS}
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "found"),
+    [
+        ("tokenizer_config.json", '{"chat_template": "x"}', True),
+        ("tokenizer_config.json", "{}", False),
+        ("tokenizer_config.json", "{", None),
+        ("chat_template.jinja", "x", True),
+        ("other", "", None),
+    ],
+)
+def test_a_folder_says_whether_its_tokenizer_has_a_chat_template(tmp_path, file, text, found):
+    (tmp_path / file).write_text(text)
+    assert has_chat_template(str(tmp_path)) is found

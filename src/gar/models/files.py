@@ -108,7 +108,10 @@ def has_chat_template(name: str) -> bool | None:
     file = folder / "tokenizer_config.json"
     if any((folder / template).exists() for template in ("chat_template.jinja", "additional_chat_templates")):
         return True
-    return "chat_template" in json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
+    try:
+        return "chat_template" in json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):  # none, or loading explains it
+        return None
 
 
 def check_targets(name: str, targets: Sequence[str]) -> None:

@@ -144,6 +144,13 @@ def test_train_takes_its_settings_from_one_place_and_hands_over_what_was_asked_f
     assert seen[2:] == [(4, True), (["gar", "train", "--preset", "demo", "--trl.max_steps=1"], True)]
 
 
+def test_train_names_bfloat16_without_a_gpu_before_it_loads_trl(capsys, monkeypatch):
+    monkeypatch.setattr("torch.accelerator.is_available", lambda: False)
+    monkeypatch.setattr("gar.cli.train._train", lambda *_: pytest.fail("TRL was loaded"))
+    assert main(["train", "--preset", "demo", "--trl.bf16", "true", "--trl.use_cpu", "false"]) == 1
+    assert "trl.bf16 is True and trl.use_cpu is False" in capsys.readouterr().err
+
+
 def test_train_names_the_file_of_a_wrong_setting(capsys, file):
     file.write_text("reward: {bonus_wait: 1}")
     words = "unknown key 'reward.bonus_wait'. Did you mean 'bonus_weight'?"

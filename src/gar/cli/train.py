@@ -104,6 +104,8 @@ def main(arguments: list[str]) -> int:
             return DONE
         source = source if found is None else replace(source, resume=str(found.path))
     announce("loading torch, transformers and TRL ...")
+    if config is not None:
+        _check_accelerator(config)
     interrupts = Interrupts()
     with interrupts.catch():
         try:
@@ -112,6 +114,19 @@ def main(arguments: list[str]) -> int:
             interrupt.args = interrupt.args or ("interrupted before there was a run folder. Nothing was written.",)
             raise
     return DONE
+
+
+def _check_accelerator(config: RunConfig) -> None:
+    """Raise a `ConfigError` if bfloat16 needs a GPU and there is none. TRL, which takes longer to load, says so too."""
+    if not config.trl.get("bf16") or config.trl.get("use_cpu") is not False:
+        return
+    import torch
+
+    if not torch.accelerator.is_available():
+        raise ConfigError(
+            "trl.bf16 is True and trl.use_cpu is False, and torch finds no GPU. Leave out both to train on the CPU.",
+            code="trl.bf16",
+        )
 
 
 def _train(source: _Source, config: RunConfig | None, command: list[str], interrupts: Interrupts) -> None:

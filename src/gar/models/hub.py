@@ -6,8 +6,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub import constants
-
 from gar.errors import ConfigError, ModelError, did_you_mean
 from gar.models.embedded import model_path
 from gar.models.rope import stretched_context
@@ -21,6 +19,8 @@ def check_model_name(name: str) -> None:
 
     Asks no network: loading reports what the Hub lacks.
     """
+    from huggingface_hub import constants  # not in the base
+
     folder = Path(model_path(name))
     if folder.is_dir():
         if not any((folder / file).is_file() for file in _FILES):

@@ -43,8 +43,9 @@ def main(steps: int, method: str) -> None:
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.0)
     problems, rng = load_arithmetic("train"), random.Random(0)
     plan = plan_shaping(LOOP, method)  # a third argument takes sections of settings
-    reader = Reader.from_settings(tokenizer, plan.signal, VerifySettings(), context=context_of(model.config))
-    with Verifier() as verifier:
+    verify = VerifySettings()
+    reader = Reader.from_settings(tokenizer, plan.signal, verify, context=context_of(model.config))
+    with Verifier.from_settings(verify) as verifier:
         for step in range(1, steps + 1):
             groups = sample(model, tokenizer, rng.sample(problems, 8), seed=step)
             done = finished_step(groups, model, reader, verifier, plan)

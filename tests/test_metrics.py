@@ -15,6 +15,14 @@ def test_no_other_module_writes_the_name_of_a_metric():
     assert found == {"gar/expert_tokens"}  # a method of the paper logs it
 
 
+def test_pages_examples_and_scripts_name_metrics_that_exist():
+    files = [path for folder in ("docs", "examples", "scripts") for path in (ROOT / folder).rglob("*.*")]
+    texts = [path for path in files if path.suffix in (".md", ".py", ".ipynb", ".sh") and path.name != "log.md"]
+    found = {name for path in texts for name in re.findall(r"""["'`](gar/\w+)["'`]""", path.read_text())}
+    of_the_paper = {"judge_agreement", "judge_effective_tokens", "expert_tokens", "imitation_weight"}
+    assert found - NAMES == {f"gar/{name}" for name in of_the_paper}
+
+
 def test_the_glossary_defines_each_metric():
     text = (ROOT / "docs" / "glossary.md").read_text()
     assert not [name for name in NAMES if name not in text and name.removeprefix("gar/") not in text]

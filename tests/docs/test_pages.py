@@ -10,7 +10,7 @@ import pytest
 
 from gar import metrics
 from gar.integrations.trl.callbacks import PARTS
-from gar.integrations.trl.fields import TESTED
+from gar.integrations.trl.fields import TESTED, known_fields
 from tests.docs.pages import DOCS, PAGES, ROOT, outputs_of
 from tests.support.processes import completed
 
@@ -75,6 +75,20 @@ def test_pages_and_constraints_name_the_tested_release_of_trl():
         ("constraints/vllm.txt", f"trl=={TESTED}"),
     ):
         assert text in (ROOT / name).read_text(), name
+
+
+def test_flags_of_trl_in_texts_are_fields_that_it_has():
+    places = [
+        *(ROOT / "src" / "gar").rglob("*.py"),
+        *PAGES,
+        *(ROOT / "scripts").glob("*.sh"),
+        *(ROOT / "examples").glob("*"),
+    ]
+    texts = [path.read_text() for path in places if path.is_file()]
+    named = {name for text in texts for name in re.findall(r"--trl\.(\w+)", text)}
+    named |= {name for text in texts for name in re.findall(r'trl_number\(config, "(\w+)"\)', text)}
+    assert len(named) > 20
+    assert sorted(named - known_fields().keys() - {"FIELD", "X"}) == []
 
 
 def test_the_site_shows_every_page_once():

@@ -6,7 +6,7 @@ from gar.methods.base import Method, outcome_rewards
 NO_CLIP = 1e9
 """For TRL's epsilon: a ratio never leaves [1 - this, 1 + this]."""
 
-OUTCOME_METHODS = (
+PLAIN_METHODS = (
     Method(
         name="grpo",
         summary="outcome reward, normalized within the group [arXiv 2402.03300]",

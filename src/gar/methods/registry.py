@@ -6,12 +6,12 @@ from gar.errors import ConfigError
 from gar.methods.base import AlignmentSource, Estimator, Method
 from gar.methods.g2rl import G2RL
 from gar.methods.gar import ALIGNMENT_ONLY, CONTROLS, GAR_GRPO, GAR_REINFORCE_PLUS_PLUS
-from gar.methods.outcome import OUTCOME_METHODS
+from gar.methods.outcome import PLAIN_METHODS
 from gar.settings import REGISTERED, RewardSettings, SignalSettings
 
 METHODS: dict[str, Method] = {
     method.name: method
-    for method in (*OUTCOME_METHODS, GAR_GRPO, GAR_REINFORCE_PLUS_PLUS, G2RL, *CONTROLS, ALIGNMENT_ONLY)
+    for method in (*PLAIN_METHODS, GAR_GRPO, GAR_REINFORCE_PLUS_PLUS, G2RL, *CONTROLS, ALIGNMENT_ONLY)
 }
 
 

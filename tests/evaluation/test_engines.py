@@ -9,8 +9,9 @@ import torch
 from peft import LoraConfig, get_peft_model
 
 from gar.errors import ConfigError
-from gar.evaluation.engines import choose_device, load_engine, tokenizer_hash, weights_hash
+from gar.evaluation.engines import load_engine, tokenizer_hash, weights_hash
 from gar.evaluation.job import GenerateJob
+from gar.models.device import choose_device
 from gar.models.embedded import load_embedded
 from gar.models.generate import Sampling
 from gar.settings import ModelSettings

@@ -9,8 +9,9 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel
 
-from gar.errors import ConfigError, DataError
+from gar.errors import DataError
 from gar.evaluation.job import GenerateJob
+from gar.models.device import choose_device
 from gar.models.embedded import model_path
 from gar.models.generate import Sampling, generate_responses
 from gar.models.load import load_policy
@@ -120,22 +121,6 @@ def load_engine(job: GenerateJob) -> SamplingEngine:
         return VllmEngine(job)
     model, tokenizer = load_policy(job.model)
     return TransformersEngine(model.to(choose_device(job.device)).eval(), tokenizer)
-
-
-def choose_device(name: str | None) -> torch.device:
-    """The device of that name (`--device`), else the accelerator, else the CPU."""
-    accelerator = torch.accelerator.current_accelerator(check_available=True)
-    usable = [accelerator.type] if accelerator else []
-    if name is None:
-        return torch.device((*usable, "cpu")[0])
-    if name.partition(":")[0] not in (*usable, "cpu"):
-        raise ConfigError(
-            f"--device: usable on this machine is {' or '.join((*usable, 'cpu'))}, got '{name}'.", code="device"
-        )
-    try:
-        return torch.device(name)
-    except RuntimeError as error:
-        raise ConfigError(f"--device: {error}", code="device") from error
 
 
 def weights_hash(model: torch.nn.Module) -> str:

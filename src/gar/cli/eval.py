@@ -52,9 +52,10 @@ class _Run(GenerateJob):
         for note in (note for each in sets for note in each.identity["benchmark"]["notes"]):
             announce(f"Note: {note}")
         announce("loading torch and transformers ...")
-        from gar.models.device import choose_device
+        if self.device is not None:
+            from gar.models.device import choose_device
 
-        choose_device(self.device)
+            choose_device(self.device)
         from gar.evaluation.generate import generate
         from gar.models.load import quiet_libraries
 

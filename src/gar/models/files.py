@@ -83,7 +83,7 @@ def _check_embeddings(name: str) -> None:
 
 
 def mismatched(name: str, weight: str, stored: Sequence[int], expected: Sequence[int | None]) -> ModelError:
-    """The error about a weight whose shape is not that of the configuration."""
+    """The error for a weight that has another shape than the configuration."""
     return ModelError(
         f"the checkpoint of '{name}' does not fit its config.json: {weight} is {list(stored)}, expected "
         f"{list(expected)}. Is config.json that of a different model?",

@@ -39,7 +39,7 @@ _SHARE_BYTES = 32
 def browser_rollouts(runs: Sequence[Run], options: ReportOptions, max_bytes: int) -> tuple[list[ShownGroup], list[str]]:
     """Draw groups that fit in `max_bytes` of JSON, with expert solutions and token shares.
 
-    Returns the groups, and notes about what was drawn and what is missing.
+    Returns the groups, and notes on how many were drawn and which are missing.
     """
     shown: list[ShownGroup] = []
     notes: list[str] = []

@@ -235,7 +235,7 @@ class _Run:
         return None if shards_by(self.arguments) == "FSDP" else colocated_vllm(trainer)
 
     def _train(self, folder: RunFolder, trainer: Any, checkpoint: Path | None) -> Any:
-        """Train with this trainer, and with those of later phases. Return the last one."""
+        """Train the first phase with this trainer, then the later phases. Return the last trainer."""
         callback, last = self.callback, trainer
         while trainer is not None:
             callback.trainer = last = trainer

@@ -1,6 +1,6 @@
 r"""Compare an answer with the gold answer. Pure functions without a time limit. `workers.py` sets one.
 
-An answer is brought into one notation, words are peeled off its ends, and what is left is parsed as a whole and
+First the notation of an answer is made uniform, and words at its ends are removed. The rest is parsed as a whole and
 compared by the gold answer's type. Plain numbers, letters of choices and words need no parser. Only worker processes
 parse the others. An answer must be worked out: `3+15` is not 18, and `\sqrt{12}` is `2\sqrt{3}` unless the prompt
 holds it.

@@ -60,7 +60,7 @@ def last_boxed(text: str) -> str:
 
 
 def boxed_contents(text: str) -> list[str]:
-    """The contents of all boxes, as `last_boxed` has that of the last."""
+    """The contents of all boxes, in order. Joined ones are one."""
     return [_contents(text, boxes) for boxes in _box_lists(text)]
 
 

@@ -248,8 +248,8 @@ class GARTrainer(ResumableTrainer):
             rows, group_index, problems = self._problems.taken(inputs, ranks, group_size=size, method=self._method)
         else:  # groups by place, as TRL's
             rows, _, problems = self._problems.taken(inputs, ranks, group_size=1)
-            size, first = cast(int, self.num_generations_eval), self.accelerator.process_index * len(rows)
-            group_index = [(first + i) // size for i in range(len(rows))]
+            size, first = cast(int, self.num_generations_eval), self.accelerator.process_index * len(inputs)
+            group_index = [place // size for place in range(first, first + len(inputs))]
         self._batch = RolloutBatch(problems=problems, group_index=group_index, rows=rows)
         output = super()._generate_and_score_completions(self._batch.rows)
         in_loss = output["completion_mask"] * output.get("tool_mask", 1)

@@ -242,10 +242,14 @@ class GARTrainer(ResumableTrainer):
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         self._states.refresh()
-        size = cast(int, self.num_generations) if self._is_training() else 1
-        rows, group_index, problems = self._problems.taken(inputs, TrlRanks(self.accelerator), group_size=size)
-        if not self._is_training():
-            group_index = list(range(len(rows)))
+        ranks = TrlRanks(self.accelerator)
+        if self._is_training():
+            size = cast(int, self.num_generations)
+            rows, group_index, problems = self._problems.taken(inputs, ranks, group_size=size, method=self._method)
+        else:  # groups by place, as TRL's
+            rows, _, problems = self._problems.taken(inputs, ranks, group_size=1)
+            size, first = cast(int, self.num_generations_eval), self.accelerator.process_index * len(inputs)
+            group_index = [place // size for place in range(first, first + len(inputs))]
         self._batch = RolloutBatch(problems=problems, group_index=group_index, rows=rows)
         output = super()._generate_and_score_completions(self._batch.rows)
         in_loss = output["completion_mask"] * output.get("tool_mask", 1)

@@ -54,7 +54,7 @@ def test_every_field_of_trl_that_is_read_is_in_the_contract():
     modules = [*PACKAGE.glob("integrations/trl/*.py"), *PACKAGE.glob("train/*.py")]
     nodes = [node for module in modules for node in ast.walk(ast.parse(module.read_text()))]
     read = {node.attr for node in nodes if isinstance(node, ast.Attribute) and _is_configuration(node.value)}
-    assert read & own == set(contract.FIELDS)
+    assert read & own == set(contract.FIELDS), "integrations/trl/contract.py: FIELDS"
 
 
 def _is_configuration(node: ast.expr) -> bool:

@@ -94,7 +94,7 @@ def test_flags_of_trl_in_texts_are_fields_that_it_has():
 def test_the_site_shows_every_page_once():
     nav = re.findall(r"^ {6}- .*: (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
     written = {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")} - {"log.md"}  # for contributors
-    assert sorted(nav) == sorted(written)
+    assert sorted(nav) == sorted(written), "mkdocs.yml: nav"
 
 
 def test_the_page_of_the_settings_is_that_of_the_source():

@@ -76,7 +76,8 @@ def test_methods_are_named_as_they_name_themselves_and_take_the_same_penalty():
     ]
     assert named == tuple(needs), "settings.py: OutcomeMethod and AlignedMethod, in the order of methods/registry.py"
     assert all(name == method.name and method.summary for name, method in METHODS.items())
-    assert set(METHODS) == {*OUTCOME, *SHAPED_AS_GAR, "g2rl", "alignment-only"}
+    tested = {*OUTCOME, *SHAPED_AS_GAR, "g2rl", "alignment-only"}
+    assert {*METHODS} == tested, "an example by hand here: OUTCOME, SHAPED_AS_GAR, or a test of its own"
     batch = batch_of([(True, True, 0.5), (True, False, 0.5), (False, False, 0.5)])
     for method in METHODS:
         parts = shaped(method, batch)

@@ -95,9 +95,8 @@ def test_a_later_row_with_columns_of_another_schema_is_an_error(write_rows):
             read()
         found = read(options=SourceSettings(column_schema="numina-cot"))
         assert [problem.answer for problem in found] == ["3", "4"]
-    assert (
-        len(load_problems(write_rows({"prompt": "a", "answer": "1"}, {"prompt": "b", "answer": "2", "note": "c"}))) == 2
-    )
+    others = write_rows({"prompt": "a", "answer": "1"}, {"prompt": "b", "answer": "2", "note": "c"})
+    assert len(load_problems(others)) == 2
 
 
 def test_iter_problems_reads_row_by_row_and_goes_on_where_errors_are_collected(write_rows):

@@ -18,7 +18,15 @@ from gar.errors import expect
 from gar.integrations.trl.arguments import PLAIN_TRAINER, TRL, check_processor, trl_flags, with_method
 from gar.integrations.trl.callbacks import StepTimer, completions_printed
 from gar.integrations.trl.contract import check_contract
-from gar.integrations.trl.deciding import Decider, append_column, choose_verifier, find_decider, gar, listed
+from gar.integrations.trl.deciding import (
+    Decider,
+    append_column,
+    choose_verifier,
+    find_decider,
+    gar,
+    listed,
+    warn_unread,
+)
 from gar.integrations.trl.problems import ProblemRows
 from gar.integrations.trl.ranks import TrlRanks, gathered_on_main
 from gar.integrations.trl.resumable import ResumableTrainer
@@ -168,6 +176,7 @@ class GARTrainer(ResumableTrainer):
         if self._verifier is None:
             functions += self.reward_funcs[len(functions) :]  # an environment's
             self._decider = find_decider(functions, correct, self.reward_func_names)
+            warn_unread(self.shaping.reward)
             self._own_column = append_column(self, self._decider.column)
         # 5. What reads the model, and what only it shows.
         self._watchdog = Watchdog(watchdog or WatchdogSettings())

@@ -20,6 +20,10 @@ _POWERS = {"square": 2, "sq": 2, "squared": 2, "cubic": 3, "cu": 3, "cubed": 3}
 _TIMES = {"s", "min", "h", "day", "night", "week", "month", "year", "time", "piece", "person"}
 _NOT_COUNTED = NEVER | SCALES.keys()
 _CLAUSE_END = re.compile(r"[.,:;!?\n]|\b(?:so|thus|hence|therefore|then|and|but)\b", re.IGNORECASE)
+# What is counted, before its verb: `the number of primes less than 9 that are not even is`.
+_SUBJECT = re.compile(
+    r"\b(?:(?:that|which|who)(?: [a-z]+)? (?:not|never|cannot)|(?:(?:less|fewer) )?than)\b(?=.*\b(?:is|are|equals)\b)"
+)
 _LOWER = re.compile(r"(?<![\\a-z])[a-z]+(?:'[a-z]+)?")
 _MONTH = re.compile(r"(?<=[a-z,] )May\b")
 _FACTOR = re.compile(
@@ -37,7 +41,8 @@ def lower_words(text: str) -> list[str]:
 
 def is_open(before: str) -> bool:
     """Whether the clause before an answer denies it, changes it, or leaves it open."""
-    clause = [word for word in lower_words(_CLAUSE_END.split(before)[-1]) if word not in WORDS["articles"]]
+    stated = _SUBJECT.sub("", _CLAUSE_END.split(before)[-1])
+    clause = [word for word in lower_words(stated) if word not in WORDS["articles"]]
     *_, second, last = "", "", *clause
     changed = last in CHANGING | {"no", "times"} or second == "no"
     part = last in ("of", "to", "from") and second in WORDS["parts"] | WORDS["parts_of"]

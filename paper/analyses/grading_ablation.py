@@ -34,6 +34,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "answers.undone": lambda *_: set(),
     "answers.without_lead": lambda text: text,
     "boxes._in_context": lambda text, box: text[box[1] : box[2]],
+    "boxes.is_changed": lambda _: False,
     "boxes.is_open": lambda *_: False,
     "free._announced": lambda *_, **__: None,
     "free._last_sentence": lambda text: text,
@@ -85,7 +86,7 @@ def rules() -> Iterator[tuple[str, list[tuple[Any, Any, Any]]]]:
         short = module.__name__.rpartition(".")[2]
         held: dict[str, Any] = vars(module)
         for name, value in held.items():
-            if name in ("_RULES", "_UNICODE", "_REWRITES", "_WHOLE") and isinstance(value, tuple):
+            if name in ("_RULES", "_UNICODE", "_REWRITES", "_WHOLE", "_AROUND") and isinstance(value, tuple):
                 for place, (pattern, spelling) in enumerate(value):
                     rest = value[:place] + value[place + 1 :]
                     yield f"{short}.{name} {pattern.pattern[:50]!r} to {spelling!r}", [(module, name, rest)]

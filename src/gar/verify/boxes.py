@@ -2,8 +2,8 @@ r"""Find the boxes of a text, \boxed{7}, in linear time, and the answer that the
 
 import re
 
-from gar.verify.latex import plain_latex
-from gar.verify.words import CHANGING, DATA, DOUBTS, WORDS, is_open, lower_words
+from gar.verify.latex import any_of, rewrites
+from gar.verify.words import DATA, is_changed, is_open
 
 MAX_ANSWER_CHARS = 2_000  # the longest of IMO-AnswerBench's 400 has under 200
 _CONTEXT_CHARS = 120  # around a box
@@ -19,26 +19,9 @@ _JOINED = re.compile(
 _TAKEN_BACK = re.compile(
     rf"\W{{0,40}}(?:{'|'.join(map(re.escape, DATA['taken_back']['starts']))})(?!\w)", re.IGNORECASE
 )
-# What touches a box and changes its value or makes it a part of a formula.
-_SIGN_BEFORE = re.compile(
-    r"(?:[-+*/^_<>~≠≈]|\\(?:n(?:e|eq|ot(?:in)?)|[lg](?:e|eq|t)(?:q|slant)?|approx|sim|pm|mp|cdot|times|div|[dt]?frac|sqrt)"
-    r"(?![A-Za-z])|\\[dt]?frac *(?:[0-9]|\{[^{}]*\})|(?<=[ $])(?:or|nor|and))[\s$({\[]*\Z|[0-9](?: |\.)?\Z"
-    r"|(?<![A-Za-z\\])[A-Za-z]\Z|[×÷·]\s*\Z"
-)
-# Bullets, bold and italics before a box: no signs of a formula.
-_MARKUP = re.compile(
-    r"(?:\A|\n)[ \t]*(?:[-*+>]|---+) +(?:\$+|\\[(\[]|\*\*)\s*\Z"
-    r"|(?<![0-9A-Za-z)}])\*{1,2}(?=[^\s*]|\Z)|(?<=\S)\*\*(?=\s)"
-)
-_SIGN_AFTER = re.compile(
-    r"[\s$)}\]*]*(?:[/^_+!?%]|\\%|\*\*?[0-9A-Za-z(]|\\(?:ne|neq|cdot|times|div|pm|frac|sqrt)(?![A-Za-z])"
-    r"|- ?[0-9]|or\b|[0-9<>×÷·])|[A-Za-z](?![A-Za-z])|: ?[0-9]|\.[0-9]"
-    rf"|[\s}}]*\\(?:pi|{'|'.join(sorted(WORDS['symbols'] | WORDS['functions']))})(?![A-Za-z])"
-)
-# A box that is a member of a tuple: what is before it, and after it.
-_FIRST, _LAST = re.compile(r"[(\[{] *\Z"), re.compile(r"[0-9}] *[,;] *\Z")
-_COMMA, _CLOSING = re.compile(" *[,;]"), re.compile(r" *\\?[)\]}]")
-_WORDS_AFTER = re.compile(r"(?:\\(?:text|mathrm|mbox|textbf)\s*\{|\\[^A-Za-z]|[\s$}*])*(?P<words>[A-Za-z' ]*)")
+_AROUND = rewrites("around_a_box")
+_BEFORE = re.compile(any_of("before_a_box") + DATA["notations"]["opening"] + r"\Z", re.MULTILINE)
+_AFTER = re.compile(DATA["notations"]["closing"] + any_of("after_a_box"))
 SENTENCE_MARK = re.compile(r"[.!?](?![0-9\\])|[\n。！]")
 
 Box = tuple[int, int, int, int]
@@ -112,20 +95,21 @@ def _contents(text: str, boxes: list[Box]) -> str:
 
 
 def _in_context(text: str, box: Box) -> str:
-    """The content of a box, or its whole sentence if a sign or word that touches it denies or changes it."""
+    """The content of a box, or its sentence if the box is a part of a formula, or if words beside it change it."""
     before, after = text[max(0, box[0] - _CONTEXT_CHARS) : box[0]], text[box[3] : box[3] + _CONTEXT_CHARS]
-    match = _WORDS_AFTER.match(after)
-    words = lower_words(match["words"]) if match else []
-    changed = CHANGING.intersection(words[:1]) or (DOUBTS | {"no"}).intersection(words[:3])
-    signs = _SIGN_BEFORE.search(_in_ascii(_MARKUP.sub("", before))) or _SIGN_AFTER.match(_in_ascii(after))
-    member = (_FIRST.search(before) and _COMMA.match(after)) or (_LAST.search(before) and _CLOSING.match(after))
-    if changed or signs or member or is_open(before):
-        mark = SENTENCE_MARK.search(after)
-        rest = after[: mark.end()] if mark else after
-        return f"{SENTENCE_MARK.split(before)[-1]}{text[box[0] : box[3]]}{rest}".strip()
-    return text[box[1] : box[2]].strip()
+    follows = _AFTER.match(_without_layout(after))
+    changed = follows is None or is_changed(follows["words"] or "")
+    if not (changed or is_open(before)) and _BEFORE.search(_without_layout(before)):
+        return text[box[1] : box[2]].strip()
+    mark = SENTENCE_MARK.search(after)
+    first, last = SENTENCE_MARK.split(before)[-1], after[: mark.end()] if mark else after
+    if not re.search(r"[^\s$.\\()\[\]]", first + last):  # 0.\boxed{7}
+        first, last = before, after
+    return f"{first}{text[box[0] : box[3]]}{last}".strip()
 
 
-def _in_ascii(text: str) -> str:
-    """A text with LaTeX's commands in place of other signs, and commas in place of dashes."""
-    return text if text.isascii() else plain_latex(re.sub("[–—]", ",", text))
+def _without_layout(text: str) -> str:
+    """What is beside a box, with `$` for each end of a formula, and without spaces of LaTeX, fonts and bold."""
+    for pattern, spelling in _AROUND:
+        text = pattern.sub(spelling, text)
+    return text

@@ -15,6 +15,7 @@ LETTERS = "ABCDEFGHIJ"
 _LETTER = r"[({\[]*(?P<letter>[A-Ja-j])[)}\]]*"  # C  (C)  [C]  {C}
 _GOLD = re.compile(_LETTER)
 _LABELED_GOLD = re.compile(r"\((?P<letter>[A-J])\) *(?!(?:and|,)? *\([A-J]\))(?=[^ })+*/=^_-])")
+_MARKED_GOLD = re.compile(r"(?P<letter>[A-J])[.)] +(?=[-0-9\\a-z])")  # D. 4, but no name such as A. Smith
 _WHOLE = re.compile(rf"{_LETTER}[.,;: ]*")
 _LEAD = re.compile(
     r"(?:(?:so|thus|hence|therefore),? )?(?:(?:the|my) )?(?:(?:final|correct|right|best) )*"
@@ -40,9 +41,9 @@ _MENTION = re.compile(
 
 
 def is_choice(gold: str) -> bool:
-    """Whether a gold answer is a choice: one capital letter from A to J, or one in brackets and the choice's text."""
+    """Whether a gold answer is a choice: one capital letter from A to J, or its label and text, `(D) 4` or `D. 4`."""
     gold = without_marks(plain_latex(gold))
-    match = _GOLD.fullmatch(gold) or _LABELED_GOLD.match(gold)
+    match = _GOLD.fullmatch(gold) or _LABELED_GOLD.match(gold) or _MARKED_GOLD.match(gold)
     return match is not None and match["letter"].isupper()
 
 

@@ -9,15 +9,22 @@ import unicodedata
 from gar.verify.words import DATA
 
 _NOTATIONS = DATA["notations"]
-_PARTS = {name: _NOTATIONS[name] for name in ("nested", "bare", "fonts", "styles")}
+_PARTS = {name: pattern for name, pattern in _NOTATIONS.items() if isinstance(pattern, str)}
 
 
 def rewrites(name: str, flags: int = 0) -> tuple[tuple[re.Pattern[str], str], ...]:
-    """A list of patterns and spellings from `words.toml`, in order. `<nested>` in a pattern is another entry."""
-    patterns = (
-        (re.sub("<([a-z]+)>", lambda part: _PARTS.get(part[1], part[0]), rule[0]), rule[1]) for rule in _NOTATIONS[name]
-    )
-    return tuple((re.compile(pattern, flags), spelling) for pattern, spelling in patterns)
+    """A list of patterns and spellings from `words.toml`, in order."""
+    return tuple((re.compile(_expand(pattern), flags), spelling) for pattern, spelling in _NOTATIONS[name])
+
+
+def any_of(name: str) -> str:
+    """A pattern for any of a list from `words.toml`."""
+    return f"(?:{'|'.join(map(_expand, _NOTATIONS[name]))})"
+
+
+def _expand(pattern: str) -> str:
+    """A pattern with the entry `nested` of `words.toml` for `<nested>`."""
+    return re.sub("<([a-z]+)>", lambda part: _PARTS.get(part[1], part[0]), pattern)
 
 
 _SYMBOLS = str.maketrans(_NOTATIONS["symbols"])

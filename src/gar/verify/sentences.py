@@ -16,7 +16,7 @@ from gar.verify.quantities import (
     words_in,
 )
 from gar.verify.tree import NotRead
-from gar.verify.words import DOUBTS, NEVER, NUMBER_WORDS, SCALES, WORDS, lower_words, read_unit
+from gar.verify.words import DOUBTS, NEVER, NUMBER_WORDS, SCALES, WORDS, is_open, lower_words, read_unit
 
 _EQUALS = re.compile(r"(?<![<>!=\\])=(?!=)|\b(?:is|are) equal to\b|\bequals\b(?: to)?|\\Rightarrow|\u21d2")
 _BREAK = re.compile(r"[;,](?! *[0-9]{3}(?![0-9]))|\b(?:and|so|or|but|then|because|while)\b", re.IGNORECASE)
@@ -55,7 +55,7 @@ def sentence_value(text: str) -> str | None:
 
 def _chain_value(first: str, *sides: str) -> str | None:
     """The last side of the one chain of equations in a sentence. None if there is a second chain."""
-    words = [word for word in lower_words(re.sub(r"\\[a-z]+", " ", first)) if len(word) > 1]
+    words = [word for word in lower_words(first) if len(word) > 1]
     if WORDS["guesses"].intersection(words) or (DOUBTS | {"no"}).intersection(words[-1:]):
         return None
     if any(map(_BREAK.search, sides[:-1])) or (len(sides) == 1 and _MULTIPLE.search(first)):
@@ -73,7 +73,7 @@ def _chain_value(first: str, *sides: str) -> str | None:
 def _only_value(text: str) -> str | None:
     """The only number of a sentence, where a verb before it states it and no word may change it."""
     span = value_span(text)
-    if span is None or not _is_stated(text[: span[0]]):
+    if span is None or not _is_stated(text[: span[0]]) or is_open(text[: span[0]]):
         return None
     stated, after = _with_unit(text[span[0] :], span[1] - span[0])
     if value_span(after) or re.search(r"[0-9] *[*×+] *[0-9]", stated):

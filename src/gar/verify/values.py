@@ -91,7 +91,9 @@ def _same_set(answer: Node, gold: Node) -> bool:
 
 
 def _same_members(answers: Sequence[Node], golds: Sequence[Node]) -> bool:
-    names = {part.args[0] for part in golds if part.op == "relation"}
+    names, given = ({part.args[0] for part in parts if part.op == "relation"} for parts in (golds, answers))
+    if len(given) == 1 < len(names):  # x = 1 or x = 2, and the gold answer x_1 = 1, x_2 = 2
+        names, answers, golds = given, golds, answers
     if len(names) == 1 and not any(is_inequality(part) for part in golds):
         answers = [_with_parameters_of(part, golds[0]) if part.op == "relation" else part for part in answers]
         given = {part.args[0] for part in answers if part.op == "relation"}

@@ -7,7 +7,7 @@ from importlib.resources import files
 
 DATA = tomllib.loads(files("gar.verify").joinpath("words.toml").read_text(encoding="utf-8"))
 WORDS = {name: frozenset(words.split()) for name, words in DATA["words"].items()}
-NEVER, DOUBTS = WORDS["never"], WORDS["doubts"]
+NEVER, DOUBTS = WORDS["never"] | WORDS["parts"], WORDS["doubts"]
 CHANGING = NEVER - WORDS["beside_a_box"]
 SCALES: dict[str, int] = DATA["scales"]
 NUMBER_WORDS = {word: value for value, word in enumerate(DATA["numerals"]["units"])} | {
@@ -20,7 +20,11 @@ _POWERS = {"square": 2, "sq": 2, "squared": 2, "cubic": 3, "cu": 3, "cubed": 3}
 _TIMES = {"s", "min", "h", "day", "night", "week", "month", "year", "time", "piece", "person"}
 _NOT_COUNTED = NEVER | SCALES.keys()
 _CLAUSE_END = re.compile(r"[.,:;!?\n]|\b(?:so|thus|hence|therefore|then|and|but)\b", re.IGNORECASE)
-_LOWER = re.compile("[a-z]+(?:'[a-z]+)?")
+# What is counted, before its verb: `the number of primes less than 9 that are not even is`.
+_SUBJECT = re.compile(
+    r"\b(?:(?:that|which|who)(?: [a-z]+)? (?:not|never|cannot)|(?:(?:less|fewer) )?than)\b(?=.*\b(?:is|are|equals)\b)"
+)
+_LOWER = re.compile(r"(?<![\\a-z])[a-z]+(?:'[a-z]+)?")
 _MONTH = re.compile(r"(?<=[a-z,] )May\b")
 _FACTOR = re.compile(
     r"[\s(]*(?:(?P<over>/|(?i:per)\b|(?i:an?|each|every)\b(?=\s+[A-Za-z]))|\\cdot(?![a-z])|\\times(?![a-z])|[*·⋅])?[\s(]*"
@@ -31,14 +35,27 @@ _FACTOR = re.compile(
 
 
 def lower_words(text: str) -> list[str]:
-    """The words of a text in lower case, `isn't` as one, without the month of May, which is no doubt."""
+    """The words of a text in lower case, `isn't` as one, without commands and the month of May."""
     return _LOWER.findall(_MONTH.sub("", text).lower())
 
 
 def is_open(before: str) -> bool:
-    """Whether the clause before an answer denies it, or leaves it open."""
-    clause = [word for word in lower_words(_CLAUSE_END.split(before)[-1]) if word not in WORDS["articles"]]
-    return bool(DOUBTS.intersection(clause) or (CHANGING | {"no"}).intersection(clause[-1:]) or clause[-2:-1] == ["no"])
+    """Whether the clause before an answer denies it, changes it, or leaves it open."""
+    stated = _SUBJECT.sub("", _CLAUSE_END.split(before)[-1])
+    clause = [word for word in lower_words(stated) if word not in WORDS["articles"]]
+    *_, second, last = "", "", *clause
+    changed = last in CHANGING | {"no", "times"} or second == "no"
+    part = last in ("of", "to", "from") and second in WORDS["parts"] | WORDS["parts_of"]
+    return changed or part or not DOUBTS.isdisjoint(clause)
+
+
+def is_changed(after: str) -> bool:
+    """Whether the words after an answer change or deny it: `million`, `more than`, `and a half`."""
+    words = lower_words(after)
+    start = int(words[:1] in (["at"], ["in"]))
+    changed = (CHANGING | SCALES.keys()).intersection(words[start : start + 1])
+    part = words[:1] == ["and"] and WORDS["parts"].intersection(words[1:3])
+    return bool(changed or part or (DOUBTS - WORDS["beside_a_box"] | {"no"}).intersection(words[:3]))
 
 
 # Each spelling of a unit, and the powers of what it is a product of. The first entry of a spelling counts.

@@ -105,6 +105,14 @@ def test_notes_tell_of_mixed_versions_and_machines(made):
     assert " and abacus, " in notes[-1]
 
 
+def test_notes_count_responses_that_were_not_graded(made):
+    other = made["grpo", 2]
+    part = replace(other.sets["test"], status_counts={"ok": 5, "timeout": 2, "error": 1})
+    made["grpo", 2] = replace(other, sets={"test": part})
+    notes = [note for note in result_notes(made) if "not graded" in note]
+    assert notes == ["grpo seed 2: 3 of 8 responses on test were not graded (timeout or error) and count as wrong."]
+
+
 def test_check_paired_rejects_other_problems_and_leaves_out_what_is_unknown(made):
     check_paired({key: replace(value, prompts_hash=f"of seed {key[1]}") for key, value in made.items()})
     first = made["gar-grpo", 1]

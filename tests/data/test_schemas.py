@@ -101,6 +101,13 @@ def test_read_problem_reads_named_fields_as_plain_columns():
         assert read(OURS | {"answer": value}).answer == text
 
 
+def test_read_problem_drops_what_its_data_set_marks_whichever_columns_are_named():
+    for named in ({}, {"prompt_field": "problem"}, {"prompt_field": "problem", "answer_field": "answer"}):
+        assert read(NUMINA_15 | {"problem_is_valid": "Incomplete"}, **named) == "problem_is_valid is not Yes"
+        assert read(NUMINA_15 | {"question_type": "proof"}, **named) == "question_type is proof"
+    assert read(OURS | {"problem_is_valid": "Yes"}).answer == "7"
+
+
 def test_read_problem_reads_nested_columns_and_lists_of_values():
     """verl's layout, and OlympiadBench's."""
     row = {"prompt": "3+4=", "reward_model": {"ground_truth": "7"}, "extra": {"solution": "3 + 4 = 7"}}

@@ -19,7 +19,9 @@ from gar.records.sums import file_sum, read_sums, write_sums
 from tests.support.errors import raises
 
 
-def write_evaluation(folder, name, correct, *, num_samples=8, benchmark="hand", format="boxed", **change) -> str:
+def write_evaluation(
+    folder, name, correct, *, num_samples=8, benchmark="hand", format="boxed", num_timeouts=0, **change
+) -> str:
     """Write a finished evaluation with so many right samples of each problem; the model's folder."""
     written = EvaluationFolder(folder / name / benchmark)
     identity = {
@@ -39,7 +41,8 @@ def write_evaluation(folder, name, correct, *, num_samples=8, benchmark="hand", 
     numbers = {
         "num_samples": num_samples, "format": format, "pass_at": pass_at, "problems": problems, "majority_at": {},
         "interval_95": {"1": None}, "mean_response_tokens": 5, "truncated_fraction": 0.0,
-        "well_formatted_fraction": 1.0, "verified_fraction": 0.5, "status_counts": {"ok": num_samples * len(correct)},
+        "well_formatted_fraction": 1.0, "verified_fraction": 0.5,
+        "status_counts": {"ok": num_samples * len(correct) - num_timeouts, "timeout": num_timeouts},
     }  # fmt: skip
     written.write_result([], {"sets": {benchmark: numbers}})
     return str(folder / name)
@@ -109,6 +112,12 @@ def test_table_does_not_compare_what_was_evaluated_otherwise(make):
     assert compare(a, b)
     assert "B has 2 seeds and a has 1" in notes(a, f"B={b},{make('d', [1, 1])}")[0]
     assert "one problem" in notes(make("e", [1]), make("f", [1]))[0]
+
+
+def test_table_notes_responses_that_were_not_graded(make):
+    models = [load_model(model) for model in (make("a", [1, 2]), make("b", [2, 2], num_timeouts=3))]
+    _, _, notes = benchmark_table(models)
+    assert notes == ["b: 3 of 16 responses on hand were not graded (timeout or error) and count as wrong."]
 
 
 BROKEN = [

@@ -186,6 +186,16 @@ def test_equal_problems_after_each_other_are_two_groups(policy, tmp_path):
     assert len({row.problem_id for row in records}) == 1
 
 
+def test_groups_of_a_stream_are_numbered_through_the_step(policy, tmp_path):
+    """Two generations a step: the groups of the second follow those of the first."""
+    args = {"max_steps": 2, "gradient_accumulation_steps": 2, "steps_per_generation": 1}
+    records = trained_rows(policy, tmp_path, Dataset.from_list(MANY).to_iterable_dataset(), args)
+    for step in (1, 2):
+        rows = [row for row in records if row.step == step]
+        assert [row.group_index for row in rows] == [i // 4 for i in range(16)]
+        assert len({(row.group_index, row.problem_id) for row in rows}) == 4
+
+
 def test_rows_of_a_stream_without_ids_are_named_by_their_prompts(policy, tmp_path):
     stream = Dataset.from_list(ROWS).to_iterable_dataset(num_shards=4).with_format("numpy")
     records = trained_rows(policy, tmp_path, stream, {"max_steps": 2})

@@ -25,10 +25,10 @@ from gar.report.page import MAX_BYTES, SCRIPTS, _asset
 from gar.report.rollouts import browser_rollouts
 from gar.types import Status
 from gar.verify import Verifier
-from tests.report.runs import PROBLEMS, make_run, rollout, sample, wrong
+from tests.report.runs import PROBLEMS, evaluation, make_run, rollout, sample, wrong
 from tests.support.damage import flip
 from tests.support.errors import raises
-from tests.support.runs import relist, write_samples
+from tests.support.runs import relist, write_evaluation, write_samples
 
 HOSTILE = (
     "</script ></script><script>alert(1)</script><!-- </textarea><img src=x onerror=alert(2)> \u2028 \u202e & \x00"
@@ -235,6 +235,15 @@ def test_token_shares_are_of_the_runs_own_signal_and_prompt(tmp_path):
         (expected,) = scorer.score([ResponseGroup(**group)])
         assert found.alignment == pytest.approx(expected.alignment, abs=1e-4)
     assert len({plain.alignment, hidden.alignment, chat.alignment}) == 3
+
+
+def test_responses_that_were_not_graded_are_noted(tmp_path):
+    run = make_run(tmp_path, evaluations={}, status="running")
+    numbers = evaluation([3, 4])
+    numbers["test"]["status_counts"] = {"ok": 7, "error": 1}
+    write_evaluation(RunFolder(run), "after", numbers)
+    report, _ = write(tmp_path, run)
+    assert "run, after: 1 of 8 responses on test were not graded (timeout or error) and count as wrong." in report.notes
 
 
 def test_the_spread_is_of_all_scored_right_responses_by_steps(tmp_path):

@@ -57,6 +57,9 @@ def test_the_report_has_a_sentence_about_what_the_bonus_pays_for(tmp_path):
         "and 0% of the others. 50% of the alignments are above 0.9 and 50% below −0.9. At two ends the bonus chooses "
         "between wordings, and does not grade them."
     )
+    unscored = rollout(1, 0, 3, response="four", alignment=None, bonus=0.0, num_tokens=10)
+    beside = open_run(make_run(tmp_path, "beside", rollouts={1: [*group, unscored]}))
+    assert "50% of the alignments are above 0.9 and 50% below" in make_report([beside], ReportOptions()).bonus[0]
     plain = open_run(make_run(tmp_path, "plain", rollouts={1: [rollout(1, 0, 0, bonus=0.0), wrong(1, 0, 1)]}))
     assert make_report([plain], ReportOptions()).bonus == []
 

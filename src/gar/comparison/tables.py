@@ -10,7 +10,15 @@ from matplotlib.figure import Figure
 from gar.analysis.curves import curves_figure
 from gar.comparison.result import Results
 from gar.evaluation.paired import Measures, contrasts, problem_counts, scores
-from gar.evaluation.text_tables import NONE, difference_cells, measure_name, number_text, p_text, rows_of
+from gar.evaluation.text_tables import (
+    NONE,
+    difference_cells,
+    measure_name,
+    number_text,
+    p_text,
+    rows_of,
+    ungraded_notes,
+)
 from gar.records import EvaluatedSet
 
 
@@ -76,11 +84,17 @@ def row_curves(results: Results) -> Figure:
 
 
 def result_notes(results: Results) -> list[str]:
-    """Notes on the numbers: resumed runs, mixed versions, machines and time."""
+    """Notes on the numbers: resumed runs, responses that were not graded, mixed versions, machines and time."""
     notes = []
     resumed = [f"{result.label} seed {result.seed}" for result in results.values() if result.resumed]
     if resumed:
         notes.append(f"Interrupted and resumed, so without a cost: {', '.join(resumed)}.")
+    evaluated = (
+        (f"{result.label} seed {result.seed}", name, part)
+        for result in results.values()
+        for name, part in result.sets.items()
+    )
+    notes += [f"{note}." for note in ungraded_notes(evaluated)]
     for name in sorted({name for result in results.values() for name in result.versions}):
         versions = sorted({str(result.versions.get(name)) for result in results.values()})
         if len(versions) > 1:

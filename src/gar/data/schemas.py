@@ -24,6 +24,14 @@ PERMUTATION_SEED = 0
 """Seed of the order of GPQA's choices: part of every prompt hash."""
 
 
+def _marked_unusable(row: Row) -> str:
+    """By the columns of NuminaMath-1.5 and OpenR1-Math."""
+    for column in ("problem_is_valid", "solution_is_valid"):
+        if column in row and row[column] not in ("Yes", True):
+            return f"{column} is not Yes"
+    return "question_type is proof" if row.get("question_type") == "proof" else ""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ColumnSchema:
     """Which columns hold what, and how their text is read. `id` and `source` may be missing.
@@ -34,7 +42,7 @@ class ColumnSchema:
         answer_of: Extracts the answer from the column's text. A row is dropped if its answer is "".
         anchor_of: Extracts the expert solution from the column's text.
         with_choices: Adds the choices of a row. The third argument is its place.
-        unusable: Why a row is unusable according to its own data set, or "".
+        unusable: Why a row is unusable according to its own data set, or "". Naming columns does not switch it off.
         no_answer: The reason that is counted for a dropped row without an answer.
     """
 
@@ -48,7 +56,7 @@ class ColumnSchema:
     answer_of: Callable[[str], str] = str.strip
     anchor_of: Callable[[str], str] = str.strip
     with_choices: Callable[[Problem, Row, str], Problem] = lambda problem, row, place: problem
-    unusable: Callable[[Row], str] = lambda row: ""
+    unusable: Callable[[Row], str] = _marked_unusable
     no_answer: str = "the answer is empty"
 
     @property
@@ -65,13 +73,6 @@ def _before_hashes(text: str) -> str:
     # "48/2 = <<48/2=24>>24": the annotation called a calculator while the text was generated. It is not part of the
     # working, and no policy would write it.
     return re.sub(r"<<[^<>]*>>", "", text.rpartition("####")[0] if "####" in text else text).strip()
-
-
-def _numina_unusable(row: Row) -> str:
-    for column in ("problem_is_valid", "solution_is_valid"):
-        if column in row and row[column] not in ("Yes", True):
-            return f"{column} is not Yes"
-    return "question_type is proof" if row.get("question_type") == "proof" else ""
 
 
 def _shuffled_choices(problem: Problem, row: Row, place: str) -> Problem:
@@ -107,7 +108,6 @@ _DETECTED = (
         anchors=("solution",),
         needs=("solution",),
         answer_of=lambda text: "" if text.strip().lower() in ("proof", "notfound") else text.strip(),
-        unusable=_numina_unusable,
         no_answer="the answer is empty, 'proof' or 'notfound'",
     ),
     ColumnSchema(

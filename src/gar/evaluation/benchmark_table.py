@@ -14,7 +14,7 @@ from gar.errors import ConfigError, DataError
 from gar.evaluation.folder import evaluation_folders
 from gar.evaluation.metrics import Measure, check_ks, default_ks
 from gar.evaluation.paired import contrasts, problem_counts, scores
-from gar.evaluation.text_tables import NONE, difference_cells, measure_name, rows_of
+from gar.evaluation.text_tables import NONE, difference_cells, measure_name, rows_of, ungraded_notes
 from gar.records import Run, leaves, open_run
 from gar.records.evaluations import EvaluatedSet
 
@@ -80,7 +80,9 @@ def benchmark_table(models: Sequence[Model], *, ks: Sequence[int] = ()) -> tuple
     labels = [model.label for model in models]
     if repeated := [label for label in labels if labels.count(label) > 1]:
         raise ConfigError(f"two models are called {repeated[0]}. Name them: LABEL=FOLDER.")
-    first, notes = models[0], list[str]()
+    first = models[0]
+    evaluated = ((m.label, name, _result(run)) for m in models for name, runs in m.evaluations.items() for run in runs)
+    notes = [f"{note}." for note in ungraded_notes(evaluated)]
     measures: dict[str, list[tuple[Measure, int]]] = {}
     for name in dict.fromkeys(name for model in models for name in model.evaluations):
         runs = [model.evaluations[name][0] for model in models if name in model.evaluations]
@@ -95,7 +97,7 @@ def _columns(ks: Sequence[int], evaluation: Run) -> list[tuple[Measure, int]]:
     n = _result(evaluation).num_samples
     check_ks(ks, n, evaluation.path)
     chosen = ks or sorted({1, *(k for k in default_ks(n) if n // 4 < k <= n // 2)})
-    # maj@1 and maj@2 are pass@1: of two different answers either may win.
+    # maj@1 is pass@1, and maj@2 too, if no sample abstains: of two different answers either may win.
     majorities: list[tuple[Measure, int]] = [("majority", k) for k in (ks or (n,)) if k > 2]
     return [*(("pass", k) for k in chosen), *majorities]
 

@@ -2,7 +2,7 @@
 
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -65,7 +65,7 @@ def number_rows(identity: Mapping[str, Any], part: EvaluatedSet) -> tuple[str, l
     statuses, total = part.status_counts.items(), part.num_samples * len(part.problems)
     rows = [
         *((f"pass@{k}", number_text(value), ranges.get(k, NONE)) for k, value in part.pass_at.items()),
-        # maj@1 and maj@2 are pass@1
+        # maj@1 is pass@1, and maj@2 too, if no sample abstains
         *((f"maj@{k}", f"{value:.3f}", "") for k, value in part.majority_at.items() if int(k) > 2),
         (),
         ("mean tokens of a response", _known(part.mean_response_tokens, ".1f"), ""),
@@ -77,6 +77,16 @@ def number_rows(identity: Mapping[str, Any], part: EvaluatedSet) -> tuple[str, l
     ]
     name = f"{identity['benchmark']['name']}, {identity['prompt']['template']}"
     return f"{name}: {len(part.problems):,} problems, {part.num_samples} samples each", rows
+
+
+def ungraded_notes(evaluations: Iterable[tuple[str, str, EvaluatedSet]]) -> list[str]:
+    """A clause for each evaluation with responses that were not graded. Takes owner, set and result."""
+    return [
+        f"{owner}: {part.num_ungraded:,} of {part.num_samples * len(part.problems):,} responses on {name} were not "
+        "graded (timeout or error) and count as wrong"
+        for owner, name, part in evaluations
+        if part.num_ungraded
+    ]
 
 
 def _known(value: float | None, form: str) -> str:

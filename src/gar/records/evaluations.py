@@ -21,7 +21,7 @@ from pydantic import Field
 from gar.records.dotted import leaves
 from gar.records.files import checked, read_json
 from gar.records.sums import check_sum, read_sums
-from gar.types import ResponseFormat
+from gar.types import ResponseFormat, Status
 
 SET, PROBLEMS, NUMBERS, SAMPLES = "set.json", "problems.jsonl", "metrics.json", "samples.parquet"
 
@@ -86,6 +86,11 @@ class EvaluatedSet:
     def known_rates(self) -> dict[int, float]:
         """pass@k by k, as far as it is known."""
         return {int(k): rate for k, rate in self.pass_at.items() if rate is not None}
+
+    @property
+    def num_ungraded(self) -> int:
+        """Responses whose grading ended in a timeout or an error. They count as wrong."""
+        return sum(self.status_counts.get(status, 0) for status in (Status.TIMEOUT, Status.ERROR))
 
     @property
     def num_correct(self) -> dict[str, int]:

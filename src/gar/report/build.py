@@ -8,6 +8,7 @@ from pathlib import Path
 
 from gar.analysis.summary import NONE
 from gar.errors import ConfigError
+from gar.evaluation.text_tables import ungraded_notes
 from gar.records import Run, write_atomic
 from gar.records.files import read_bytes
 from gar.report import ReportOptions
@@ -54,6 +55,12 @@ def make_report(runs: Sequence[Run], options: ReportOptions, faults: Sequence[st
         for run, count in zip(runs, counts, strict=True)
         if count and not count["right"]
     ]
+    notes += ungraded_notes(
+        (f"{run.name}, {moment}" if run.trained else run.name, name, part)
+        for run in runs
+        for moment, sets in run.evaluations.items()
+        for name, part in sets.items()
+    )
     # 2. Tables and charts, which use all rollouts.
     problems, problem_notes = problem_table(groups)
     tables = measured_tables(runs) | {

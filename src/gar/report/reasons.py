@@ -82,8 +82,8 @@ def bonus_sentences(groups: Sequence[ShownGroup]) -> str:
         copies = [f"{statistics.fmean(map(_is_copy, side)):.0%}" for side in (paid, others)]
         texts.append(f"{copies[0]} of them repeat the expert solution word for word, and {copies[1]} of the others.")
     # Alignments near 1 and -1 only separate two kinds of responses, such as two wordings.
-    alignments = [each.numbers["alignment"] or 0.0 for each, _ in pairs]
-    high, low = (sum(sign * value > _END for value in alignments) / len(alignments) for sign in (1, -1))
+    alignments = [value for each, _ in pairs if (value := each.numbers["alignment"]) is not None]
+    high, low = (sum(sign * value > _END for value in alignments) / max(len(alignments), 1) for sign in (1, -1))
     if high + low >= 0.8 and min(high, low) >= 0.1:
         texts.append(
             f"{high:.0%} of the alignments are above {_END} and {low:.0%} below −{_END}. At two ends the bonus chooses "

@@ -187,15 +187,16 @@ class ProblemRows:
         return None if rows is None else self._readable(rows)[1]
 
     def taken(
-        self, inputs: Iterable[Row], ranks: StepRanks, *, group_size: int, method: Method | None = None
+        self, inputs: Iterable[Row], ranks: StepRanks, *, group_size: int, method: Method | None = None, before: int = 0
     ) -> tuple[list[Row], list[int], list[Problem]]:
         """Split a batch into its rows without our columns, their groups, and their problems.
 
-        `method` is that of a training batch. None for an evaluation.
+        `method` is that of a training batch, None for an evaluation. `before` counts the batches that the optimizer
+        step had before this one.
 
         The group of a row is its number in the data set. Rows of a stream or of a replaced data set have no number,
         because shards and processes each count from 0. Their groups are the `group_size` consecutive rows of the
-        global batch that TRL repeats.
+        global batch that TRL repeats, numbered through the step.
 
         Raises:
             ConfigError: Rows without a number, under a method that reads it.
@@ -209,7 +210,7 @@ class ProblemRows:
                     f"train_dataset was replaced, and {method.name} {what}. Make a new trainer.",
                     code="replaced-dataset",
                 )
-            numbers = _repeated(problems, ranks, group_size)
+            numbers = _repeated(problems, ranks, group_size, before)
         _check_forms(problems)
         given = [{name: value for name, value in row.items() if name != PROBLEM} for row in rows]
         return given, numbers, problems
@@ -243,8 +244,8 @@ def _check_forms(problems: Sequence[Problem]) -> None:
         )
 
 
-def _repeated(problems: Sequence[Problem], ranks: StepRanks, group_size: int) -> list[int]:
-    """Number this rank's groups by their place in the global batch. A `DataError` if a group has several problems."""
+def _repeated(problems: Sequence[Problem], ranks: StepRanks, group_size: int, before: int) -> list[int]:
+    """Number this rank's groups by their place in the step. A `DataError` if a group has several problems."""
     of_all, first = ranks.gather([xxh3_64_hexdigest(repr(problem).encode()) for problem in problems])
     for start in range(0, len(of_all), group_size):
         if len({*of_all[start : start + group_size]}) > 1:
@@ -254,6 +255,7 @@ def _repeated(problems: Sequence[Problem], ranks: StepRanks, group_size: int) ->
                 "per_device_train_batch_size times steps_per_generation a multiple of num_generations.",
                 code="mixed-group",
             )
+    first += before * len(of_all)
     return [(first + i) // group_size for i in range(len(problems))]
 
 

@@ -15,7 +15,14 @@ from torch import Tensor
 from trl import GRPOConfig
 
 from gar.errors import expect
-from gar.integrations.trl.arguments import PLAIN_TRAINER, TRL, check_processor, trl_flags, with_method
+from gar.integrations.trl.arguments import (
+    PLAIN_TRAINER,
+    TRL,
+    check_processor,
+    generation_passes,
+    trl_flags,
+    with_method,
+)
 from gar.integrations.trl.callbacks import StepTimer, completions_printed
 from gar.integrations.trl.contract import check_contract
 from gar.integrations.trl.deciding import (
@@ -253,8 +260,14 @@ class GARTrainer(ResumableTrainer):
         self._states.refresh()
         ranks = TrlRanks(self.accelerator)
         if self._is_training():
-            size = cast(int, self.num_generations)
-            rows, group_index, problems = self._problems.taken(inputs, ranks, group_size=size, method=self._method)
+            passes = self._step % self._config.gradient_accumulation_steps
+            rows, group_index, problems = self._problems.taken(
+                inputs,
+                ranks,
+                group_size=cast(int, self.num_generations),
+                method=self._method,
+                before=passes // generation_passes(self._config),
+            )
         else:  # groups by place, as TRL's
             rows, _, problems = self._problems.taken(inputs, ranks, group_size=1)
             size, first = cast(int, self.num_generations_eval), self.accelerator.process_index * len(inputs)

@@ -11,7 +11,7 @@ from gar.records import RunFolder, open_run
 from gar.records.evaluations import ProblemCount
 from gar.report.runs import differing_settings, group_runs
 from gar.report.verdicts import changes, contests, contrast_table, headline, scope
-from tests.report.runs import EVALUATION, evaluation, make_run, rollout
+from tests.report.runs import EVALUATION, evaluation, make_run, rollout, sample
 from tests.support.runs import relist, write_evaluation
 
 BEFORE, AFTER = (np.array(EVALUATION[moment]) for moment in ("before", "after"))
@@ -99,6 +99,27 @@ def test_runs_on_other_training_problems_are_not_compared(tmp_path):
         notes: list[str] = []
         assert contests(group_runs([first, second]), notes).empty
         assert "were not trained on the same problems in the same order (seed 0)" in notes[0]
+
+
+def test_runs_that_were_asked_other_problems_under_the_same_ids_are_not_compared(tmp_path):
+    def compared(*golds: str) -> tuple[int, list[str]]:
+        runs = []
+        for method, gold in zip(("grpo", "gar-grpo"), golds, strict=True):
+            path = make_run(tmp_path / "-".join(golds), method, settings={"method": method}, evaluations={})
+            numbers = evaluation([1])
+            numbers["test"]["problems_hash"] = gold
+            samples = [sample(0, i, problem_id="p0", gold=gold) for i in range(4)]
+            write_evaluation(RunFolder(path), "after", numbers, samples)
+            relist(path)
+            runs.append(open_run(path))
+        notes: list[str] = []
+        return len(contests(group_runs(runs), notes)), notes
+
+    assert compared("7", "7") == (1, [])
+    assert compared("7", "8") == (
+        0,
+        ["gar-grpo and grpo were asked different problems or prompts under the ids of test"],
+    )
 
 
 def test_group_runs_joins_seeds_and_parts_settings_and_the_same_seed(tmp_path):

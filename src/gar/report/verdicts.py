@@ -38,7 +38,7 @@ def contests(groups: Groups, notes: list[str]) -> pd.DataFrame:
 
     What could not be compared, and why, goes to `notes`.
     """
-    # Runs pair only if they saw the same problems: else a difference may be one of the data.
+    # Runs pair only if they saw and were asked the same problems: else a difference may be one of the data.
     (first, references), *others = groups.items()
     against: dict[str, list[str]] = {}
     for label, runs in others:
@@ -49,6 +49,8 @@ def contests(groups: Groups, notes: list[str]) -> pd.DataFrame:
                 f"{label} and {first} were not trained on the same problems in the same order (seed {unlike[0]}), so "
                 "that the methods cannot be compared"
             )
+        elif other := next(filter(None, (_asked_otherwise(*pair) for pair in pairs)), None):
+            notes.append(f"{label} and {first} were asked different problems or prompts under the ids of {other}")
         else:
             against[label] = [first]
     table = contrasts(_counts(groups), against=against, measures=_measures(groups), pair_by="seed")
@@ -127,3 +129,22 @@ def _same_training(run: Run, other: Run) -> bool:
     both: Any = run.num_rows and other.num_rows
     columns = ["step", "problem_id"]
     return not both or run.rollouts(columns).equals(other.rollouts(columns))
+
+
+def _asked_otherwise(run: Run, other: Run) -> str | None:
+    """A set that both were measured on, with another prompt or gold answer under the same id."""
+    for name, part in run.evaluations["after"].items():
+        hashes = part.problems_hash, other.evaluations["after"].get(name, part).problems_hash
+        if None in hashes or hashes[0] == hashes[1]:
+            continue
+        # Hashes also differ if one set is a part of the other.
+        asked, others = (_asked(each, name) for each in (run, other))
+        if any(asked[id] != others[id] for id in asked.keys() & others.keys()):
+            return name
+    return None
+
+
+def _asked(run: Run, set_name: str) -> dict[str, tuple[str, str]]:
+    """Prompt and gold answer of each problem of a set."""
+    rows = run.samples("after").select(["set_name", "problem_id", "prompt", "gold"]).to_pylist()
+    return {row["problem_id"]: (row["prompt"], row["gold"]) for row in rows if row["set_name"] == set_name}

@@ -90,7 +90,9 @@ test-newest:
 	$(NEWEST)/bin/pip list --disable-pip-version-check --format freeze
 	OMP_NUM_THREADS=1 $(NEWEST)/bin/pytest -rs $(TWO_WORKERS) -m "not slow and not gpu and not browser and not model" $(NEWEST_TESTS)
 	rm -rf $(NEWEST)
-NEWEST_TESTS := tests/core tests/contracts/test_trl.py tests/conformance/test_trl.py tests/models/test_families.py tests/test_extras.py
+# What a newer package changes shows in these first. Training, the command line and resumes take minutes, on the tested versions.
+NEWEST_TESTS := tests/core tests/contracts/test_trl.py tests/conformance/test_trl.py tests/models/test_families.py tests/test_extras.py \
+	tests/integrations/test_trl_arguments.py tests/train/test_checks.py tests/cli/test_train_arguments.py
 
 test-slow: install-dev
 	OMP_NUM_THREADS=1 $(BIN)/pytest -rs $(TWO_WORKERS) $(LONG) -m "(slow or browser) and not gpu and not model"

@@ -168,6 +168,7 @@ TRIGGERS: dict[str, Callable[[], object]] = {
     "solutions that are one text": partial(scores, [group(anchors="12")]),
     "a response that is None": partial(scores, [group(responses=["3", None])]),
     "one group for a list": partial(scores, group()),
+    "rewards in place of judgments": partial(scores, [group(eligible=[1.0, -1.0])]),
     "a generator of groups": partial(scores, (group() for _ in "ab")),
     "an iterator of solutions": partial(scores, [group(anchors=iter(["3"]))]),
     "a group that is a dict": partial(scores, [{"prompt": "1"}]),

@@ -12,22 +12,22 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from gar.errors import ConfigError, did_you_mean
 from gar.types import PromptTemplate, ResponseFormat, Tags
 
-MethodName = Literal[
-    "grpo", "dr-grpo", "dapo", "reinforce-plus-plus", "reinforce-plus-plus-baseline", "maspo",
-    "gar-grpo", "gar-reinforce-plus-plus", "g2rl",
+OutcomeMethod = Literal[
+    "grpo", "dr-grpo", "dapo", "reinforce-plus-plus", "reinforce-plus-plus-baseline", "maspo", "g2rl",
+]  # fmt: skip
+"""Methods that need no expert solutions."""
+AlignedMethod = Literal[
+    "gar-grpo", "gar-reinforce-plus-plus",
     "anchor-shuffled", "anchor-random", "hidden-cosine", "text-similarity", "length", "alignment-only",
 ]  # a line for each kind # fmt: skip
+"""Methods that do."""
+MethodName = Literal[OutcomeMethod, AlignedMethod]
 
 EMBEDDED_TASKS = ("arithmetic",)
 """Tasks inside the package, as `data.source` names them. "embedded" is the model for the first."""
 
 Names = Annotated[tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)]
 """Names of several things. A text is one name."""
-
-OUTCOME_METHODS = (
-    "grpo", "dr-grpo", "dapo", "reinforce-plus-plus", "reinforce-plus-plus-baseline", "maspo", "g2rl",
-)  # fmt: skip
-"""The methods of `MethodName` that need no expert solutions."""
 
 REGISTERED: dict[str, Any] = {}
 """The `gar.methods.Method`s that `register` has added."""

@@ -1,4 +1,5 @@
 import re
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -81,6 +82,21 @@ def test_load_problems_needs_one_of_the_named_expert_fields_somewhere(write_rows
         load_problems(path, options=SourceSettings(expert_fields=("expert_soluton",)))
     loaded = load_problems(path, options=SourceSettings(expert_fields=("nowhere", "teacher")))
     assert [each.anchors for each in loaded] == [(), (Anchor(text="by hand"),)]
+
+
+def test_a_later_row_with_columns_of_another_schema_is_an_error(write_rows):
+    """A writer may leave out what is null. A first row without an answer had all gold answers read from boxes."""
+    rows = [
+        {"problem": "1+2", "solution": r"so \boxed{3}"},
+        {"problem": "2+2", "solution": r"\boxed{4}", "answer": "5"},
+    ]
+    for read in (lambda **options: load_problems(write_rows(*rows), **options), partial(problems_of, rows)):
+        with raises(DataError, "data", "the schema is numina-1.5", "read as numina-cot"):
+            read()
+        found = read(options=SourceSettings(column_schema="numina-cot"))
+        assert [problem.answer for problem in found] == ["3", "4"]
+    others = write_rows({"prompt": "a", "answer": "1"}, {"prompt": "b", "answer": "2", "note": "c"})
+    assert len(load_problems(others)) == 2
 
 
 def test_iter_problems_reads_row_by_row_and_goes_on_where_errors_are_collected(write_rows):

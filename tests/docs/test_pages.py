@@ -5,12 +5,12 @@ import re
 import runpy
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
-from gar import metrics
-from gar.integrations.trl.callbacks import PARTS
 from gar.integrations.trl.fields import TESTED, known_fields
+from gar.types import PromptTemplate
 from tests.docs.pages import DOCS, PAGES, ROOT, outputs_of
 from tests.support.processes import completed
 
@@ -94,7 +94,7 @@ def test_flags_of_trl_in_texts_are_fields_that_it_has():
 def test_the_site_shows_every_page_once():
     nav = re.findall(r"^ {6}- .*: (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
     written = {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")} - {"log.md"}  # for contributors
-    assert sorted(nav) == sorted(written)
+    assert sorted(nav) == sorted(written), "mkdocs.yml: nav"
 
 
 def test_the_page_of_the_settings_is_that_of_the_source():
@@ -124,14 +124,10 @@ def test_examples_of_pages_print_what_they_show():
         assert doctest.DocTestRunner().run(examples).failed == 0, page.name
 
 
-def test_the_glossary_defines_every_metric():
-    names = [value for key, value in vars(metrics).items() if key.isupper()]
-    logged = {name for name in names if name.startswith("gar/")} | {
-        metrics.seconds_of(part) for part in (*PARTS, "update", "step")
-    }
-    assert len(logged) > 20
-    glossary = (DOCS / "glossary.md").read_text()
-    assert not {name for name in logged if f"`{name}`" not in glossary}
+def test_the_page_of_evaluations_lists_every_template():
+    table = (DOCS / "evaluation.md").read_text().partition("| `--template` |")[2].partition("\n\n")[0]
+    listed = re.findall(r"^\| `([\w-]+)`", table, re.MULTILINE)
+    assert sorted(listed) == sorted(get_args(PromptTemplate)), "docs/evaluation.md: a row for each of PromptTemplate"
 
 
 @pytest.mark.slow

@@ -29,8 +29,8 @@ def write_evaluation(folder, name, correct, *, num_samples=8, benchmark="hand", 
         "model": {"path": name},
     }
     for key, value in change.items():
-        part, _, field = key.partition("__")
-        identity[part][field] = value
+        *parts, field = key.split("__")
+        (identity[parts[0]] if parts else identity)[field] = value
     written.begin(identity, [], overwrite=False)
     problems = [
         {"id": f"p{i}", "num_correct": int(c), "wrong_votes": [int(num_samples - c)]} for i, c in enumerate(correct)
@@ -93,6 +93,8 @@ def test_table_corrects_over_models_and_sets(make):
 
 UNLIKE = [
     ({"benchmark__problems_sha256": "other"}, "the problems (p and other)"),
+    ({"prompt__chat_template_kwargs": '{"a": 1}'}, 'trl.chat_template_kwargs (None and {"a": 1})'),
+    ({"verifier": "mine:grade"}, "verify.verifier (None and mine:grade)"),
     ({"num_samples": 9}, "the number of samples (8 and 9)"),
     ({"format": "none"}, "the format they were graded with (boxed and none)"),
 ]

@@ -13,7 +13,7 @@ from gar.config import make_config
 from gar.errors import ConfigError
 from gar.integrations.trl.arguments import DEFAULTS, TRL, grpo_arguments, in_folder, trl_flags, with_method
 from gar.integrations.trl.callbacks import RunCallback
-from gar.integrations.trl.fields import TESTED, wrong_fields
+from gar.integrations.trl.fields import TESTED, known_fields, trl_number, wrong_fields
 from gar.methods import METHODS
 from gar.records import open_run
 from gar.step import plan_shaping
@@ -71,8 +71,12 @@ def test_what_trl_would_reject_late_or_not_at_all_is_an_error_of_its_setting(tmp
         ("num_generations", []),
     ):
         assert [setting for setting, _ in wrong_fields({name: value})] == [f"trl.{name}"]
-    for trl in ({"optim": "adamw_troch"}, {"per_device_train_batch_size": 10, "num_generations": 4}):
-        with raises(ConfigError, "config"):
+    for trl, code in (
+        ({"optim": "adamw_troch"}, "trl.optim"),
+        ({"num_generation": 4}, "trl.num_generation"),
+        ({"per_device_train_batch_size": 10, "num_generations": 4}, "config"),
+    ):
+        with raises(ConfigError, code):
             from_command_line(tmp_path, "gar-grpo", **trl)
     accepted = {"save_steps": 0.5, "bf16": None, "scale_rewards": True, "report_to": "none"}
     assert wrong_fields(accepted) == []
@@ -84,6 +88,15 @@ def test_an_unknown_field_names_an_untested_release(monkeypatch: pytest.MonkeyPa
         monkeypatch.setattr("importlib.metadata.version", lambda package, version=installed: version)
         ((_, text),) = wrong_fields({"lerning_rate": 1})
         assert (f"TRL {installed} is installed. gar and its presets are tested with {TESTED}." in text) == named
+
+
+def test_a_field_that_trl_lacks_is_no_number(monkeypatch: pytest.MonkeyPatch):
+    config = make_config({"trl": {"num_generations": 4, "steps_per_generation": None}})
+    assert (trl_number(config, "num_generations"), trl_number(config, "steps_per_generation")) == (4, 0)
+    without = {name: field for name, field in known_fields().items() if name != "num_generations"}
+    monkeypatch.setattr("gar.integrations.trl.fields.known_fields", lambda: without)
+    with raises(ConfigError, "trl-version", "num_generations"):
+        trl_number(config, "num_generations")
 
 
 def test_the_embedded_models_have_room_for_prompt_and_response(tmp_path: Path):

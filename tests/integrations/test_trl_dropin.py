@@ -140,6 +140,12 @@ def test_a_single_reward_function_decides_what_is_right(policy: Path, tmp_path: 
         torch.testing.assert_close(torch.tensor(advantages).double(), expected, atol=1e-4, rtol=1e-4)
 
 
+def test_settings_that_a_deciding_function_replaces_are_warned_of(policy: Path, tmp_path: Path):
+    reward = RewardSettings(correct_reward=2.0, format_penalty=-1.0, bonus_weight=0.2)
+    with pytest.warns(UserWarning, match=r"a reward function decides: reward.correct_reward, reward.format_penalty\."):
+        planned_trainer(policy, tmp_path, reward_funcs=is_right, reward=reward)
+
+
 def test_reward_functions_get_what_trl_passes_once_a_step(policy: Path, tmp_path: Path):
     calls: list[dict[str, Any]] = []
 

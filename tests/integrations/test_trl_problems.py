@@ -193,10 +193,14 @@ def test_rows_of_a_stream_without_ids_are_named_by_their_prompts(policy, tmp_pat
     assert all(row.problem_id.startswith("prompt-") for row in records)
 
 
-def test_a_stream_has_no_shuffled_expert_solutions(policy: Path, tmp_path: Path):
+BY_NUMBER = pytest.mark.parametrize("method", ["anchor-shuffled", "anchor-random"])
+
+
+@BY_NUMBER
+def test_a_method_that_reads_the_number_of_a_row_takes_no_stream(policy: Path, tmp_path: Path, method: str):
     with raises(ConfigError, "stream"):
         planned_trainer(
-            policy, tmp_path, train_dataset=Dataset.from_list(ROWS).to_iterable_dataset(), method="anchor-shuffled",
+            policy, tmp_path, train_dataset=Dataset.from_list(ROWS).to_iterable_dataset(), method=method,
             args={"max_steps": 1},
         )  # fmt: skip
 
@@ -223,9 +227,10 @@ def test_a_data_set_may_be_replaced(policy, tmp_path, of_a_table, held, change):
         assert values == of_a_table[problem]
 
 
-def test_a_replaced_data_set_has_no_shuffled_expert_solutions(policy, tmp_path):
-    data = {"train_dataset": Dataset.from_list(MANY), "method": "anchor-shuffled"}
-    trainer, _ = planned_trainer(policy, tmp_path, **data)
+@BY_NUMBER
+def test_a_method_that_reads_the_number_of_a_row_takes_no_replaced_data_set(policy, tmp_path, method):
+    trainer, _ = planned_trainer(policy, tmp_path, train_dataset=Dataset.from_list(MANY), method=method)
+    trainer.evaluate(Dataset.from_list(MANY[:8]))  # whose rows have no number either
     trainer.train_dataset = Dataset.from_list(MANY)
     with raises(ConfigError, "replaced-dataset"):
         trainer.train()

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
+from transformers import AutoConfig, AutoModelForCausalLM
 
 from gar import GARScorer
 from gar.data.arithmetic import load_arithmetic
@@ -50,6 +51,35 @@ def test_captured_vectors_are_the_adapters_and_not_the_references(make_trainer, 
     # Float32 sums over different paddings.
     assert found == pytest.approx(expected, abs=1e-5)
     assert sampled == pytest.approx(expected, abs=1e-5)
+
+
+def has_even_length(completions: list[str], **_: Any) -> list[float]:
+    return [float(len(text) % 2 == 0) for text in completions]
+
+
+def test_learned_positions_count_padding_in_the_pass_of_trl(make_trainer, monkeypatch):
+    """GPT-2 in a pass with prompts padded on the left and without positions has the states of other positions."""
+    size = {"n_embd": 16, "n_layer": 1, "n_head": 1, "n_positions": 128, "vocab_size": len(load_embedded()[1])}
+    rates = dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop", "summary_first_dropout"), 0.0)
+    torch.manual_seed(0)
+    config = AutoConfig.for_model("gpt2", **size, **rates, bos_token_id=1, eos_token_id=1)
+    gpt2 = AutoModelForCausalLM.from_config(config)
+    for weight in gpt2.parameters():  # fresh weights are too small for positions to matter
+        weight.data *= 5
+
+    def scored(passes: int) -> dict[str, float]:
+        args = {"steps_per_generation": passes, "per_device_train_batch_size": 32 // passes, "learning_rate": 0.0}
+        options = {"model": copy.deepcopy(gpt2), "verifier": None, "reward_funcs": has_even_length}
+        trainer, records = make_trainer(args=args, **options)
+        trainer.train()
+        return {f"{r.prompt}{r.response}": r.alignment for r in records if r.alignment is not None}
+
+    beside_trl, sampled = scored(passes=2), scored(passes=1)
+    monkeypatch.setattr("gar.integrations.trl.states.MOST_CAPTURED_BYTES", 0)
+    expected = scored(passes=1)  # from passes of GAR's
+    assert len(expected) > 5
+    assert beside_trl == pytest.approx(expected, abs=1e-5)
+    assert sampled == pytest.approx(expected, abs=1e-5)  # `generate` gives positions
 
 
 @pytest.mark.parametrize("adapter", [None, LoraConfig(target_modules=["q_proj"])], ids=["plain", "adapter"])

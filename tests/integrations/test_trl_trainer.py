@@ -87,6 +87,18 @@ def test_groups_of_equal_rewards_have_no_advantage(make_trainer: TrainerFactory,
     assert all(r.advantage == 0 for group in equal for r in group)
 
 
+def test_groups_of_an_evaluation_are_those_of_trl(make_trainer: TrainerFactory):
+    """Advantages with TRL's own divisor give TRL's own loss."""
+    args = {"loss_type": "dapo", "num_generations_eval": 4, "per_device_eval_batch_size": 16}
+    rows = load_arithmetic("test")[:8]
+    losses = []
+    for advantage in (None, AdvantageSettings(ddof=1, eps=1e-4)):
+        trainer, _ = make_trainer(args=args, eval_dataset=rows, advantage=advantage)
+        losses.append(trainer.evaluate()["eval_loss"])
+    assert losses[0] != 0
+    assert losses[1] == pytest.approx(losses[0], rel=1e-5)
+
+
 def test_states_of_responses_that_trl_hides_from_attention_are_not_taken(make_trainer: TrainerFactory):
     """`mask_truncated_completions` hides truncated ones in the pass from which hidden states are captured."""
     short = {"max_completion_length": 20, "learning_rate": 0.0}

@@ -21,7 +21,7 @@ from gar.methods import (
 )
 from gar.methods.gar import length_similarity, random_anchor_vectors
 from gar.response import TokenSequence
-from gar.settings import MethodName, RewardSettings, Settings
+from gar.settings import AlignedMethod, OutcomeMethod, RewardSettings, Settings
 from tests.methods.conftest import batch_of
 from tests.support.errors import raises
 
@@ -70,9 +70,14 @@ def test_shape_pays_the_canonical_groups_as_worked_out_by_hand(name):
 
 def test_methods_are_named_as_they_name_themselves_and_take_the_same_penalty():
     """No method pays for a right answer in bad format, all take the same from it, and none writes -0.0."""
-    assert tuple(METHODS) == get_args(MethodName)
+    named = get_args(OutcomeMethod), get_args(AlignedMethod)
+    needs = [
+        tuple(name for name, each in METHODS.items() if bool(each.alignment) == aligned) for aligned in (False, True)
+    ]
+    assert named == tuple(needs), "settings.py: OutcomeMethod and AlignedMethod, in the order of methods/registry.py"
     assert all(name == method.name and method.summary for name, method in METHODS.items())
-    assert set(METHODS) == {*OUTCOME, *SHAPED_AS_GAR, "g2rl", "alignment-only"}
+    tested = {*OUTCOME, *SHAPED_AS_GAR, "g2rl", "alignment-only"}
+    assert {*METHODS} == tested, "an example by hand here: OUTCOME, SHAPED_AS_GAR, or a test of its own"
     batch = batch_of([(True, True, 0.5), (True, False, 0.5), (False, False, 0.5)])
     for method in METHODS:
         parts = shaped(method, batch)

@@ -11,10 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from gar import GARScorer, ResponseGroup
 from gar.cli.main import main
 from gar.data.arithmetic import load_arithmetic
 from gar.errors import ConfigError, RecordError
-from gar.models.embedded import embedded_path
+from gar.models.embedded import embedded_path, load_embedded
 from gar.records import RunFolder, open_run
 from gar.records.rollouts import append_rollouts, record_table
 from gar.report import ReportOptions
@@ -23,6 +24,7 @@ from gar.report.definitions import DEFINITIONS
 from gar.report.page import MAX_BYTES, SCRIPTS, _asset
 from gar.report.rollouts import browser_rollouts
 from gar.types import Status
+from gar.verify import Verifier
 from tests.report.runs import PROBLEMS, make_run, rollout, sample, wrong
 from tests.support.damage import flip
 from tests.support.errors import raises
@@ -198,6 +200,41 @@ def test_token_shares_sum_to_the_alignment_under_the_named_weights(tmp_path):
     assert of_sample.alignment == pytest.approx(1, abs=1e-3)
     assert sum(share or 0 for share in shares.shares) == pytest.approx(shares.alignment, abs=2e-3)
     assert "".join(shares.tokens).split() == PROBLEMS[10].anchors[0].text.split()
+
+
+def test_token_shares_are_of_the_runs_own_signal_and_prompt(tmp_path):
+    model, tokenizer = load_embedded()
+    tokenizer.chat_template = "{{ messages[0]['content'] }}{{ '3+' if short else '4*5+6=' }}"
+    messages = [{"role": "user", "content": "7+"}]
+    problem, text = PROBLEMS[10], "<think> maybe 3 </think> <answer> 3 </answer>"
+    shown = []
+    for name, settings in (
+        ("plain", {}),
+        ("hidden", {"method": "hidden-cosine"}),
+        ("chat", {"trl": {"chat_template_kwargs": {"short": True}}}),
+        ("shuffled", {"method": "anchor-shuffled"}),
+    ):
+        run = make_run(
+            tmp_path, name, settings=settings, rollouts={1: [rollout(1, 0, 0, prompt=messages, response=text)]}
+        )
+        model.save_pretrained(run / "model")
+        tokenizer.save_pretrained(run / "model")
+        relist(run)
+        report, _ = write(tmp_path, run, token_shares=True)
+        shown.append(report.groups[0].responses[0].shares)
+    plain, hidden, chat, shuffled = shown
+    assert shuffled is None
+    assert any("no token shares, since anchor-shuffled compares with something else" in n for n in report.rollout_notes)
+    for found, method, prompt in (
+        (plain, "gar-grpo", "7+4*5+6="),
+        (hidden, "hidden-cosine", "7+4*5+6="),
+        (chat, "gar-grpo", "7+3+"),
+    ):
+        scorer = GARScorer(model, tokenizer, method=method, verifier=Verifier(), score_all=True)
+        group = {"prompt": prompt, "responses": [text], "anchors": [problem.anchors[0].text], "eligible": [True]}
+        (expected,) = scorer.score([ResponseGroup(**group)])
+        assert found.alignment == pytest.approx(expected.alignment, abs=1e-4)
+    assert len({plain.alignment, hidden.alignment, chat.alignment}) == 3
 
 
 def test_the_spread_is_of_all_scored_right_responses_by_steps(tmp_path):

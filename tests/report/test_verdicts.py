@@ -108,3 +108,12 @@ def test_group_runs_joins_seeds_and_parts_settings_and_the_same_seed(tmp_path):
     assert sizes == {"gar-grpo, reward.bonus_weight 0.5": 2, "gar-grpo, reward.bonus_weight 0.25": 1}
     assert differing_settings(runs).to_numpy().tolist() == [["reward.bonus_weight", "0.5", "0.5", "0.25"]]
     assert [*group_runs([runs[0], open_run(make_run(tmp_path, "again"))])] == ["gar-grpo", "gar-grpo again"]
+
+
+def test_a_label_has_a_setting_that_changes_no_training_only_if_nothing_else_differs(tmp_path):
+    checked = {"preflight": {"mode": "stop"}}
+    mine = {"preflight": {"mode": "off"}, "method": "grpo", "evaluate": {"num_samples": 8}}
+    runs = [open_run(make_run(tmp_path, name, settings=settings)) for name, settings in (("a", checked), ("b", mine))]
+    assert [*group_runs(runs)] == ["gar-grpo", "grpo"]
+    runs[1] = open_run(make_run(tmp_path, "c", settings={"preflight": {"mode": "off"}}))
+    assert [*group_runs(runs)] == ["gar-grpo, preflight.mode stop", "gar-grpo, preflight.mode off"]

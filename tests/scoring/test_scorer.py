@@ -4,6 +4,7 @@ import copy
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
@@ -243,6 +244,12 @@ def test_what_a_scorer_cannot_work_with_is_an_error(embedded, scorer, groups):
     for judge, changes in ((scorer, {"answer": None}), (scorer, {"eligible": [True]}), (GARScorer(*embedded), {})):
         with raises(DataError, "group"):
             judge.score([groups[1], replace(groups[0], **changes)])
+    right = [True, *[False] * (len(groups[0].responses) - 1)]
+    for unclear in (-1.0, 0.5, float("nan"), None, "False"):
+        with raises(DataError, "group", f"{unclear!r}, expected True or False"):
+            scorer.score([replace(groups[0], eligible=[*right[:-1], unclear])])
+    for kind in (np.array, torch.tensor, lambda values: [float(value) for value in values]):
+        assert scorer.score([replace(groups[0], eligible=kind(right))])[0].eligible
     with raises(ConfigError, "method"):
         GARScorer(*embedded, method="maspo")
     with raises(ModelError, "no-chat-template"):

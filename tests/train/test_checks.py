@@ -11,8 +11,6 @@ from gar.config import make_config, read_preset
 from gar.data import rows
 from gar.errors import GarError
 from gar.integrations.trl.arguments import grpo_arguments
-from gar.methods import METHODS
-from gar.settings import OUTCOME_METHODS
 from gar.train.checks import check_before_loading
 from gar.train.inputs import RunInputs
 from tests.support.errors import raises
@@ -67,10 +65,6 @@ def test_a_file_without_expert_solutions_is_named_for_the_methods_that_need_them
     check_before_loading(make_config({"data": {"source": source}, "method": "grpo"}))
     source = write_rows(*rows, {"prompt": "9+4=", "answer": "3", "expert_solution": "so 3"})
     check_before_loading(make_config({"data": {"source": source}}))
-
-
-def test_the_methods_that_need_no_expert_solutions_are_those_without_an_alignment():
-    assert {*OUTCOME_METHODS} == {name for name, method in METHODS.items() if method.alignment is None}
 
 
 def test_check_before_loading_accepts_what_trl_does():

@@ -24,6 +24,7 @@ from gar.cli.main import main
 from gar.config import make_config, read_preset, with_template
 from gar.data import load_problems
 from gar.errors import ConfigError, DataError, LostRankError, RecordError
+from gar.evaluation.folder import evaluation_folders
 from gar.integrations.trl.arguments import grpo_arguments
 from gar.models.embedded import load_embedded
 from gar.models.load import load_policy
@@ -367,7 +368,9 @@ def test_what_a_run_cannot_train_on_is_an_error_before_the_model_is_loaded(tmp_p
 
 
 def test_an_evaluation_is_made_again_where_its_problems_have_changed_under_their_ids(tmp_path):
-    config = make_config({"data": {"template": "plain", "max_problems": 64}, "evaluate": {"sources": ["test"]}})
+    trl = {"chat_template_kwargs": {"enable_thinking": False}}
+    values = {"data": {"template": "plain", "max_problems": 64}, "evaluate": {"sources": ["test"]}, "trl": trl}
+    config = make_config(values)
     inputs = RunInputs(config, *grpo_arguments(config), str)
     asked: list[list[str]] = []
 
@@ -382,3 +385,7 @@ def test_an_evaluation_is_made_again_where_its_problems_have_changed_under_their
         inputs.evaluation_sets = {"test": load_problems(path)}
         inputs.evaluate(folder, "before", step=0)
     assert asked == [["7"], ["8"]]
+    (evaluation,) = evaluation_folders(folder.path / "evaluation/before")
+    identity = evaluation.identity()
+    assert identity["prompt"]["chat_template_kwargs"] == '{"enable_thinking": false}'
+    assert identity["verifier"] is None

@@ -91,8 +91,9 @@ def test_parse_response_boxed_table() -> None:
 
 
 def test_formats_are_those_that_settings_name_and_each_but_none_can_be_asked_for() -> None:
-    assert tuple(FORMATS) == get_args(ResponseFormat)
-    assert tuple(name for name, format in FORMATS.items() if format.instruction(Tags())) == get_args(AnswerFormat)
+    asked = tuple(name for name, format in FORMATS.items() if format.instruction(Tags()))
+    assert tuple(FORMATS) == get_args(ResponseFormat), "types.py: ResponseFormat, as in verify/formats.py"
+    assert asked == get_args(AnswerFormat), "types.py: AnswerFormat, as in verify/formats.py"
 
 
 FREE = [

@@ -17,7 +17,7 @@ from tqdm import tqdm
 
 from gar.data.arithmetic import SolutionMethod, Split, load_arithmetic
 from gar.data.rows import OnError, iter_rows, raise_error, row_place, source_name
-from gar.data.schemas import SCHEMAS, ColumnSchema, choose_schema, has_column, read_problem
+from gar.data.schemas import SCHEMAS, ColumnSchema, check_schema, choose_schema, has_column, read_problem
 from gar.errors import DataError, did_you_mean, expect, expect_members
 from gar.settings import DEFAULT_SOURCE, EMBEDDED_TASKS, DataSettings, SourceSettings
 from gar.types import Anchor, Problem, Prompt, prompt_text
@@ -49,9 +49,10 @@ def iter_problems(
     rows = iter_rows(source, split=options.split, subset=options.subset, revision=options.revision, on_error=on_error)
     for number, row in tqdm(rows, f"reading {name}", unit=" rows", delay=2, disable=None):
         place = row_place(source, number)
-        if row.keys() != columns.keys():
-            columns.update(dict.fromkeys(row))
         schema = schema or choose_schema(row, options, source=source)  # the first row decides
+        if not row.keys() <= columns.keys():
+            columns.update(dict.fromkeys(row))
+            check_schema(schema, columns, options, place=place, source=source)
         try:
             item = read_problem(row, schema, place=place, default_id=f"{name}-{number}", default_source=name)
         except DataError as error:
@@ -101,11 +102,15 @@ def problems_of(rows: Iterable[Problem | Mapping[str, Any]], options: SourceSett
     answer's column may be "", which leaves the answers empty.
     """
     found: list[Problem] = []
+    columns = dict[str, None]()
     schema: ColumnSchema | None = None
     for number, row in enumerate(rows, start=1):
         item = row
         if isinstance(row, Mapping):
             schema = schema or choose_schema(row, options, source="the rows")
+            if not row.keys() <= columns.keys():
+                columns.update(dict.fromkeys(row))
+                check_schema(schema, columns, options, place=f"row {number}", source="the rows")
             item = problem_of(row, schema, place=f"row {number}")
         if not isinstance(item, Problem):
             raise DataError(

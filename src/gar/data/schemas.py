@@ -195,6 +195,20 @@ def choose_schema(columns: Collection[str], options: SourceSettings = DEFAULT_SO
     return dataclasses.replace(schema, anchors=options.expert_fields or schema.anchors)
 
 
+def check_schema(
+    schema: ColumnSchema, columns: Collection[str], options: SourceSettings, *, place: str, source: str
+) -> None:
+    """Raise a `DataError` if the columns up to a place fit another schema than that of the first row."""
+    other = choose_schema(columns, options, source=source)
+    if other != schema:
+        raise DataError(
+            f"{place}: this row has columns that the first row lacks. With them the schema is {other.name} "
+            f"({', '.join(other.required)}), and the rows before were read as {schema.name} "
+            f"({', '.join(schema.required)}). Give all rows the same columns, or choose with column_schema "
+            "(--column-schema)."
+        )
+
+
 def _missing_columns(
     schema: ColumnSchema, lacking: Collection[str], columns: Collection[str], source: str
 ) -> DataError:

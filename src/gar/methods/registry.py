@@ -11,7 +11,7 @@ from gar.settings import REGISTERED, RewardSettings, SignalSettings
 
 METHODS: dict[str, Method] = {
     method.name: method
-    for method in (*PLAIN_METHODS, GAR_GRPO, GAR_REINFORCE_PLUS_PLUS, G2RL, *CONTROLS, ALIGNMENT_ONLY)
+    for method in (*PLAIN_METHODS, G2RL, GAR_GRPO, GAR_REINFORCE_PLUS_PLUS, *CONTROLS, ALIGNMENT_ONLY)
 }
 
 

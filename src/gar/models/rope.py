@@ -38,6 +38,14 @@ def rope_settings(rope: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:
     return [{**each, "rope_type": kind} for kind, each in kinds if isinstance(kind, str)]
 
 
+def has_rope(config: Any) -> bool:
+    """Whether positions are rotary embeddings: then only differences count, and padding on the left changes no state.
+
+    Learned positions (GPT-2) count from the first column, unless the pass is told otherwise.
+    """
+    return bool(rope_settings(getattr(config.get_text_config(), "rope_parameters", None)))
+
+
 @dataclass(frozen=True, kw_only=True)
 class RopeLengths:
     """By which frequencies LongRoPE and dynamic NTK compute a pass, from the number of tokens of its longest row.

@@ -15,6 +15,8 @@ from gar.report.page import RunOrigin
 
 _NOT_COMPARED = ("seed", "records", "evaluate.eval_steps", "evaluate.eval_on_start")
 """Settings that may differ within one experiment."""
+_NOT_TRAINING = ("plugins", "evaluate.", "preflight.", "watchdog.")
+"""Settings that do not change what is learned. A label has them only if groups differ in nothing else."""
 
 Groups = Mapping[str, Sequence[Run]]
 """Runs that differ only in their seed, one per seed, by the label of their group."""
@@ -101,9 +103,15 @@ def group_runs(runs: Sequence[Run]) -> dict[str, list[Run]]:
         while any(run.seed == other.seed for other in groups.get(key, [])):
             key += " again"
         groups.setdefault(key, []).append(run)
-    # A label names only what differs between the groups.
+    # A label names only what differs between the groups, what is learned from first.
     differing = differing_settings(runs)["setting"].tolist()
-    labels = [_label(members[0], differing) for members in groups.values()]
+    training = [name for name in differing if not name.startswith(_NOT_TRAINING)]
+    others = [name for name in differing if name not in training]
+    labels = list[str]()
+    for names in (training, training + others):
+        labels = [_label(members[0], names) for members in groups.values()]
+        if len({*labels}) == len(labels):
+            break
     named: dict[str, list[Run]] = {}
     for label, members in zip(labels, groups.values(), strict=True):
         while label in named:

@@ -239,6 +239,12 @@ def _check_group(group: ResponseGroup, index: int, *, has_verifier: bool) -> Non
         num, got = len(group.responses), len(group.eligible)
         if num != got:
             raise DataError(f"{name}: eligible must have one entry per response, expected {num}, got {got}.", code=code)
+        if unclear := [value for value in group.eligible if value not in (False, True)]:
+            raise DataError(
+                f"{name}: eligible holds {unclear[0]!r}, expected True or False. Of rewards, give "
+                "[reward > 0 for reward in rewards].",
+                code=code,
+            )
     elif not has_verifier:
         raise DataError(f"{name}: which responses are right? Give `eligible`, or the scorer a verifier.", code=code)
     elif group.answer is None:

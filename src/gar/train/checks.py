@@ -6,6 +6,7 @@ import tempfile
 from itertools import chain, islice
 from pathlib import Path
 from types import SimpleNamespace
+from typing import get_args
 
 from gar.config import RunConfig, with_template
 from gar.data.problems import Reading, evaluation_data, no_experts
@@ -25,7 +26,7 @@ from gar.models.files import check_model, check_targets, has_chat_template, num_
 from gar.models.hub import check_response_length, is_adapter
 from gar.records.lock import has_locks
 from gar.rules import faults, raise_all
-from gar.settings import EMBEDDED_TASKS, OUTCOME_METHODS, REGISTERED
+from gar.settings import EMBEDDED_TASKS, REGISTERED, OutcomeMethod
 from gar.train.rules import PACKAGES, RULES, TrainFacts
 from gar.verify.formats import FORMATS
 from gar.verify.verifier import custom_grader
@@ -146,7 +147,7 @@ def _check_training_file(config: RunConfig, batch: int, group: int) -> None:
     if chat is not None and template != "auto":
         messages = None if isinstance(first[0].prompt, str) else first[0].id
         Renderer.of(template, SimpleNamespace(chat_template=chat), None, with_messages=messages)
-    if config.method in OUTCOME_METHODS or config.method in REGISTERED:
+    if config.method in get_args(OutcomeMethod) or config.method in REGISTERED:
         return
     number = 0
     for problem in chain(first, problems):

@@ -45,6 +45,7 @@ from gar.models.load import load_policy
 from gar.models.rope import context_of
 from gar.reader import Reader
 from gar.records import RunFolder, canonical_hash
+from gar.records.files import json_text
 from gar.records.run_folder import EVALUATION
 from gar.response import Response
 from gar.scoring.anchors import check_anchors
@@ -224,7 +225,9 @@ class RunInputs:
                 "template": data.template,
                 "format": self.verifier.format,
                 "prompts_sha256": canonical_hash([problem.prompt for problem in problems]),
+                "chat_template_kwargs": self._template and json_text(self._template),
             },
+            "verifier": self.config.verify.verifier,
             "sampling": {
                 "num_samples": sampling.num_samples,
                 "temperature": sampling.temperature,

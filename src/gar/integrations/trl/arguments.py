@@ -18,11 +18,11 @@ from gar.config import RunConfig
 from gar.data.problem_set import ProblemSet
 from gar.data.problems import no_experts
 from gar.errors import ConfigError
-from gar.integrations.trl.fields import check_enough_problems
+from gar.integrations.trl.fields import check_enough_problems, wrong_fields
 from gar.integrations.trl.rules import RESUME_RULES, RULES, TrlFlags
 from gar.methods import METHODS, Engine, Method
 from gar.methods.base import Estimator, Need
-from gar.rules import Facts, faults
+from gar.rules import Facts, faults, raise_all
 from gar.step import Shaping, plan_shaping
 
 DEFAULTS: dict[str, Any] = {
@@ -57,7 +57,11 @@ def grpo_arguments(config: RunConfig) -> tuple[GRPOConfig, Shaping]:
     """TRL's configuration for a run (`DEFAULTS`, then the user's fields, then the method's), and the method's plan.
 
     `in_folder` gives it the run's folder, once that is made. Until then it names one that is there.
+
+    Raises:
+        ConfigError: TRL has no such field, rejects a value, or does not go with the method.
     """
+    raise_all(wrong_fields(config.trl))
     method = METHODS[config.method]
     args = with_method(trl_arguments(GRPOConfig, config, tempfile.gettempdir()), method, chosen=config.trl)
     shaping = plan_shaping(TRL, method, dict(config), flags=trl_flags(args), quiet=True)

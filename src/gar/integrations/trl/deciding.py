@@ -13,6 +13,8 @@ from torch import Tensor, nn
 from trl.trainer.utils import get_callable_name, get_config_model_id
 
 from gar.errors import ConfigError, did_you_mean
+from gar.methods import OUTCOME_SETTINGS
+from gar.settings import RewardSettings
 from gar.types import ResponseVerifier
 from gar.verify import Verifier
 
@@ -144,6 +146,17 @@ def append_column(trainer: Any, decides: int | None) -> int:
         weight = torch.ones(1)
     trainer.reward_weights = torch.cat([trainer.reward_weights, weight])
     return len(trainer.reward_funcs) - 1
+
+
+def warn_unread(reward: RewardSettings) -> None:
+    """Warn of settings of the outcome, which the function that decides gives. It requires no format."""
+    fields = RewardSettings.model_fields
+    if unread := [f"reward.{name}" for name in OUTCOME_SETTINGS if getattr(reward, name) != fields[name].default]:
+        warnings.warn(
+            f"Not read, since a reward function decides: {', '.join(unread)}. A right response has the function's own "
+            "value, and no format is required. For these settings give verifier=.",
+            stacklevel=4,
+        )
 
 
 def find_decider(functions: Sequence[Any], correct: Any, names: Sequence[str] | None = None) -> Decider:

@@ -188,9 +188,14 @@ def check_enough_problems(batch: int, group: int, num_problems: int) -> None:
 
 
 def trl_number(config: RunConfig, name: str) -> int:
-    """A whole number among the settings or TRL's defaults. 0 for anything else, which TRL judges."""
+    """A whole number among the settings or TRL's defaults. 0 for anything else, which TRL judges.
+
+    Raises a `ConfigError` if TRL has no such field.
+    """
     field = known_fields().get(name)
-    value = config.trl.get(name, field.default if field else "")
+    if field is None:
+        raise ConfigError(f"trl.GRPOConfig has no field {name}, which gar reads.{_other_release()}", code="trl-version")
+    value = config.trl.get(name, field.default)
     return int(value) if str(value).isdecimal() else 0
 
 

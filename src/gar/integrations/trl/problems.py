@@ -31,6 +31,11 @@ _KEPT = 512
 """How many problems keep their tokenized anchors, for the next pass over a small data set."""
 _GRADED = 8
 """How many expert solutions are graded when the trainer is made."""
+_BY_NUMBER = {
+    "shuffled-anchor": "draws its expert solutions from the whole data set",
+    "random-anchor": "gives each row of the data set a vector of its own",
+}
+"""What alignments do by the number of a row."""
 PROBLEM = "gar_problem"
 """The column that holds a row's number (None in a stream) and its problem."""
 
@@ -102,11 +107,9 @@ class ProblemRows:
             warnings.warn(note, stacklevel=4)
         if not self._streams:
             return check_problems(args, method, self.all)
-        if method.alignment == "shuffled-anchor":
+        if what := _BY_NUMBER.get(method.alignment or ""):
             raise ConfigError(
-                f"{method.name} draws its expert solutions from the whole data set, and train_dataset is a stream. "
-                "Give a datasets.Dataset.",
-                code="stream",
+                f"{method.name} {what}, and train_dataset is a stream. Give a datasets.Dataset.", code="stream"
             )
         warnings.warn(
             "train_dataset is a stream: only its first rows are checked now. Whether there are enough for a batch, "
@@ -184,25 +187,26 @@ class ProblemRows:
         return None if rows is None else self._readable(rows)[1]
 
     def taken(
-        self, inputs: Iterable[Row], ranks: StepRanks, *, group_size: int
+        self, inputs: Iterable[Row], ranks: StepRanks, *, group_size: int, method: Method | None = None
     ) -> tuple[list[Row], list[int], list[Problem]]:
         """Split a batch into its rows without our columns, their groups, and their problems.
+
+        `method` is that of a training batch. None for an evaluation.
 
         The group of a row is its number in the data set. Rows of a stream or of a replaced data set have no number,
         because shards and processes each count from 0. Their groups are the `group_size` consecutive rows of the
         global batch that TRL repeats.
 
         Raises:
-            ConfigError: Rows without a number, under a method that shuffles the data set's expert solutions.
+            ConfigError: Rows without a number, under a method that reads it.
             DataError: A row gives no problem, a group has several, or texts and chat messages are mixed.
         """
         rows = [row if PROBLEM in row else self._completed(row) for row in inputs]
         numbers, problems = map(list, zip(*(row[PROBLEM] for row in rows), strict=True))
         if None in numbers:
-            if self._partners is not None:
+            if method is not None and (what := _BY_NUMBER.get(method.alignment or "")):
                 raise ConfigError(
-                    "train_dataset was replaced, and expert solutions were shuffled among the problems of the first "
-                    "one. Make a new trainer.",
+                    f"train_dataset was replaced, and {method.name} {what}. Make a new trainer.",
                     code="replaced-dataset",
                 )
             numbers = _repeated(problems, ranks, group_size)

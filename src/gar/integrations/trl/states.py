@@ -13,6 +13,7 @@ from gar.errors import ConfigError
 from gar.integrations.trl.arguments import generation_passes
 from gar.models.capture import GenerationStates, capture_generation, has_dropout
 from gar.models.families import ModelParts, find_parts
+from gar.models.rope import has_rope
 
 MOST_CAPTURED_BYTES = 2**30
 """Limit of hidden states kept from TRL's passes. Beyond it, a pass over the scored responses runs instead."""
@@ -67,8 +68,12 @@ class StateSource:
         )
 
     def come_from_pass(self, model: Any) -> bool:
-        """Whether a pass of `model` that TRL makes over the rollouts computes the states that count."""
-        return self._initial is None and model is self._trainer.model and self._computes_old_logps()
+        """Whether a pass of `model` that TRL makes over the rollouts computes the states that count.
+
+        TRL pads prompts on the left and gives no positions.
+        """
+        is_policy = self._initial is None and model is self._trainer.model
+        return is_policy and self._computes_old_logps() and has_rope(self.policy.backbone.config)
 
     def _computes_old_logps(self) -> bool:
         """TRL's own condition for a log-prob pass over the rollouts. Then its hidden states are free."""

@@ -18,7 +18,15 @@ from gar.errors import expect
 from gar.integrations.trl.arguments import PLAIN_TRAINER, TRL, check_processor, trl_flags, with_method
 from gar.integrations.trl.callbacks import StepTimer, completions_printed
 from gar.integrations.trl.contract import check_contract
-from gar.integrations.trl.deciding import Decider, append_column, choose_verifier, find_decider, gar, listed
+from gar.integrations.trl.deciding import (
+    Decider,
+    append_column,
+    choose_verifier,
+    find_decider,
+    gar,
+    listed,
+    warn_unread,
+)
 from gar.integrations.trl.problems import ProblemRows
 from gar.integrations.trl.ranks import TrlRanks, gathered_on_main
 from gar.integrations.trl.resumable import ResumableTrainer
@@ -168,6 +176,7 @@ class GARTrainer(ResumableTrainer):
         if self._verifier is None:
             functions += self.reward_funcs[len(functions) :]  # an environment's
             self._decider = find_decider(functions, correct, self.reward_func_names)
+            warn_unread(self.shaping.reward)
             self._own_column = append_column(self, self._decider.column)
         # 5. What reads the model, and what only it shows.
         self._watchdog = Watchdog(watchdog or WatchdogSettings())
@@ -242,10 +251,14 @@ class GARTrainer(ResumableTrainer):
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         self._states.refresh()
-        size = cast(int, self.num_generations) if self._is_training() else 1
-        rows, group_index, problems = self._problems.taken(inputs, TrlRanks(self.accelerator), group_size=size)
-        if not self._is_training():
-            group_index = list(range(len(rows)))
+        ranks = TrlRanks(self.accelerator)
+        if self._is_training():
+            size = cast(int, self.num_generations)
+            rows, group_index, problems = self._problems.taken(inputs, ranks, group_size=size, method=self._method)
+        else:  # groups by place, as TRL's
+            rows, _, problems = self._problems.taken(inputs, ranks, group_size=1)
+            size, first = cast(int, self.num_generations_eval), self.accelerator.process_index * len(inputs)
+            group_index = [place // size for place in range(first, first + len(inputs))]
         self._batch = RolloutBatch(problems=problems, group_index=group_index, rows=rows)
         output = super()._generate_and_score_completions(self._batch.rows)
         in_loss = output["completion_mask"] * output.get("tool_mask", 1)

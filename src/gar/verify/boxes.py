@@ -22,7 +22,7 @@ _TAKEN_BACK = re.compile(
 _AROUND = rewrites("around_a_box")
 _BEFORE = re.compile(any_of("before_a_box") + DATA["notations"]["opening"] + r"\Z", re.MULTILINE)
 _AFTER = re.compile(DATA["notations"]["closing"] + any_of("after_a_box"))
-SENTENCE_MARK = re.compile(r"[.!?](?![0-9\\])|[\n。！]")
+SENTENCE_MARK = re.compile(r"[.!?](?![0-9\\=])|[\n。！]")
 
 Box = tuple[int, int, int, int]
 """Where a box begins, its content begins and ends, and where the box ends."""

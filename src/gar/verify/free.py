@@ -32,6 +32,7 @@ _LINE = re.compile(
 _IN_SENTENCE = re.compile(
     rf"(?<![/0-9])(?<!per )(?!answers *=)\b{_NOUN}\b\**(?:,? (?:to|of|for|is given by) [^.:;!?\n]{{0,120}}?)??\** *"
     r"(?:(?:is|was|will be|would be|should be|must be|comes to|equals|es|ist|lautet|est|è|é)\b"
+    r"(?!\W+(?:indeed )?(?:correct|verified|confirmed|reasonable)\b)"
     r"(?: (?:option|choice)(?= *\**\(?[A-J]\b))?|[:=→])"
     r"|(?:答案|答え|정답)(?:应该|就)?(?:是|为|选|：|:|は|은|는)|故选[:：]?"
     r"""|["'](?:final_)?answer["'] *:|####(?!#)""",

@@ -19,10 +19,9 @@ Unit = dict[str, int]
 _POWERS = {"square": 2, "sq": 2, "squared": 2, "cubic": 3, "cu": 3, "cubed": 3}
 _TIMES = {"s", "min", "h", "day", "night", "week", "month", "year", "time", "piece", "person"}
 _NOT_COUNTED = NEVER | SCALES.keys()
-_CLAUSE_END = re.compile(r"[.,:;!?\n]|\b(?:so|thus|hence|therefore|then|and|but)\b", re.IGNORECASE)
-# What is counted, before its verb: `the number of primes less than 9 that are not even is`.
+_CLAUSE_END = re.compile(r"[.,:;!?\n]|\\\\|\b(?:so|thus|hence|therefore|then|and|but)\b", re.IGNORECASE)
 _SUBJECT = re.compile(
-    r"\b(?:(?:that|which|who)(?: [a-z]+)? (?:not|never|cannot)|(?:(?:less|fewer) )?than)\b(?=.*\b(?:is|are|equals)\b)"
+    rf"\b(?:(?:{'|'.join(DATA['subject']['parts'])})\b(?=.*\b(?:is|are|was|equals)\b)|could\b(?!.*\bbe\b))"
 )
 _LOWER = re.compile(r"(?<![\\a-z])[a-z]+(?:'[a-z]+)?")
 _MONTH = re.compile(r"(?<=[a-z,] )May\b")
@@ -51,11 +50,15 @@ def is_open(before: str) -> bool:
 
 def is_changed(after: str) -> bool:
     """Whether the words after an answer change or deny it: `million`, `more than`, `and a half`."""
-    words = lower_words(after)
-    start = int(words[:1] in (["at"], ["in"]))
-    changed = (CHANGING | SCALES.keys()).intersection(words[start : start + 1])
-    part = words[:1] == ["and"] and WORDS["parts"].intersection(words[1:3])
-    return bool(changed or part or (DOUBTS - WORDS["beside_a_box"] | {"no"}).intersection(words[:3]))
+    words = lower_words(after)[:3]
+    first, second = [*words, "", ""][:2]
+    if first in ("at", "in"):
+        return second in CHANGING | {"base"}
+    if first == "and":
+        return not WORDS["parts"].isdisjoint(words)
+    denied = {"not", "no"} & {*(words if first in ("is", "are", "was") else words[:1])}
+    changed = first in CHANGING | SCALES.keys() | {"or"} or second == "than"
+    return bool(denied or changed or (DOUBTS - WORDS["beside_a_box"]).intersection(words))
 
 
 # Each spelling of a unit, and the powers of what it is a product of. The first entry of a spelling counts.

@@ -28,20 +28,25 @@ WEIGHTS = ("1.0", "0.5", "0.1")
 TEACHER = 'feedback_template: "{feedback_raw} <sep> ", reprompt_template: "{feedback}{prompt}"'
 
 
-def tuned_rows(task: str, committed: Committed) -> dict[str, tuple[str, int]]:
-    """The best weight and number of steps of each form that has been tuned, and its row of self-distillation-TASK.yaml.
+def tuned_rows(task: str, committed: Committed, *, at: int | None = None) -> dict[str, tuple[str, int]]:
+    """The best weight and number of steps of each form that has been tuned, and its row of the YAML file.
+
+    `at` fixes the steps: then the row is of self-distillation-100-TASK.yaml, else of self-distillation-TASK.yaml.
 
     Returns:
         Row of the YAML file, and steps, by form.
     """
     found, chosen = curves(committed), {}
+    if at is not None:
+        found = {label: {at: curve[at]} for label, curve in found.items()}
     for form in FORMS:
         labels = [f"sdpo-{form}-{weight}" for weight in WEIGHTS]
         if all(label in found for label in labels):
             label, steps = best(found, labels)
             source = f"data: {{source: runs/tasks/{TASKS[task]}-{form}/train.jsonl}}"
             sdpo = f"sdpo: {{{TEACHER}, distillation_weight: {label.rpartition('-')[2]}}}"
-            row = f"  - {{label: sdpo-{form}, method: sdpo, against: [], settings: {{{source}, {sdpo}}}}}"
+            name = f"sdpo-{form}" if at is None else f"sdpo-{form}-{at}"
+            row = f"  - {{label: {name}, method: sdpo, against: [], settings: {{{source}, {sdpo}}}}}"
             chosen[form] = row, steps
     return chosen
 
@@ -59,7 +64,10 @@ def counted(run: Path) -> dict[str, Any]:
 def measured_curves(task: str) -> dict[str, dict[int, Mapping[str, float]]]:
     """pass@1 on the test problems by row, seed and step: these rows, and plain GRPO and GAR of budget.md."""
     found: dict[str, dict[int, Mapping[str, float]]] = {}
-    for name, key in ((f"shorthand-budget-{task}", "test"), (f"self-distillation-{task}", "curve")):
+    of_task = {
+        f"shorthand-budget-{task}": "test", f"self-distillation-{task}": "curve", f"self-distillation-100-{task}": "curve",
+    }  # fmt: skip
+    for name, key in of_task.items():
         committed = read_results(name)
         for label in committed.against:
             found[label] = {seed: committed.measured[f"{label}-seed-{seed}"][key] for seed in committed.of_row(label)}
@@ -70,9 +78,13 @@ def row_table(task: str) -> pd.DataFrame:
     """pass@1 on the test problems at three steps, means over the seeds that a row has."""
     rows = []
     for label, runs in measured_curves(task).items():
-        means = {f"pass@1 at {at}": mean_text([curve[str(at)] for curve in runs.values()]) for at in STEPS if runs}
+        means = {
+            f"pass@1 at {at}": mean_text([curve[str(at)] for curve in runs.values()])
+            for at in STEPS
+            if runs and all(str(at) in curve for curve in runs.values())
+        }
         rows.append({"row": label, "seeds": len(runs), **means})
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows).fillna("")
 
 
 def tuned_steps(task: str) -> dict[str, int]:
@@ -83,7 +95,7 @@ def tuned_steps(task: str) -> dict[str, int]:
 
 
 def predictions(task: str) -> pd.DataFrame:
-    """D1, D2 and D3 at 100, 300 and the tuned steps: intervals, and outcomes once all seeds are there."""
+    """D1 to D4 at 100, 300 and the tuned steps: intervals, and outcomes once all seeds are there."""
     found, steps = measured_curves(task), tuned_steps(task)
     rows = []
     for claim, label, other, at in _planned(steps):
@@ -108,6 +120,7 @@ def _planned(steps: Mapping[str, int]) -> Iterator[tuple[str, str, str, int]]:
         else:
             yield from (("D1", f"sdpo-{form}", "grpo", at) for at in points)
             yield "D2", f"sdpo-{form}", f"gar-{form}", 100
+            yield "D4", f"sdpo-{form}-100", f"gar-{form}", 100
 
 
 def outcome(claim: str, leads: Sequence[float]) -> str:
@@ -117,6 +130,8 @@ def outcome(claim: str, leads: Sequence[float]) -> str:
     low, high = budget.interval(leads)
     if claim == "D3":
         return "shown" if low > -0.03 and high < 0.03 else "refuted" if low > 0.03 or high < -0.03 else "open"
+    if claim == "D4":
+        return "shown" if low > 0 else "refuted" if high < 0 else "open"
     bound = {"D1": 0.03, "D2": 0.0}[claim]
     return "shown" if high < bound else "refuted" if low > bound else "open"
 
@@ -129,8 +144,9 @@ def print_tuning() -> None:
         committed = read_results(name)
         table = pd.DataFrame(curves(committed)).T.sort_index(axis=1).map("{:.3f}".format)
         print(markdown_text({f"{task}, validation": table.rename_axis("row").reset_index()}, []))
-        for row, steps in tuned_rows(task, committed).values():
-            print(f"{row}  # best at {steps} steps")
+        for at in (None, 100):
+            for row, steps in tuned_rows(task, committed, at=at).values():
+                print(f"{row}  # {'best' if at is None else 'chosen'} at {steps} steps")
 
 
 def main() -> None:

@@ -206,7 +206,7 @@ def test_claims_about_a_leaky_verifier_wait_for_all_seeds_and_take_the_best_rate
     ("claim", "lead", "expected"),
     [
         ("D1", 0.02, "shown"), ("D1", 0.04, "refuted"), ("D1", 0.03, "open"), ("D2", -0.1, "shown"),
-        ("D2", 0.1, "refuted"), ("D3", 0.0, "shown"), ("D3", -0.1, "refuted"), ("D3", 0.03, "open"),
+        ("D2", 0.1, "refuted"), ("D4", 0.1, "shown"), ("D4", -0.1, "refuted"), ("D4", 0.0, "open"), ("D3", 0.0, "shown"), ("D3", -0.1, "refuted"), ("D3", 0.03, "open"),
     ],
 )  # fmt: skip
 def test_predictions_about_self_distillation_are_judged_by_their_interval(claim, lead, expected):
@@ -229,6 +229,9 @@ def test_the_best_weight_and_steps_of_self_distillation_become_a_row():
     row, steps = chosen["full"]
     assert steps == 50
     assert "distillation_weight: 0.5}" in row
+    at_the_end, _ = self_distillation.tuned_rows("chain", committed, at=300)["full"]
+    assert "label: sdpo-full-300," in at_the_end
+    assert "distillation_weight: 0.1}" in at_the_end
     assert "runs/tasks/arithmetic-full/train.jsonl" in row
 
 

@@ -65,8 +65,10 @@ def measured_curves(task: str) -> dict[str, dict[int, Mapping[str, float]]]:
     """pass@1 on the test problems by row, seed and step: these rows, and plain GRPO and GAR of budget.md."""
     found: dict[str, dict[int, Mapping[str, float]]] = {}
     of_task = {
-        f"shorthand-budget-{task}": "test", f"self-distillation-{task}": "curve", f"self-distillation-100-{task}": "curve",
-    }  # fmt: skip
+        f"shorthand-budget-{task}": "test",
+        f"self-distillation-{task}": "curve",
+        f"self-distillation-100-{task}": "curve",
+    }
     for name, key in of_task.items():
         committed = read_results(name)
         for label in committed.against:

@@ -84,9 +84,8 @@ class GenerateJob(Settings):
     @property
     def template_arguments(self) -> dict[str, Any]:
         """Arguments of the chat template."""
-        return (
-            {} if self.chat_template_kwargs is None else parse_yaml(self.chat_template_kwargs, "chat_template_kwargs")
-        )
+        text = self.chat_template_kwargs
+        return {} if text is None else parse_yaml(text, "chat_template_kwargs")
 
     def num_samples(self, num_problems: int) -> int:
         """Samples per problem of a set of this size."""

@@ -1,5 +1,6 @@
 """The settings of `gar eval`. Importing this imports no torch."""
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -7,14 +8,13 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from gar.config import parse_yaml
-from gar.records.files import json_text
 from gar.settings import ModelSettings, Settings
 from gar.types import PromptTemplate, ResponseFormat
 
 
 def template_text(arguments: Mapping[str, Any] | None) -> str | None:
     """Arguments of the chat template as `set.json` has them. None for none."""
-    return json_text(dict(sorted(arguments.items()))) if arguments else None
+    return json.dumps(arguments, sort_keys=True) if arguments else None
 
 
 class ScoreSettings(Settings):

@@ -14,7 +14,7 @@ from gar.types import PromptTemplate, ResponseFormat
 
 def template_text(arguments: Mapping[str, Any] | None) -> str | None:
     """Arguments of the chat template as `set.json` has them. None for none."""
-    return json.dumps(arguments, sort_keys=True) if arguments else None
+    return json.dumps(arguments, sort_keys=True, default=str) if arguments else None
 
 
 class ScoreSettings(Settings):

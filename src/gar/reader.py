@@ -316,7 +316,7 @@ class Reader:
     def carried_anchors(
         self, prompt_ids: Sequence[int], columns: Mapping[str, Any] | None, *, shuffled: bool | None = None
     ) -> Anchors:
-        """The expert solutions to a problem, from the columns that an engine carries (see `problem`).
+        """The expert solutions to a problem, a list or one text, from the columns of an engine's row (see `problem`).
 
         `--shuffle-anchors` writes expert solutions of another problem, which follow that problem's prompt. With
         `shuffled` True they must be of this kind, with False they must not. None allows both.
@@ -328,6 +328,7 @@ class Reader:
         texts, other_prompt = carried.get("anchors"), carried.get("anchor_prompt")
         if texts is None or not len(texts):
             return NO_ANCHORS
+        texts = [texts] if isinstance(texts, str) else texts
         if shuffled is not None and shuffled != (other_prompt is not None):
             found, option = ("its own", "with") if shuffled else ("another problem's", "without")
             raise DataError(

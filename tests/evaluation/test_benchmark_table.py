@@ -96,7 +96,7 @@ def test_table_corrects_over_models_and_sets(make):
 
 UNLIKE = [
     ({"benchmark__problems_sha256": "other"}, "the problems (p and other)"),
-    ({"prompt__chat_template_kwargs": '{"a": 1}'}, 'trl.chat_template_kwargs (None and {"a": 1})'),
+    ({"prompt__chat_template_kwargs": '{"a": 1}'}, 'chat_template_kwargs (None and {"a": 1})'),
     ({"verifier": "mine:grade"}, "verify.verifier (None and mine:grade)"),
     ({"num_samples": 9}, "the number of samples (8 and 9)"),
     ({"format": "none"}, "the format they were graded with (boxed and none)"),

@@ -12,6 +12,8 @@ from gar.evaluation.engines import TransformersEngine
 from gar.evaluation.folder import EvaluationFolder
 from gar.evaluation.generate import batch_seed, generate, plan_batches
 from gar.evaluation.job import GenerateJob
+from gar.models.embedded import load_embedded
+from gar.response import Response
 from gar.settings import ModelSettings
 from tests.evaluation.published import ROWS
 from tests.support.errors import raises
@@ -46,6 +48,31 @@ def test_a_file_with_columns_of_its_own_is_read_by_their_names(tmp_path):
     assert [(each.prompt, each.answer) for each in problems] == [("1+1=", "2")]
     with raises(ConfigError):
         load_sets(JOB.model_copy(update=fields))
+
+
+def test_prompts_take_the_arguments_of_the_chat_template(tmp_path, monkeypatch):
+    model, tokenizer = load_embedded()
+    tokenizer.chat_template = "{{ messages[0]['content'] }}{{ '+1=' if short else '*2=' }}"
+    model.save_pretrained(tmp_path / "model")
+    tokenizer.save_pretrained(tmp_path / "model")
+    file = write_jsonl(tmp_path / "mine.jsonl", [{"prompt": "7", "answer": "8"}])
+    seen: list[str] = []
+
+    def respond(engine, prompt_ids, *_):
+        seen.extend(engine.tokenizer.decode(ids) for ids in prompt_ids)
+        return [[Response(text="8")] for _ in prompt_ids]
+
+    monkeypatch.setattr(TransformersEngine, "respond", respond)
+    for asked, text in ((None, None), ("{short: true}", '{"short": true}')):
+        job = GenerateJob(
+            model=ModelSettings(path=str(tmp_path / "model")), benchmark=(str(file),), samples=1, template="chat",
+            max_new_tokens=4, out=tmp_path / f"{asked}", chat_template_kwargs=asked,
+        )  # fmt: skip
+        (folder,) = generate(job, load_sets(job))
+        assert folder.identity()["prompt"]["chat_template_kwargs"] == text
+    assert ["".join(each.split()) for each in seen] == ["7*2=", "7+1="]
+    with raises(ConfigError, None, "expected '{NAME: VALUE}'"):
+        GenerateJob(model=EMBEDDED, benchmark=("arithmetic",), chat_template_kwargs="enable_thinking")
 
 
 def test_a_temperature_that_vllm_would_raise_is_an_error():

@@ -224,6 +224,9 @@ def test_token_shares_are_of_the_runs_own_signal_and_prompt(tmp_path):
         shown.append(report.groups[0].responses[0].shares)
     plain, hidden, chat, shuffled = shown
     assert shuffled is None
+    assert "shuffled: alignments are with another problem's expert solution, not with the expert solutions shown." in (
+        report.rollout_notes
+    )
     assert any("no token shares, since anchor-shuffled compares with something else" in n for n in report.rollout_notes)
     for found, method, prompt in (
         (plain, "gar-grpo", "7+4*5+6="),
@@ -244,6 +247,14 @@ def test_responses_that_were_not_graded_are_noted(tmp_path):
     write_evaluation(RunFolder(run), "after", numbers)
     report, _ = write(tmp_path, run)
     assert "run, after: 1 of 8 responses on test were not graded (timeout or error) and count as wrong." in report.notes
+
+
+def test_small_numbers_keep_their_digits(tmp_path):
+    row = rollout(1, 0, 0, signal_norm=3.2100049e-6, num_tokens=123456, advantage=0.123456789, bonus=0.0)
+    report, _ = write(tmp_path, make_run(tmp_path, rollouts={1: [row]}))
+    numbers = report.groups[0].responses[0].numbers
+    found = [numbers[name] for name in ("signal_norm", "num_tokens", "advantage", "bonus")]
+    assert found == [3.21e-6, 123456, 0.12346, 0]
 
 
 def test_the_spread_is_of_all_scored_right_responses_by_steps(tmp_path):

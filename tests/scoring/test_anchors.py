@@ -52,3 +52,12 @@ def test_anchors_that_cannot_be_scored_are_counted_and_an_error_if_no_other_is_l
     assert check_anchors(many, reader).startswith("Of 50 expert solutions read, 50 exceed")  # others may be shorter
     with raises(DataError, "no-anchors"):
         check_anchors([problem(f"{i}", *["77777"][: i == 500]) for i in range(1000)], reader)
+
+
+def test_a_text_that_an_engine_carries_is_one_expert_solution(tokenizer):
+    """Rows of the user's own: the characters of a text are no solutions."""
+    reader, prompt_ids = reader_of(tokenizer), tokenizer("3+4=")["input_ids"]
+    listed = reader.carried_anchors(prompt_ids, {"anchors": ["3 + 4 = 7"]})
+    assert len(listed.usable) == 1
+    assert reader.carried_anchors(prompt_ids, {"anchors": "3 + 4 = 7"}) == listed
+    assert reader.carried_anchors(prompt_ids, {"anchors": ""}).usable == ()

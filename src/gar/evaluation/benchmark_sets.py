@@ -16,7 +16,7 @@ from gar.data.rows import FILE_SUFFIXES, iter_rows, row_place, source_name
 from gar.data.schemas import SCHEMAS, read_problem
 from gar.errors import ConfigError, DataError, did_you_mean
 from gar.evaluation.benchmarks import BENCHMARKS, Benchmark
-from gar.evaluation.job import GenerateJob
+from gar.evaluation.job import GenerateJob, template_text
 from gar.evaluation.metrics import check_ks
 from gar.records.files import canonical_hash
 from gar.settings import DEFAULT_SOURCE, SourceSettings
@@ -94,6 +94,7 @@ def _evaluation_set(job: GenerateJob, loaded: LoadedBenchmark) -> EvaluationSet:
             "template": template,
             "format": answer_format(template),
             "prompts_sha256": canonical_hash([render_prompt(each.prompt, template, chat=False) for each in problems]),
+            "chat_template_kwargs": template_text(job.template_arguments),
         },
         "sampling": sampling,
     }

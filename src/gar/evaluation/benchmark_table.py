@@ -23,7 +23,7 @@ _COMMON = {
     "benchmark.problems_sha256": "the problems",
     "prompt.template": "prompt.template",
     "prompt.prompts_sha256": "the prompts",
-    "prompt.chat_template_kwargs": "trl.chat_template_kwargs",
+    "prompt.chat_template_kwargs": "chat_template_kwargs",
     "verifier": "verify.verifier",
     "sampling.num_samples": "the number of samples",
     "sampling.temperature": "sampling.temperature",

@@ -60,7 +60,7 @@ def _generate_set(
     # 1. Make the prompts, and find the room for responses.
     name, template = asked.identity["benchmark"]["name"], asked.identity["prompt"]["template"]
     problems = render_problems(asked.problems, template, engine.tokenizer)
-    prompt_ids, prefilled = encode_prompts(engine, problems)
+    prompt_ids, prefilled = encode_prompts(engine, problems, job.template_arguments)
     lengths = [len(ids) for ids in prompt_ids]
     model = {"path": job.model.path, "revision": job.model.revision, **engine.identity}
     room = DEFAULT_MAX_NEW_TOKENS if engine.context is None else engine.context - max(lengths)

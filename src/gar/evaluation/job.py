@@ -1,12 +1,20 @@
 """The settings of `gar eval`. Importing this imports no torch."""
 
+import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from gar.config import parse_yaml
 from gar.settings import ModelSettings, Settings
 from gar.types import PromptTemplate, ResponseFormat
+
+
+def template_text(arguments: Mapping[str, Any] | None) -> str | None:
+    """Arguments of the chat template as `set.json` has them. None for none."""
+    return json.dumps(arguments, sort_keys=True, default=str) if arguments else None
 
 
 class ScoreSettings(Settings):
@@ -40,6 +48,8 @@ class GenerateJob(Settings):
     """Samples per problem. By default 32 for sets under 100 problems, 16 up to 1,000, else 1."""
     template: PromptTemplate | None = None
     """Format that the prompts ask for (see --data.template). By default think-answer, or plain if embedded."""
+    chat_template_kwargs: str | None = None
+    """Arguments of the chat template in YAML, as --trl.chat_template_kwargs: '{enable_thinking: false}'."""
     temperature: Annotated[float, Field(ge=0)] = 1.0
     """Divides the logits. 0 is greedy."""
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
@@ -64,6 +74,18 @@ class GenerateJob(Settings):
         if self.backend == "vllm" and 0 < self.temperature < 0.01:
             raise ValueError(f"vLLM raises a temperature of {self.temperature:g} to 0.01. Take that, or 0 for greedy.")
         return self
+
+    @model_validator(mode="after")
+    def _check_template_arguments(self) -> Self:
+        if not isinstance(self.template_arguments, dict):
+            raise ValueError(f"chat_template_kwargs is {self.chat_template_kwargs!r}, expected '{{NAME: VALUE}}'.")
+        return self
+
+    @property
+    def template_arguments(self) -> dict[str, Any]:
+        """Arguments of the chat template."""
+        text = self.chat_template_kwargs
+        return {} if text is None else parse_yaml(text, "chat_template_kwargs")
 
     def num_samples(self, num_problems: int) -> int:
         """Samples per problem of a set of this size."""

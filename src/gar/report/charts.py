@@ -18,12 +18,11 @@ from gar.metrics import (
     ZERO_STD_SHAPED,
     seconds_of,
 )
-from gar.report.page import Chart, Series
+from gar.report.page import Chart, Series, rounded
 from gar.report.runs import Groups
 
 _MOST_POINTS = 1000
 """Points of a line. Fewer if there are more than eight groups."""
-_DIGITS = 5
 _MOST_WINDOWS = 40
 """Points of the spread, each of the responses of some steps."""
 _QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
@@ -83,8 +82,8 @@ def _chart(groups: Groups, panel: Panel) -> Chart:
                     color=COLORS[number % len(COLORS)],
                     dashed=dashed,
                     steps=table.index.tolist(),
-                    values=_plain(table["mean"]),
-                    bands=[] if dashed else [(_plain(table["min"]), _plain(table["max"]))],
+                    values=_all_rounded(table["mean"]),
+                    bands=[] if dashed else [(_all_rounded(table["min"]), _all_rounded(table["max"]))],
                 )
             )
     return Chart(title=panel.title, unit=panel.unit, from_zero=panel.smallest == 0, series=series)
@@ -102,8 +101,8 @@ def _band(lines: Sequence[Any], window: int) -> Any:
     return table.mask(means.isna().any(axis=1))
 
 
-def _plain(values: Any) -> list[float | None]:
-    return [round(float(value), _DIGITS) if np.isfinite(value) else None for value in values]
+def _all_rounded(values: Any) -> list[float | None]:
+    return [rounded(float(value)) for value in values]
 
 
 def _alignment_spread(groups: Groups) -> Chart:
@@ -117,7 +116,7 @@ def _alignment_spread(groups: Groups) -> Chart:
         windows = np.array_split([*run.num_rows], min(len(run.num_rows), _MOST_WINDOWS))
         last = np.array([window[-1] for window in windows])
         scored = table[right]["alignment"].groupby(last[np.searchsorted(last, table[right]["step"])])
-        low, quarter, median, three, high = (_plain(scored.quantile(share).reindex(last)) for share in _QUANTILES)
+        low, quarter, median, three, high = (_all_rounded(scored.quantile(share).reindex(last)) for share in _QUANTILES)
         series.append(
             Series(
                 label=label,

@@ -9,6 +9,7 @@ import base64
 import hashlib
 import html
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from importlib import resources
@@ -20,6 +21,8 @@ MAX_BYTES = 8_000_000
 GENERATOR = '<meta name="generator" content="gar report">'
 """In the head of every report."""
 SCRIPTS = ("dom.js", "address.js", "charts.js", "tables.js", "rollouts.js", "page.js")
+
+_DIGITS = 5
 
 _ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
@@ -127,6 +130,15 @@ class Report:
     groups: Sequence[ShownGroup] = field(default_factory=list)
     rollout_notes: Sequence[str] = field(default_factory=list)
     bonus: Sequence[str] = field(default_factory=list)
+
+
+def rounded(value: float | None) -> float | None:
+    """Five decimals, or five digits of a smaller number. None if it is not finite: JSON has no such numbers."""
+    if value is None or not math.isfinite(value):
+        return None
+    if isinstance(value, int) or abs(value) >= 0.1:
+        return round(value, _DIGITS)
+    return float(f"{value:.{_DIGITS}g}")
 
 
 def page(report: Report) -> bytes:

@@ -4,7 +4,6 @@ Rollouts do not store expert solutions. They are read again from the run's data 
 """
 
 import itertools
-import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -22,7 +21,7 @@ from gar.records import Run
 from gar.records.rollouts import read_prompt
 from gar.records.run import MOMENTS
 from gar.report import ReportOptions
-from gar.report.page import ShownGroup, ShownResponse, ShownShares, num_bytes
+from gar.report.page import ShownGroup, ShownResponse, ShownShares, num_bytes, rounded
 from gar.report.reasons import reward_reasons, verdict_word
 from gar.report.shares import ProblemKey, Rows, key_of, token_shares
 from gar.settings import EMBEDDED_TASKS, RewardSettings
@@ -31,7 +30,8 @@ from gar.types import Problem
 _SEED = 0
 _NUMBERS = ["alignment", "bonus", "advantage", "num_tokens", "num_scored_tokens", "signal_norm"]
 """Columns of a rollout that the page shows as numbers."""
-_DIGITS = 5
+_COMPARED_WITH = {"anchor-shuffled": "another problem's expert solution", "anchor-random": "a random vector"}
+"""What controls compare with in place of the expert solutions shown."""
 _SHARE_BYTES = 32
 """Upper bound for a token and its share."""
 
@@ -52,6 +52,8 @@ def browser_rollouts(runs: Sequence[Run], options: ReportOptions, max_bytes: int
             for moment, table in samples.items()
             if run.evaluations[moment] and not len(table)
         ]
+        if run.config and (other := _COMPARED_WITH.get(run.config.method)):
+            notes.append(f"{run.name}: alignments are with {other}, not with the expert solutions shown.")
         # Draw before reading texts: a long run has more of them than fit into memory.
         drawn = [*_drawn_groups(run, recorded, most), *_drawn_samples(samples, most)]
         problems = _expert_problems(run, [rows for unit in drawn for rows in unit], options.problems, notes)
@@ -144,7 +146,7 @@ def _shown(
                 text=row["response"],
                 answer=row["answer"],
                 reward=reason,
-                numbers={name: _rounded(row.get(name)) for name in _NUMBERS},
+                numbers={name: rounded(row.get(name)) for name in _NUMBERS},
                 truncated=row["truncated"],
             )
             for row, reason in zip(rows, reward_reasons(rows, settings), strict=True)
@@ -155,11 +157,6 @@ def _shown(
 def _with_shares(group: ShownGroup, shares: Sequence[ShownShares | None] | None) -> ShownGroup:
     pairs = zip(group.responses, shares or [None] * len(group.responses), strict=True)
     return replace(group, responses=[replace(response, shares=each) for response, each in pairs])
-
-
-def _rounded(value: float | None) -> float | None:
-    """Round a number. None if it is not finite: JSON has no such numbers."""
-    return None if value is None or not math.isfinite(value) else round(value, _DIGITS)
 
 
 def _expert_problems(

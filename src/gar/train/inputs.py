@@ -31,6 +31,7 @@ from gar.errors import ConfigError, RecordError, printable
 from gar.evaluation.engines import TransformersEngine, evaluation_sampling, sample
 from gar.evaluation.folder import EvaluationFolder
 from gar.evaluation.grade import grade, judged_groups, pass_rates
+from gar.evaluation.job import template_text
 from gar.evaluation.preflight import preflight, render
 from gar.integrations.trl.arguments import check_problems, sampling_of
 from gar.integrations.trl.ranks import on_main
@@ -45,7 +46,6 @@ from gar.models.load import load_policy
 from gar.models.rope import context_of
 from gar.reader import Reader
 from gar.records import RunFolder, canonical_hash
-from gar.records.files import json_text
 from gar.records.run_folder import EVALUATION
 from gar.response import Response
 from gar.scoring.anchors import check_anchors
@@ -225,7 +225,7 @@ class RunInputs:
                 "template": data.template,
                 "format": self.verifier.format,
                 "prompts_sha256": canonical_hash([problem.prompt for problem in problems]),
-                "chat_template_kwargs": self._template and json_text(self._template),
+                "chat_template_kwargs": template_text(self._template),
             },
             "verifier": self.config.verify.verifier,
             "sampling": {

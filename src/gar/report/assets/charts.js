@@ -18,7 +18,7 @@ function numberText(value) {
   if (value === null || value === undefined) return '–';
   if (value === 0) return '0'; // also for minus zero
   const size = Math.abs(value);
-  const text = Number.isInteger(value) ? value.toLocaleString('en') : size >= 100 ? value.toFixed(0) : size >= 1 ? value.toFixed(2) : value.toPrecision(3).replace(/\.?0+$/, '');
+  const text = Number.isInteger(value) ? value.toLocaleString('en') : size >= 100 ? value.toFixed(0) : size >= 1 ? value.toFixed(2) : value.toPrecision(3).replace(/\.?0+(?=$|e)/, '');
   return text.replace('-', '−');
 }
 

@@ -22,6 +22,7 @@ _TAKEN_BACK = re.compile(
 _AROUND = rewrites("around_a_box")
 _BEFORE = re.compile(any_of("before_a_box") + DATA["notations"]["opening"] + r"\Z", re.MULTILINE)
 _AFTER = re.compile(DATA["notations"]["closing"] + any_of("after_a_box"))
+_PERCENT = re.compile(r"[\s$)}]*\\?%")
 SENTENCE_MARK = re.compile(r"[.!?](?![0-9\\=])|[\n。！]")
 
 Box = tuple[int, int, int, int]
@@ -100,7 +101,8 @@ def _in_context(text: str, box: Box) -> str:
     follows = _AFTER.match(_without_layout(after))
     changed = follows is None or is_changed(follows["words"] or "")
     if not (changed or is_open(before)) and _BEFORE.search(_without_layout(before)):
-        return text[box[1] : box[2]].strip()
+        percent = r"\%" if _PERCENT.match(after) else ""
+        return text[box[1] : box[2]].strip() + percent
     mark = SENTENCE_MARK.search(after)
     first, last = SENTENCE_MARK.split(before)[-1], after[: mark.end()] if mark else after
     if not re.search(r"[^\s$.\\()\[\]]", first + last):  # 0.\boxed{7}

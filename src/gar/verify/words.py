@@ -23,6 +23,7 @@ _CLAUSE_END = re.compile(r"[.,:;!?\n]|\\\\|\b(?:so|thus|hence|therefore|then|and
 _SUBJECT = re.compile(
     rf"\b(?:(?:{'|'.join(DATA['subject']['parts'])})\b(?=.*\b(?:is|are|was|equals)\b)|could\b(?!.*\bbe\b))"
 )
+_AUXILIARIES = {"is", "are", "was", "do", "does", "did"}
 _LOWER = re.compile(r"(?<![\\a-z])[a-z]+(?:'[a-z]+)?")
 _MONTH = re.compile(r"(?<=[a-z,] )May\b")
 _FACTOR = re.compile(
@@ -56,7 +57,7 @@ def is_changed(after: str) -> bool:
         return second in CHANGING | {"base"}
     if first == "and":
         return not WORDS["parts"].isdisjoint(words)
-    denied = {"not", "no"} & {*(words if first in ("is", "are", "was") else words[:1])}
+    denied = {"not", "no"} & {*(words if first in _AUXILIARIES else words[:1])}
     changed = first in CHANGING | SCALES.keys() | {"or"} or second == "than"
     return bool(denied or changed or (DOUBTS - WORDS["beside_a_box"]).intersection(words))
 

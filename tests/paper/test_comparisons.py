@@ -206,7 +206,8 @@ def test_claims_about_a_leaky_verifier_wait_for_all_seeds_and_take_the_best_rate
     ("claim", "lead", "expected"),
     [
         ("D1", 0.02, "shown"), ("D1", 0.04, "refuted"), ("D1", 0.03, "open"), ("D2", -0.1, "shown"),
-        ("D2", 0.1, "refuted"), ("D4", 0.1, "shown"), ("D4", -0.1, "refuted"), ("D4", 0.0, "open"), ("D3", 0.0, "shown"), ("D3", -0.1, "refuted"), ("D3", 0.03, "open"),
+        ("D2", 0.1, "refuted"), ("D3", 0.0, "shown"), ("D3", -0.1, "refuted"), ("D3", 0.03, "open"),
+        ("D4", 0.1, "shown"), ("D4", -0.1, "refuted"), ("D4", 0.0, "open"),
     ],
 )  # fmt: skip
 def test_predictions_about_self_distillation_are_judged_by_their_interval(claim, lead, expected):

@@ -5,12 +5,14 @@ token may hold a tag and more (`>\\n`). Tags are found in the tokens' texts, dec
 character of a tag belongs to the tag.
 """
 
+import inspect
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
-from gar.errors import DataError, ModelError
+from gar.errors import DataError, ModelError, did_you_mean
 from gar.response import NO_ANCHORS, Anchors, Response, ScoringFault, SignalStatus, TokenSequence
 from gar.settings import MAX_TOKENS, SignalSettings, VerifySettings
 from gar.types import Problem, Prompt, ResponseVerifier, Tags, problem_text
@@ -157,6 +159,22 @@ def ends_in_thinking_tag(prompt_ids: Sequence[int], pieces: TokenPieces, tags: T
     return tail.rstrip().endswith(tags.think_open)
 
 
+def check_template_arguments(tokenizer: Any, arguments: Mapping[str, Any] | None) -> None:
+    """Raise a `ModelError` for an argument whose name the chat template does not contain, since Jinja ignores it."""
+    template = getattr(tokenizer, "chat_template", None)
+    if not arguments or not isinstance(template, str):
+        return
+    names = set(re.findall(r"\w+", template))
+    accepted = names | inspect.signature(tokenizer.apply_chat_template).parameters.keys()
+    for name in arguments:
+        if name not in accepted:
+            raise ModelError(
+                f"chat_template_kwargs has {name!r}, which the model's chat template does not read."
+                f"{did_you_mean(str(name), names)}",
+                code="template-argument",
+            )
+
+
 def encode_prompt(
     tokenizer: Any, prompt: Prompt, *, chat_template_kwargs: Mapping[str, Any] | None = None
 ) -> list[int]:
@@ -192,6 +210,9 @@ class Reader:
         context: Context length of the model in tokens. None for no limit.
         vocabulary: Number of the model's tokens. None if all ids are known to be valid.
         chat_template_kwargs: As in `encode_prompt`.
+
+    Raises:
+        ModelError: The chat template does not read one of its arguments.
     """
 
     def __init__(
@@ -203,6 +224,7 @@ class Reader:
         vocabulary: int | None = None,
         chat_template_kwargs: Mapping[str, Any] | None = None,
     ):
+        check_template_arguments(tokenizer, chat_template_kwargs)
         self.tokenizer = tokenizer
         self._context, self._vocabulary = context, vocabulary
         self._chat_template_kwargs = chat_template_kwargs

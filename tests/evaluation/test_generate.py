@@ -63,14 +63,21 @@ def test_prompts_take_the_arguments_of_the_chat_template(tmp_path, monkeypatch):
         return [[Response(text="8")] for _ in prompt_ids]
 
     monkeypatch.setattr(TransformersEngine, "respond", respond)
-    for asked, text in ((None, None), ("{short: true}", '{"short": true}')):
+
+    def answered(asked: str | None) -> EvaluationFolder:
         job = GenerateJob(
             model=ModelSettings(path=str(tmp_path / "model")), benchmark=(str(file),), samples=1, template="chat",
             max_new_tokens=4, out=tmp_path / f"{asked}", chat_template_kwargs=asked,
         )  # fmt: skip
         (folder,) = generate(job, load_sets(job))
-        assert folder.identity()["prompt"]["chat_template_kwargs"] == text
+        return folder
+
+    for asked, text in ((None, None), ("{short: true}", '{"short": true}')):
+        assert answered(asked).identity()["prompt"]["chat_template_kwargs"] == text
     assert ["".join(each.split()) for each in seen] == ["7*2=", "7+1="]
+    for unread in ("{shrt: true}", "{short:true}"):  # YAML reads the second as one name
+        with raises(ModelError, "template-argument", "Did you mean 'short'?"):
+            answered(unread)
     with raises(ConfigError, None, "expected '{NAME: VALUE}'"):
         GenerateJob(model=EMBEDDED, benchmark=("arithmetic",), chat_template_kwargs="enable_thinking")
 

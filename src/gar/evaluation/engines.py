@@ -17,6 +17,7 @@ from gar.models.generate import Sampling, generate_responses
 from gar.models.load import load_policy
 from gar.models.rope import context_of
 from gar.reader import (
+    check_template_arguments,
     encode_prompt,
     ends_in_thinking_tag,
     special_ids,
@@ -174,7 +175,11 @@ def sample(
 def encode_prompts(
     engine: SamplingEngine, problems: Sequence[Problem], template: Mapping[str, Any] | None = None
 ) -> tuple[list[list[int]], list[bool]]:
-    """The token ids of each prompt, and whether it ends in the opening thinking tag. Raises as `encode_prompt`."""
+    """The token ids of each prompt, and whether it ends in the opening thinking tag.
+
+    A `ModelError` as `encode_prompt`, or if the chat template does not read an argument.
+    """
+    check_template_arguments(engine.tokenizer, template)
     tokenizer, pieces = engine.tokenizer, token_pieces(engine.tokenizer)
     prompt_ids = [encode_prompt(tokenizer, problem.prompt, chat_template_kwargs=template) for problem in problems]
     return prompt_ids, [ends_in_thinking_tag(ids, pieces, engine.tags) for ids in prompt_ids]

@@ -141,6 +141,9 @@ def test_an_aborted_sample_is_in_no_group_and_not_in_the_loss(tokenizer):
     data = convert_samples(args, [aborted[0], *whole, aborted[1]])
     assert [any(mask) for mask in data["loss_masks"]] == [False, True, True, True, False]
     assert data["rewards"] == [0.0] * 5  # slime's own cannot be None
+    args.reward_key = "score"  # slime's own takes this key
+    convert_samples(args, [aborted[0], *whole])
+    assert aborted[0].reward == {"score": 0.0}
 
 
 def test_facts_of_every_kind_of_response(tokenizer):
@@ -185,12 +188,14 @@ def test_slime_row_asks_for_the_format_and_keeps_the_anchors():
         next(slime_rows([replace(problem, prompt=talk)], "plain", chat=False))
 
 
-def test_shuffled_expert_solutions_are_those_of_gar_train_after_their_own_prompt(tokenizer):
-    tokenizer.chat_template = "{% for m in messages %}{{ m['content'] }}{% endfor %}"
+@pytest.mark.parametrize("template", [{}, {"shout": True}])
+def test_shuffled_expert_solutions_are_those_of_gar_train_after_their_own_prompt(tokenizer, template):
+    tokenizer.chat_template = "{% if shout %}99{% endif %}{% for m in messages %}{{ m['content'] }}{% endfor %}"
     problems = [*load_arithmetic("train")[:6], Problem(id="bare", prompt="3+4=", answer="7")]
     rows = ProblemRows(render_problems(problems, "chat", tokenizer), {})
     rows.shuffle_anchors(seed=3)
-    reader = sample_reader(make_arguments(gar={"method": "anchor-shuffled"}))
+    reader = sample_reader(make_arguments(gar={"method": "anchor-shuffled"}, apply_chat_template_kwargs=template))
+    prefix = tokenizer.encode("99" if template else "", add_special_tokens=False)
     prompts = [tokenizer.encode(problem.prompt) for problem in problems]
     expected = rows.anchors(reader._reader, range(len(problems)), list(rows.all), prompts)
 
@@ -205,6 +210,7 @@ def test_shuffled_expert_solutions_are_those_of_gar_train_after_their_own_prompt
     ]
     assert found == list(expected.values())
     assert [len(each.usable) for each in found] == [1] * 6 + [0]
+    assert all(list(each.usable[0].context_ids[: len(prefix)]) == prefix for each in found[:6])
     assert all(each.usable[0].context_ids != ids for each, ids in zip(found[:6], prompts[:6], strict=True))
     for method, metadata in (("gar-grpo", carried[0]), ("anchor-shuffled", {"id": "n-7", "anchors": ["so 7"]})):
         convert._reader.cache_clear()

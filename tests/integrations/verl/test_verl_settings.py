@@ -10,7 +10,7 @@ import pytest
 from gar.config import merge
 from gar.errors import ConfigError
 from gar.integrations.verl import settings
-from gar.integrations.verl.settings import check_version, read_settings, read_shaping
+from gar.integrations.verl.settings import check_version, read_settings, read_shaping, template_arguments
 from tests.support.errors import raises
 
 GOOD = {
@@ -50,6 +50,12 @@ def test_read_shaping_takes():
     ):
         check(verl_config(**flags))
     assert read_shaping(read_settings(verl_config(**{"gar.method": "hidden-cosine"}))).signal.kind == "hidden"
+
+
+def test_template_arguments_are_those_of_verls_prompts():
+    assert template_arguments(verl_config()) == {}
+    config = verl_config(**{"data.apply_chat_template_kwargs": {"enable_thinking": False}})
+    assert template_arguments(config) == {"enable_thinking": False}
 
 
 def test_read_shaping_names_the_setting_that_is_wrong():

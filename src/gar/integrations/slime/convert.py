@@ -3,7 +3,7 @@
 import asyncio
 import functools
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -35,9 +35,10 @@ def convert_samples(args: Any, samples: list[Any]) -> dict[str, Any]:
         DataError: A sample lacks what GAR needs: a group, a gold answer, a prompt, anchors, or it holds more than text.
     """
     _check_samples(samples, needs_anchors=read_shaping(args).method.needs_alignment)
+    reward_key = getattr(args, "reward_key", None)
     for sample in filter(_is_aborted, samples):
         sample.remove_sample = True
-        sample.reward = 0.0  # for slime's own statistics, which `postprocess` replaces
+        sample.reward = {reward_key: 0.0} if reward_key else 0.0  # for slime's statistics. `postprocess` replaces it
     payloads = sample_reader(args).payloads(samples)  # before slime empties the loss masks of samples that it removes
     data = _slime_train_data(args, samples)
     ids = data["rollout_ids"] if "rollout_ids" in data else data["group_ids"]  # the latter in slime 0.3.0
@@ -80,10 +81,17 @@ def keeps_signal(args: Any, samples: list[Any], **_: Any) -> Any:
 
 
 class SampleReader:
-    """Reads slime's samples with the tokenizer and the verifier of a run."""
+    """Reads slime's samples with the tokenizer and the verifier of a run.
 
-    def __init__(self, tokenizer: Any, config: RunConfig, *, context: int | None):
-        self._reader = Reader.from_settings(tokenizer, config.signal, config.verify, context=context)
+    `template`: arguments of the chat template, for the prompts of shuffled expert solutions.
+    """
+
+    def __init__(
+        self, tokenizer: Any, config: RunConfig, *, context: int | None, template: Mapping[str, Any] | None = None
+    ):
+        self._reader = Reader.from_settings(
+            tokenizer, config.signal, config.verify, context=context, chat_template_kwargs=template
+        )
         self._verifier = Verifier.from_settings(config.verify)
         self._shuffled = find_method(config.method).alignment == "shuffled-anchor"
 
@@ -139,18 +147,19 @@ class SampleReader:
 def sample_reader(args: Any) -> SampleReader:
     """The reader of a job, cached by checkpoint and settings."""
     config = read_settings(args).model_copy(update={"signal": read_shaping(args).signal})
-    return _reader(args.hf_checkpoint, config.model_dump_json())
+    template = json.dumps(getattr(args, "apply_chat_template_kwargs", None))
+    return _reader(args.hf_checkpoint, config.model_dump_json(), template)
 
 
 @functools.lru_cache(maxsize=1)
-def _reader(checkpoint: str, settings: str) -> SampleReader:
+def _reader(checkpoint: str, settings: str, template: str) -> SampleReader:
     from slime.utils.processing_utils import load_tokenizer
     from transformers import AutoConfig
 
     config = make_config(json.loads(settings))
     context = fixed_context(AutoConfig.from_pretrained(checkpoint, trust_remote_code=False))
     tokenizer = load_tokenizer(checkpoint, trust_remote_code=False)
-    return SampleReader(tokenizer, config, context=context)
+    return SampleReader(tokenizer, config, context=context, template=json.loads(template))
 
 
 def _status(sample: Any) -> Any:

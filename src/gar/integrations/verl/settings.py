@@ -87,6 +87,11 @@ def read_shaping(config: RunConfig, verl: Mapping[str, Any] | None = None, *, qu
     return plan_shaping(VERL, config.method, sections, flags=flags, quiet=quiet)
 
 
+def template_arguments(verl: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments of the chat template, by which verl renders its prompts. Shuffled expert solutions follow one."""
+    return verl["data"].get("apply_chat_template_kwargs") or {}
+
+
 def check_version() -> None:
     """Raise an error before importing a different version of verl, in which the overridden methods may differ."""
     try:

@@ -15,7 +15,7 @@ from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.utils.config import omega_conf_to_dataclass
 
 from gar.integrations.verl.exchange import MEANS, REQUEST, signal_request
-from gar.integrations.verl.settings import AGENT_LOOP_MANAGER, read_settings, read_shaping
+from gar.integrations.verl.settings import AGENT_LOOP_MANAGER, read_settings, read_shaping, template_arguments
 from gar.integrations.verl.transfer import (
     anchor_batch,
     clear_advantages,
@@ -37,7 +37,7 @@ class GarTrainerSync(PPOTrainerSync):
 
     def __init__(self, config: Any):
         plain: Any = OmegaConf.to_container(config, resolve=True)
-        self._settings = read_settings(plain)
+        self._settings, self._template = read_settings(plain), template_arguments(plain)
         self._shaping = read_shaping(self._settings, plain)
         self._watchdog = Watchdog(self._settings.watchdog)
         self._without_advantage: list[str] = []  # keys of responses in groups of equal rewards
@@ -52,7 +52,11 @@ class GarTrainerSync(PPOTrainerSync):
         data = self.config.data
         context = fixed_context(model.hf_config, data.max_prompt_length + data.max_response_length)
         self._reader = Reader.from_settings(
-            self.tokenizer, self._shaping.signal, self._settings.verify, context=context
+            self.tokenizer,
+            self._shaping.signal,
+            self._settings.verify,
+            context=context,
+            chat_template_kwargs=self._template,
         )
 
     def _compute_old_log_prob(self, batch: Any, metrics: dict[str, Any]) -> Any:

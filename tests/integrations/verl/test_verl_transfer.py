@@ -19,11 +19,13 @@ def transfer(monkeypatch: pytest.MonkeyPatch) -> Any:
     before = torch.nested.as_nested_tensor(
         [torch.tensor([0.0, 9.0]), torch.ones(1), torch.zeros(3)], layout=torch.jagged
     )
+    masks = [torch.ones(2), torch.zeros(1), torch.tensor([1, 1, 0])]
+    mask = torch.nested.as_nested_tensor([each.long() for each in masks], layout=torch.jagged)
     tensors = SimpleNamespace(
         get_tensordict=lambda fields, settings=None: fields, nested_tensor_from_tensor_list=lambda rows: rows
     )
     queue = {
-        "kv_batch_get": lambda **_: {"rm_scores": before},
+        "kv_batch_get": lambda **_: {"rm_scores": before, "response_mask": mask},
         "kv_batch_put": lambda fields, **_: queue.update(fields),
     }
     modules: dict[str, Any] = {"verl": {}, "verl.utils": {"tensordict_utils": tensors}, "transfer_queue": queue}
@@ -35,10 +37,10 @@ def transfer(monkeypatch: pytest.MonkeyPatch) -> Any:
     return importlib.import_module(name), queue
 
 
-def test_rewards_are_paid_on_the_last_token(transfer: Any):
+def test_rewards_are_paid_on_the_last_token_that_the_policy_wrote(transfer: Any):
     module, queue = transfer
     module.write_rewards(["a", "b", "c"], "p", torch.tensor([0.5, 2.0, -0.6]))
-    assert [row.tolist() for row in queue["rm_scores"].unbind()] == [[0, 0.5], [2.0], [0, 0, pytest.approx(-0.6)]]
+    assert [row.tolist() for row in queue["rm_scores"].unbind()] == [[0, 0.5], [2.0], [0, pytest.approx(-0.6), 0]]
     assert queue[module.OUTCOME_SCORES][0].tolist() == [0.0, 9.0]
 
 

@@ -85,13 +85,18 @@ def read_means(values: Tensor) -> Tensor:
 
 
 def write_rewards(keys: Sequence[str], partition: str, rewards: Tensor) -> None:
-    """Put rewards on the last token of each response, for verl's advantages. Keep the old values."""
-    before = tq.kv_batch_get(keys=list(keys), partition_id=partition, select_fields=["rm_scores"])["rm_scores"]
-    shaped = [torch.zeros_like(scores) for scores in before.unbind(0)]
-    for scores, reward in zip(shaped, rewards.tolist(), strict=True):
-        scores[-1] = reward
-    fields = tu.get_tensordict({"rm_scores": _jagged(shaped), OUTCOME_SCORES: before})
-    tq.kv_batch_put(keys=list(keys), partition_id=partition, fields=fields)
+    """Put rewards on the last token that the policy wrote of each response, for verl's advantages. Keep the old values.
+
+    verl's own are on the last token. If that is an environment's, verl's REINFORCE++ never counts them.
+    """
+    fields = ["rm_scores", "response_mask"]
+    before = tq.kv_batch_get(keys=list(keys), partition_id=partition, select_fields=fields)
+    shaped = [torch.zeros_like(scores) for scores in before["rm_scores"].unbind(0)]
+    for scores, mask, reward in zip(shaped, before["response_mask"].unbind(0), rewards.tolist(), strict=True):
+        own = mask.nonzero()[:, 0]
+        scores[own[-1] if len(own) else -1] = reward
+    values = tu.get_tensordict({"rm_scores": _jagged(shaped), OUTCOME_SCORES: before["rm_scores"]})
+    tq.kv_batch_put(keys=list(keys), partition_id=partition, fields=values)
 
 
 def clear_advantages(keys: Sequence[str], partition: str) -> None:

@@ -142,7 +142,7 @@ def test_a_reporter_gets_the_name_of_the_run_folder(tmp_path: Path):
 def test_without_a_terminal_each_logged_step_is_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     ours: Any = RunCallback(begun_run(tmp_path))
     state = TrainerState(global_step=2, max_steps=4, is_world_process_zero=True)
-    ours.on_train_begin(None, state, None)
+    ours.on_train_begin(GRPOConfig(str(tmp_path), use_cpu=True, bf16=False), state, None)
     for step in (3, 4):
         state.global_step = step
         logs = {"reward": 0.5, "gar/eligible_fraction": 0.25, "gar/alignment_mean": None, "time/step_seconds": 2.04}
@@ -153,6 +153,13 @@ def test_without_a_terminal_each_logged_step_is_a_line(tmp_path: Path, capsys: p
         "step 3/4  reward 0.500  correct 0.250  2.0 s  00:00 left",
         "step 4/4  reward 0.500  correct 0.250  2.0 s  00:00 left",
     ]
+
+
+def test_a_resumed_run_has_the_intervals_of_its_settings(tmp_path: Path):
+    args = GRPOConfig(str(tmp_path), use_cpu=True, bf16=False, save_steps=1, logging_steps=3)
+    state = TrainerState(global_step=4, max_steps=8, save_steps=2, logging_steps=1)  # as the checkpoint has them
+    RunCallback(begun_run(tmp_path)).on_train_begin(args, state, None)
+    assert (state.save_steps, state.logging_steps) == (1, 3)
 
 
 def faults(**fields: Any) -> list[str]:

@@ -103,6 +103,7 @@ class RunCallback(TrainerCallback):
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Start the bar at the run's step. Without a terminal there is a line for each logged step."""
+        state.compute_steps(args, state.max_steps)  # a checkpoint restores the intervals that it was written with
         self._start, self._first_step = time.perf_counter(), state.global_step
         if state.is_world_process_zero and sys.stderr.isatty():
             self._bar = tqdm(total=state.max_steps, initial=state.global_step, desc="train", unit="step")

@@ -90,7 +90,10 @@ def scores(situation: Situation, method: str) -> dict[int, float] | None:
         return {}
     committed = read_results(comparison)
     label = best_grpo(committed) if label == BEST_GRPO else label
-    return {seed: _score(committed, label, seed, situation.steps) for seed in committed.of_row(label)}
+    runs = committed.of_row(label)
+    if method == "self-distillation" and len(runs) < FEWEST_SEEDS:  # its runs go on
+        return {}
+    return {seed: _score(committed, label, seed, situation.steps) for seed in runs}
 
 
 def _score(committed: Committed, label: str, seed: int, steps: int) -> float:

@@ -279,6 +279,12 @@ def test_every_mean_of_readme_and_docs_is_in_the_results():
         for row in budget.row_table(read_results(name)).astype(str).to_numpy().tolist()
         for value in row
     }
+    known |= {
+        value
+        for task in self_distillation.TASKS
+        for row in self_distillation.row_table(task).astype(str).to_numpy().tolist()
+        for value in row
+    }
     known |= {value.strip("*") for row in situations.table().astype(str).to_numpy().tolist() for value in row}
     for name in filter(results.NAMES.__contains__, leaky.COMPARISONS):
         known |= {value for row in leaky.row_table(read_results(name)).astype(str).to_numpy().tolist() for value in row}

@@ -198,7 +198,7 @@ def choose_schema(columns: Collection[str], options: SourceSettings = DEFAULT_SO
 def check_schema(
     schema: ColumnSchema, columns: Collection[str], options: SourceSettings, *, place: str, source: str
 ) -> None:
-    """Raise a `DataError` if the columns up to a place fit another schema than that of the first row."""
+    """Raise a `DataError` if the columns seen so far choose another schema than the first row did."""
     other = choose_schema(columns, options, source=source)
     if other != schema:
         raise DataError(

@@ -59,7 +59,7 @@ def boxed_answer(text: str) -> tuple[str, int] | None:
 
 
 def is_taken_back(text: str, start: int) -> bool:
-    """Whether the text from a place on begins by taking back what is before it: `Wait, that is wrong`."""
+    """Whether the text at `start` takes back what is before it: `Wait, that is wrong`."""
     return _TAKEN_BACK.match(text, start) is not None
 
 

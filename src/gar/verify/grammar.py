@@ -1,6 +1,6 @@
 r"""The grammar of answers: LaTeX or plain notation as a tree, or an error. Nothing is left out or guessed.
 
-A tree keeps what is written: `\frac{36}{2}` is a quotient and `3+15` a sum. Its evaluation is another matter.
+The tree keeps what is written: `\frac{36}{2}` is a quotient and `3+15` a sum. `evaluate.py` works out its value.
 """
 
 import re

@@ -39,7 +39,7 @@ def is_region(node: Node) -> bool:
 
 
 def same_region(answer: Node, gold: Node) -> bool:
-    """Whether two sets of real numbers are equal. Letters beside the variable stand for any numbers.
+    """Whether two sets of real numbers are equal. Other letters than the variable may have any value.
 
     Raises:
         UndefinedError: An end has no value.

@@ -191,8 +191,8 @@ class ProblemRows:
     ) -> tuple[list[Row], list[int], list[Problem]]:
         """Split a batch into its rows without our columns, their groups, and their problems.
 
-        `method` is that of a training batch, None for an evaluation. `before` counts the batches that the optimizer
-        step had before this one.
+        Give `method` for a training batch, and None for an evaluation. `before` is the number of earlier batches in
+        the same optimizer step.
 
         The group of a row is its number in the data set. Rows of a stream or of a replaced data set have no number,
         because shards and processes each count from 0. Their groups are the `group_size` consecutive rows of the
